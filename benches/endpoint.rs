@@ -1,12 +1,12 @@
 //! The cost of a packet in the protocol: sender, receiver and acknowledgements of a 4 MiB message.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use gradwire_benches::Pair;
+use gradwire_benches::EndpointPair;
 
 fn transfer(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("endpoint");
     for mtu in [1500, 9000] {
-        let mut pair = Pair::new(mtu);
+        let mut pair = EndpointPair::new(mtu);
         let packets = pair.transfer(4 << 20);
         group.throughput(Throughput::Elements(packets));
         group.bench_function(format!("4MiB at mtu {mtu}"), |bencher| {

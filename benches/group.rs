@@ -14,17 +14,17 @@ use gradwire_protocol::wire::Header;
 /// Time from one look at all ranks to the next.
 const TICK: Span = Span::from_micros(5);
 
-/// All ranks of one job, and the time that passes between them.
+/// All ranks of one job, and their common clock.
 #[derive(Debug)]
 pub struct Ranks {
     ends: Vec<Communicator>,
     group: Group,
     now: Instant,
     sequence: u32,
-    /// Packets on their way, by receiver: the header, and where its payload lies in `bytes`.
+    /// Packets in flight: receiver, header, and position of the payload in `bytes`.
     carried: Vec<(usize, Header, usize)>,
     bytes: Vec<u8>,
-    /// Tensors that are not in use, by rank.
+    /// Free tensors of each rank, for reuse.
     buffers: Vec<Vec<Vec<u8>>>,
 }
 

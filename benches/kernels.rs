@@ -1,4 +1,4 @@
-//! Reducing one buffer into another: bytes of the target per second, hot in L2 and from memory.
+//! Reduction of one buffer into another: bytes of the target per second, in L2 and from memory.
 //!
 //! `cargo bench -p gradwire-benches --bench kernels`. A reduction reads two bytes and writes one
 //! for each byte of its target.
@@ -10,7 +10,7 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::hadamard::Mixing;
 use gradwire_collectives::kernels::{ScaleRatio, accumulate, mean_abs, scale, sum_squares};
 
-/// Two of them fit into an L2 cache; two of them fit into no cache.
+/// Two buffers of the first size fit into an L2 cache; two of the second into no cache.
 const SIZES: [(&str, usize); 2] = [("hot", 256 << 10), ("memory", 64 << 20)];
 const TYPES: [DType; 8] = [
     DType::F32,
@@ -23,7 +23,7 @@ const TYPES: [DType; 8] = [
     DType::I64,
 ];
 
-/// Bytes of numbers between 1 and 2, of floats of every type, or of any integers.
+/// Bytes that are numbers between 1 and 2 in every type of float, and valid integers.
 fn values(bytes: usize) -> Vec<u8> {
     (0..bytes)
         .map(|at| if at % 2 == 0 { 1 } else { 0x3f })
@@ -71,8 +71,8 @@ fn passes(criterion: &mut Criterion) {
     }
 }
 
-/// A message of segments as a path of 1,500 bytes has them is mixed in place, and unmixed; beside
-/// that, it is copied twice.
+/// Mixes a message in place and unmixes it, in segments for an MTU of 1,500 bytes; for comparison
+/// the message is copied twice.
 fn transforms(criterion: &mut Criterion) {
     for (place, bytes) in SIZES {
         let mut group = criterion.benchmark_group(format!("hadamard/{place}"));

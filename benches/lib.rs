@@ -14,16 +14,16 @@ use gradwire_protocol::units::{
 };
 use gradwire_protocol::wire::Header;
 
-/// Two ranks of one job, and the time that passes between them.
+/// Two ranks of one job, and their common clock.
 #[derive(Debug)]
-pub struct Pair {
+pub struct EndpointPair {
     ends: [Endpoint; 2],
     now: Instant,
     sequence: u32,
     carried: Vec<(Header, Vec<u8>)>,
 }
 
-impl Pair {
+impl EndpointPair {
     /// A pair whose packets have `mtu` bytes.
     pub fn new(mtu: u32) -> Self {
         let mut job = Job::default();

@@ -1,5 +1,6 @@
-//! Messages from one rank to another over real wires, for an instruction counter to look at: the
-//! wire (`udp`, or `rdma` on a device within this process), bytes of a message, how many.
+//! Sends messages from one rank to another over real wires, under an instruction counter.
+//! Arguments: wire (`udp`, or `rdma` on a device within this process), bytes of a message, number
+//! of messages.
 //!
 //! ```text
 //! cargo build --release -p gradwire-benches --example wires
@@ -8,7 +9,7 @@
 //! callgrind_annotate --threshold=100 wires.out
 //! ```
 //!
-//! The functions of `rdma::rehearsal` are the device, not the driver.
+//! The functions of `rdma::rehearsal` belong to the device, not to the driver.
 
 use std::net::{IpAddr, Ipv4Addr};
 

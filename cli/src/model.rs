@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_the_ends_what_lies_between_and_the_total() {
+    fn tables_have_ends_middle_and_total() {
         let model = Model::named("vgg16").expect("it is one of the names");
         let short = table(&model, shortened(32));
         let rows: Vec<&str> = short.lines().skip(4).collect();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_gradient_is_there_at_the_end_of_the_backward_pass() {
+    fn last_gradient_ends_the_backward_pass() {
         let object = object(&Model::named("vgg16").expect("it is one of the names"));
         assert_eq!(object["gradients"][31]["ready_us"], object["backward_us"]);
         assert_eq!(object["gradients"][31]["name"], "features.0.weight");

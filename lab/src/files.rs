@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_a_connection_matrix_is_an_uplink_of_its_switch() {
+    fn failures_of_matrices_are_uplinks() {
         let fabric = Fabric::from_shape("fat-tree:k=4@100G").expect("it is a shape");
         let broken = |tier, switch, link| Broken { tier, switch, link };
         let index = uplink(&fabric, &broken(0, 3, 1)).expect("edges have two uplinks");

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_kept_leaves_nothing_and_changes_nothing() {
+    fn dropped_files_leave_no_trace() {
         let folder = std::env::temp_dir().join(format!("gradwire-whole-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
         let path = folder.join("report.html");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_named_at_once() {
+    fn unwritable_places_are_named_at_once() {
         let error = WholeFile::create(Path::new("/nowhere/report.html")).expect_err("no folder");
         let said = error.to_string();
         assert!(

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_come_and_go_as_their_numbers_one_by_one() {
+    fn ranges_equal_their_numbers_one_by_one() {
         for (first, end) in [
             (0, 0),
             (0, 1),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_reported_marks_halves_the_window_and_no_more() {
+    fn absurd_mark_counts_halve_the_window() {
         let (mut window, rtt) = (window(), steady());
         let absurd = Feedback {
             segments: 1,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_beyond_the_target_shrinks_the_window_to_no_less_than_its_floor() {
+    fn delay_shrinks_the_window_down_to_its_floor() {
         let mut rtt = steady();
         for _ in 0..100 {
             rtt.sample(Span::from_millis(5));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_loses_is_avoided_but_not_for_good() {
+    fn a_lossy_path_is_tried_again_later() {
         let mut spray = Spray::new(4, 0);
         spray.on_loss(Entropy(1));
         let taken: Vec<u8> = (0..20).map(|_| spray.take().0).collect();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn when_every_path_is_bad_one_is_taken_all_the_same() {
+    fn one_of_only_bad_paths_is_taken() {
         let mut spray = Spray::new(2, 0);
         spray.on_marks(3);
         assert!(spray.take().0 < 2);

@@ -219,7 +219,7 @@ fn share(value: f64) -> Share {
 }
 
 impl FaultKeys {
-    /// Whether any fault is asked for.
+    /// Whether the job asks for any fault.
     pub fn any(&self) -> bool {
         let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
         let harmless = shares.iter().all(|share| share.is_none());
@@ -262,7 +262,7 @@ impl Job {
     /// Reads a job. Keys that are not written have the values of [`Job::default`].
     ///
     /// # Errors
-    /// [`JobError`] names the first wrong line, and what would be right there.
+    /// [`JobError`] names a wrong line, and the values or keys that are allowed there.
     pub fn from_toml(text: &str) -> Result<Self, JobError> {
         Self::with_written_keys(text).map(|(job, _)| job)
     }
@@ -370,7 +370,7 @@ impl Job {
         layers.fold(self.tolerance, Share::max)
     }
 
-    /// What the job says about classes, protection and tolerance.
+    /// The part of the job that decides class, protection and tolerance.
     pub fn policy(&self) -> Policy {
         Policy {
             tolerance: self.tolerance,
@@ -384,25 +384,25 @@ impl Job {
         }
     }
 
-    /// Bytes of each packet that are no payload: its header, and its tag if it is sealed. Headers
-    /// of IP and UDP come on top.
+    /// Bytes of each packet beside its payload: the header, and the tag of a sealed packet. The
+    /// headers of IP and UDP come on top.
     pub const fn packet_overhead(&self) -> u32 {
         HEADER_BYTES as u32 + self.security.tag_bytes()
     }
 
-    /// What whoever starts the job is to be told about its security, if anything.
+    /// The warning for the person who starts a job without security.
     pub fn security_warning(&self) -> Option<String> {
         let open = self.security == PacketSecurity::None;
         open.then(|| {
             format!(
-                "security = \"none\": whoever reaches this network can read, forge and replay the \
-                 packets of job {}",
+                "security = \"none\": everybody who reaches this network can read, forge and \
+                 replay the packets of job {}",
                 self.name
             )
         })
     }
 
-    /// The job with `bytes` as MTU if it leaves the MTU open.
+    /// The job, with `bytes` as its MTU if the MTU is [`Mtu::Auto`].
     #[must_use]
     pub fn with_mtu(mut self, bytes: u32) -> Self {
         if self.transport.mtu == Mtu::Auto {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn more_groups_of_layers_than_sixteen_are_refused() {
+    fn more_than_sixteen_groups_of_layers_are_refused() {
         let list = ["0.1"; 17].join(", ");
         let message = refusal(&format!("[loss]\nlayer_tolerances = [{list}]"));
         let allowed = "allowed are up to 16 shares such as [\"5%\", 0.01]";
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_entry_of_the_table_of_algorithms_tells_what_an_entry_is() {
+    fn a_wrong_entry_of_the_table_shows_an_example() {
         for wrong in [
             "4 direct",
             "1 4KiB ring",

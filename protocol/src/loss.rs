@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_lost_in_bursts_of_the_mean_length() {
+    fn losses_have_their_share_and_burst_length() {
         for (drop, burst) in [(0.05, 4.0), (0.01, 16.0), (0.2, 2.0)] {
             let (lost, bursts) = lost_of(drop, burst, 2_000_000);
             assert!((lost / 2e6 / drop - 1.0).abs() < 0.1, "{lost} of {drop}");

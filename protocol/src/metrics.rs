@@ -145,7 +145,7 @@ impl PeerTraffic {
 }
 
 /// How long messages took, by class: from the moment they were given to the endpoint until their
-/// receiver said that it has what it needs.
+/// receiver said STOP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassTimes {
     classes: [Option<Box<TimeHistogram>>; CLASSES_MAX],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_sorted_list_to_two_digits() {
+    fn quantiles_match_the_sorted_list_to_two_digits() {
         for seed in 1..20 {
             let mut list: Vec<u64> = scattered(seed)
                 .take(1_000)

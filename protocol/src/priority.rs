@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn droppable_packets_take_the_second_dscp_of_their_class_where_there_is_one() {
+    fn droppable_packets_take_the_second_dscp() {
         let mut policy = policy();
         assert_eq!(policy.dscp_of(Class(2), Ecn::NotEct), Dscp(26));
         policy.droppable_dscps = [38, 30, 22].map(Dscp).to_vec();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn front_layers_ride_in_higher_classes_and_no_gradient_in_the_control_class() {
+    fn front_layers_have_higher_classes() {
         let classes: Vec<u8> = (0..9)
             .map(|layer| policy().class_of(Layer(layer), 9).0)
             .collect();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_may_leave_the_last_class_to_packets_that_are_of_none() {
+    fn layers_may_leave_the_last_class_to_others() {
         let below = Policy {
             untagged: UntaggedTraffic::Below,
             ..policy()
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_of_arrival_layers_decide_neither_class_nor_turn_but_what_is_protected() {
+    fn in_arrival_order_layers_decide_protection_only() {
         let arrival = Policy {
             order: SendOrder::Arrival,
             ..policy()
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_magnitude_is_missed_more_and_equal_ones_as_they_have_drawn() {
+    fn larger_magnitudes_are_needed_more() {
         let shape = MessageShape {
             segments: 3,
             layer_count: 0,
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn every_segment_of_every_message_is_done_without_equally_often() {
+    fn all_segments_stay_missing_equally_often() {
         let (segments, chosen, messages) = (50_u32, 5, 2000_u32);
         let mut times = vec![0_u32; segments as usize];
         for message in 0..messages {
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sending_order_visits_every_segment_once_in_lanes_of_equal_packets() {
+    fn the_sending_order_has_every_segment_once() {
         let shape = MessageShape {
             segments: 40,
             layer_count: 9,
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_part_of_a_lossy_message_is_dropped_by_no_queue_and_may_be_missing() {
+    fn no_queue_drops_the_tail_of_a_message() {
         let shape = MessageShape {
             segments: 80,
             layer_count: 0,

@@ -1,4 +1,4 @@
-//! Messages from one peer: where segments belong, which holes are accepted, and what is reported.
+//! Messages from one peer: where segments belong, which holes are accepted, and when to report.
 //!
 //! A message is *early* (its segments arrive, and it is not posted), *posted*, or *complete* (it
 //! waits for the sender's CLOSE).

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steady_path_needs_little_more_than_its_round_trip() {
+    fn a_steady_path_waits_little_beyond_its_round_trip() {
         let mut rtt = Rtt::new(Span::from_millis(1));
         for _ in 0..50 {
             rtt.sample(Span::from_micros(100));

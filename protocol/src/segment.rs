@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_too_short_to_miss_a_segment_can_use_no_tolerance() {
+    fn a_message_of_few_segments_uses_no_tolerance() {
         let tolerance = Share::new(0.1).expect("within 0 to 1");
         let usable = |bytes| Segmentation::new(bytes, 1000).usable(tolerance);
         assert_eq!((usable(9_999), usable(10_000)), (Share::NONE, tolerance));

@@ -414,7 +414,7 @@ impl Sender {
             return;
         };
         let report = &packet.report;
-        // Only the newest echo is a sample: older ones repeat what reports of others have told.
+        // Only the newest echo of its class is a sample.
         let is_newest = report.echo != 0 && self.on_echo(report);
         if is_newest {
             rtt.sample(round_trip(report, now));

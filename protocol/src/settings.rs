@@ -5,7 +5,7 @@ use crate::priority::Policy;
 use crate::segment;
 use crate::units::{ByteCount, JobId, Rank, Span};
 
-/// The most bytes of one run: what one GSO send can carry, with room for the kernel's headers.
+/// The most bytes of one run, as many as one GSO send can carry beside the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
 /// The IP packet size while the MTU of the path is not known.
 const MTU_DEFAULT: u32 = 1500;

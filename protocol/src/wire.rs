@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_fills_the_top_bytes_of_what_counts_segments() {
+    fn the_signature_fills_top_bytes_of_segment_counts() {
         let largest = Header {
             segment: SEGMENTS_MAX - 1,
             segments: SEGMENTS_MAX,

@@ -1,4 +1,5 @@
-//! Which holes a receiver accepts when a message has more than it tolerates, and what it asks for.
+//! The holes that a receiver accepts when more is missing than the message tolerates, and the
+//! segments that it requests.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -40,19 +41,19 @@ fn endpoint(rank: u16, job: &Job) -> Endpoint {
     Endpoint::new(identity, job, 1)
 }
 
-/// One message of [`SEGMENTS`] from rank 0 to rank 1, and what was seen of it on the way.
+/// One message of [`SEGMENTS`] from rank 0 to rank 1, and the packets that were seen on the way.
 struct Transfer {
     ends: [Endpoint; 2],
     now: Instant,
     protected: Bitmap,
     /// How often each segment was sent.
     sent: Vec<u32>,
-    /// What each BITMAP showed as arrived, as far as it reached.
+    /// The segments that each BITMAP showed as arrived, as far as it reached.
     shown: Vec<Vec<(u32, bool)>>,
     holes: Option<Option<Bitmap>>,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     Comes,
@@ -101,7 +102,7 @@ impl Transfer {
         }
     }
 
-    /// Goes on until the sender has heard that the message is complete; gives the holes.
+    /// Runs until the sender has heard that the message is complete; gives the holes.
     fn finish(&mut self, mut fate: impl FnMut(&Self, &Header) -> Fate) -> Bitmap {
         for _ in 0..100_000 {
             self.turn(&mut fate);
@@ -123,7 +124,7 @@ impl Transfer {
         panic!("the message never ends");
     }
 
-    /// A tenth of a millisecond: what either end has to say reaches the other or is lost.
+    /// Lets a tenth of a millisecond pass: every packet of either end reaches the other or is lost.
     fn turn(&mut self, fate: &mut impl FnMut(&Self, &Header) -> Fate) {
         self.now = self.now + Span::from_micros(100);
         for from in 0..2 {
@@ -177,7 +178,7 @@ impl Transfer {
     }
 }
 
-/// Which segments a BITMAP shows, and whether as arrived.
+/// The segments that a BITMAP covers, and whether it shows them as arrived.
 fn shown(body: &[u8]) -> Vec<(u32, bool)> {
     let (report, encoded) = SegmentReport::decode(body).expect("made by an endpoint");
     let mut arrived = Bitmap::new(SEGMENTS);
@@ -196,7 +197,7 @@ fn allowed(tolerance: f64) -> u32 {
 }
 
 #[test]
-fn of_too_many_holes_the_excess_is_repaired_once_and_the_rest_not_at_all() {
+fn excess_holes_are_repaired_once_and_others_never() {
     for tolerance in [0.01, 0.033, 0.1, 0.3] {
         let mut transfer = Transfer::new(&job(), share(tolerance), Vec::new());
         // Every second segment is lost once, and every ACK: only BITMAP tells the sender.
@@ -217,7 +218,7 @@ fn of_too_many_holes_the_excess_is_repaired_once_and_the_rest_not_at_all() {
     }
 }
 
-/// A message that both ends say much of in vain; gives its holes.
+/// Sends a message while the network loses many packets of both ends; gives its holes.
 fn under_heavy_loss(seed: u64, tolerance: f64, magnitudes: Vec<Magnitude>) -> u32 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let rate = rng.random_range(0.3..0.7);
@@ -243,7 +244,7 @@ fn under_heavy_loss(seed: u64, tolerance: f64, magnitudes: Vec<Magnitude>) -> u3
 }
 
 #[test]
-fn heavy_loss_is_accepted_up_to_the_tolerance_and_never_asked_for_again() {
+fn heavy_loss_is_accepted_up_to_the_tolerance() {
     for seed in 0..40 {
         let tolerance = [0.0, 0.01, 0.033, 0.1][seed as usize % 4];
         let holes = under_heavy_loss(seed, tolerance, Vec::new());
@@ -252,7 +253,7 @@ fn heavy_loss_is_accepted_up_to_the_tolerance_and_never_asked_for_again() {
 }
 
 #[test]
-fn protected_segments_always_come_and_cost_little_of_what_may_be_lost() {
+fn protected_segments_always_arrive_under_heavy_loss() {
     let (mut holes, mut most) = (0, 0);
     for seed in 0..40 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -264,7 +265,7 @@ fn protected_segments_always_come_and_cost_little_of_what_may_be_lost() {
 }
 
 #[test]
-fn of_what_is_lost_the_largest_magnitudes_are_repaired() {
+fn the_largest_lost_magnitudes_are_repaired() {
     let magnitudes: Vec<_> = (0..SEGMENTS)
         .map(|n| Magnitude((n * 7 % 251) as u8))
         .collect();
@@ -286,7 +287,7 @@ fn of_what_is_lost_the_largest_magnitudes_are_repaired() {
 }
 
 #[test]
-fn what_was_accepted_and_arrives_before_the_repairs_is_no_hole() {
+fn an_accepted_hole_may_arrive_before_the_repairs() {
     let mut transfer = Transfer::new(&job(), share(0.1), Vec::new());
     let mut kept: Vec<Header> = Vec::new();
     // The last 60 are late and every ACK is lost, so that 30 are accepted and 30 asked for.
@@ -346,7 +347,7 @@ fn probe_of(data: &Header, named: &[u32], flags: Flags) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn what_was_told_as_lost_and_is_repaired_after_all_is_waited_for() {
+fn a_segment_that_is_repaired_after_all_is_awaited() {
     let mut transfer = Transfer::new(&job(), share(0.01), Vec::new());
     let mut data: Vec<Header> = Vec::new();
     while data.len() < SEGMENTS as usize {

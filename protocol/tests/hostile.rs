@@ -1,4 +1,4 @@
-//! An endpoint that is fed packets which no sound peer sends: it must count them and go on.
+//! Packets that no sound peer sends: an endpoint counts them and goes on.
 
 use proptest::prelude::*;
 
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// Lets what `from` has to send arrive at `to`, and keeps it.
+/// Delivers all packets that `from` has to send to `to`, and keeps them.
 fn carry(now: Instant, [from, to]: [&mut Endpoint; 2], kept: &mut Vec<(Header, Vec<u8>)>) {
     while let Some(transmit) = from.poll_transmit(now) {
         for index in 0..transmit.packets() {

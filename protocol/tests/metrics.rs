@@ -1,4 +1,4 @@
-//! What an endpoint counts by peer and class, and that it does so only when told.
+//! The counts of an endpoint by peer and class, kept only when it is told to.
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;

@@ -1,8 +1,8 @@
-"""Record a PyTorch script as it is: what each of its layers costs, as a table for the simulator.
+"""Record the cost of each layer of an unchanged PyTorch script, as a table for the simulator.
 
 ``gradwire model record train.py`` runs this module; under ``torchrun`` it is started as
 ``torchrun --nproc-per-node 4 -m gradwire.record --out recorded.csv train.py``, and rank 0 writes.
-A script that expects the variables of a launcher, and has none, finds a launch of one process.
+If no launcher has set its variables, the script sees a launch of one process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = 20
 
 
 class NotRecordedError(Exception):
-    """The script gave no table; the message says why and what to do."""
+    """The script gave no table; the message states the cause and a remedy."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -110,7 +110,7 @@ def _run(script: Path, arguments: Sequence[str], recorder: Recorder) -> str:
 
 
 def _check(recorder: Recorder, said: str) -> None:
-    """Refuse what is no recording; ``said`` is how the script ended."""
+    """Refuse an incomplete recording; ``said`` is how the script ended."""
     steps = len(recorder.steps)
     if steps >= recorder.wanted:
         return
@@ -128,7 +128,7 @@ def _check(recorder: Recorder, said: str) -> None:
 
 
 def _written(recorder: Recorder, out: Path) -> dict[str, Any]:
-    """Write the table, all of it or nothing, if this is rank 0; return what can be told of it."""
+    """Write the table atomically if this is rank 0; return a summary of it."""
     table = recording(recorder)
     if not Environment.read().rank.strip("0"):
         partial = out.with_name(f"{out.name}.partial")

@@ -1,8 +1,8 @@
-"""Watch a training script: when each layer's forward pass and each gradient was done.
+"""Watch a training script: note when each layer's forward pass and each gradient was done.
 
-Hooks that PyTorch has for all modules, and one on each parameter of a model that is seen, tell it;
-the script is not changed. A step is a backward pass with the forward passes before it. What becomes
-of the times is decided in ``recording``, how a script is run in ``record``.
+PyTorch's global module hooks, and one hook on each parameter of a model, report these times; the
+script is not changed. A step is a backward pass with the forward passes before it. ``recording``
+makes a table of the times, and ``record`` runs the script.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Enough(BaseException):
 
 @dataclass(frozen=True)
 class Step:
-    """Times of one step in nanoseconds from the begin of its first forward pass."""
+    """Times of one step in nanoseconds since the start of its first forward pass."""
 
     left: list[tuple[int, int]]
     """Each forward pass of a module that ended: the module's id, and when."""
@@ -74,7 +74,7 @@ class _CudaClock:
 
 @dataclass
 class _Open:
-    """The step that is on its way."""
+    """The current step."""
 
     marks: list[Any] = field(default_factory=list)
     whats: list[tuple[str, int]] = field(default_factory=list)

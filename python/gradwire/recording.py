@@ -1,12 +1,12 @@
-"""What was recorded of a script, as a table that ``gradwire model show`` and ``sim`` take.
+"""Makes a table for ``gradwire model show`` and ``sim`` from a recorded script.
 
-A layer is a module that was called and that has parameters of its own, or below it where the
-modules that own them were never called. Its forward time runs from the end of the layer before it,
-so that what has no parameters counts for the layer behind it, and at last for the last one. A
-parameter that several modules share is the first one's.
+A layer is a called module with parameters: its own, or those of modules below it that were never
+called. Its forward time starts at the end of the previous layer, so modules without parameters
+count for the next layer; those at the end count for the last one. A shared parameter belongs to the
+first of its modules.
 
-The simulator takes gradients in the order opposite to that of the rows. Where a backward pass made
-them in another one, a gradient counts as there when all of those are that the rows have behind it.
+The simulator takes gradients in the reverse order of the rows. If a backward pass made them in
+another order, a gradient counts as ready when those of all later rows are ready.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Recording:
 
 
 def recording(recorder: Recorder) -> Recording:
-    """Make the table of what was recorded: medians of all steps but the first ones."""
+    """Make the table: medians of all steps but the first ones."""
     steps = recorder.steps[WARM_UP:]
     layers = _layers(recorder)
     ready = _ready(steps)
@@ -83,7 +83,7 @@ def recording(recorder: Recorder) -> Recording:
 
 
 def _apart(rows: list[Row]) -> list[Row]:
-    """Turn the times at which gradients are there into the times between them, last row first."""
+    """Turn the times at which gradients are ready into the times between them, last row first."""
     before, apart = 0, []
     for row in reversed(rows):
         there = max(before, row.backward)
@@ -93,7 +93,7 @@ def _apart(rows: list[Row]) -> list[Row]:
 
 
 def _ready(steps: list[Step]) -> dict[int, int]:
-    """Return when each gradient is there, from the begin of the backward pass."""
+    """Return when each gradient is ready, since the start of the backward pass."""
     times: dict[int, list[int]] = {}
     for step in steps:
         for parameter, there in step.gradients.items():
@@ -163,12 +163,12 @@ def _names(models: list[nn.Module]) -> Iterator[tuple[int, str]]:
 
 
 def _plain(name: str) -> str:
-    """Replace what a table of comma-separated values cannot hold."""
+    """Replace characters that a table of comma-separated values cannot hold."""
     return re.sub(r'[",\s\x00-\x1f]', "_", name)
 
 
 def _remarks(recorder: Recorder, layers: dict[int, _Layer], made: set[int]) -> list[str]:
-    """Say what was measured, and what was left out."""
+    """Describe the measurements and omissions."""
     where = "on a GPU, by events in its stream" if recorder.on_gpu else "on a CPU"
     remarks = [f"recorded {where}, torch {torch.__version__}"]
     tensors = [of for layer in layers.values() for of in layer.tensors.values()]

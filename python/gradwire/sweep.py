@@ -1,8 +1,8 @@
 """Sweeps of simulated fabrics over the machines of a Ray cluster.
 
-The plan, its cells and the results are those of ``gradwire sim sweep``; its command is what lists
-the cells, runs each of them on some worker, and gathers the results. Workers share no disk with the
-driver: the files that a plan names travel to them, and results come back, through Ray.
+Plan, cells and results are those of ``gradwire sim sweep``. Its command lists the cells, runs each
+of them on a worker, and gathers the results. Workers share no disk with the driver: the files that
+a plan names travel to them, and results come back, through Ray.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SweepError(RuntimeError):
     """A plan is wrong, or cells have failed; the message says which."""
 
     def __init__(self, message: str, results: list[dict[str, Any]] | None = None) -> None:
-        """Tell ``message``; ``results`` are those of all cells, failed ones too."""
+        """Report ``message``; ``results`` has the records of all cells, failed ones too."""
         super().__init__(message)
         self.results = results or []
 
@@ -43,7 +43,7 @@ def sweep(
     parallel: int | None = None,
     progress: bool = True,
 ) -> list[dict[str, Any]]:
-    """Run every cell of a plan under Ray, but those that are finished already.
+    """Run every unfinished cell of a plan under Ray.
 
     gradwire must be installed in the same version on every machine of the cluster. Paths in the
     plan are relative to it, and such files are sent along; a file that it names by an absolute path
@@ -58,7 +58,7 @@ def sweep(
         progress: whether to tell on standard error how far the sweep is, if that is a terminal.
 
     Returns:
-        What ``results.jsonl`` in the folder holds, cell by cell in the order of the plan.
+        The records of ``results.jsonl`` in the folder, in the order of the plan.
 
     Raises:
         ImportError: Ray is not installed.
@@ -93,7 +93,7 @@ def _imported_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
-    """Be connected to the cluster, and leave it if it was entered here."""
+    """Connect to the cluster, and disconnect at the end unless the caller had connected."""
     if ray.is_initialized():
         yield
         return

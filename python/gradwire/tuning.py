@@ -1,11 +1,11 @@
 """Chunk and credit of a job, found in its first steps (``collectives.tuning`` of the job).
 
-Decided here: which steps belong to which trial, and that all ranks change between the same two
-steps. Not here: what is tried next, which the core knows, and what a step is, which the hook knows.
+This module decides which steps belong to a trial, and makes all ranks change between the same two
+steps. Not here: the choice of the next trial (the core), and the definition of a step (the hook).
 
 A trial is a few steps: one in which the change settles, then some that are measured. Rank 0
-measures and asks the core; what it says goes to all by a broadcast, which every rank makes before
-the first gradients of the same step. A rank that has died fails it as it fails any operation.
+measures, asks the core, and broadcasts the answer; every rank takes part in the broadcast before
+the first gradients of the same step. A dead rank makes it fail, like any other operation.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _tuned: weakref.WeakSet[dist.ProcessGroup] = weakref.WeakSet()
 
 
 class Tuning:
-    """The trials of one process group, as far as they are."""
+    """The state of the trials of one process group."""
 
     def __init__(self, group: dist.ProcessGroup, backend: _binding.Backend) -> None:
-        """Prepare the trials that the job asks for: none where others have begun in ``group``."""
+        """Prepare the job's trials: none if others have begun in ``group``."""
         trials = int(backend.job()["collectives.tuning"])
         self.is_over = trials == 0 or group in _tuned or group.size() < dist.get_world_size()
         """Whether chunk and credit stay as they are from now on."""
@@ -48,9 +48,9 @@ class Tuning:
         self._starts: list[float] = []
 
     def begin_step(self) -> bool:
-        """Begin a step, before its first gradients are sent; tell whether chunk or credit changed.
+        """Begin a step, before its first gradients are sent; return if chunk or credit changed.
 
-        All ranks of the group call it as often.
+        All ranks of the group must call it equally often.
         """
         if self.is_over:
             return False
@@ -73,10 +73,10 @@ class Tuning:
         self.is_over = not going_on
 
     def _measured(self) -> float:
-        """Return what a step of this trial took, but for the first: the median.
+        """Return the median time of a step of this trial, without the first one.
 
-        An evaluation or a checkpoint between two steps is in one of them, and is no part of what
-        chunk and credit do.
+        An evaluation or a checkpoint between two steps falls into one of them, and does not depend
+        on chunk and credit; the median ignores it.
         """
         ends = self._starts[1:]
         steps = [end - start for start, end in itertools.pairwise(ends)]

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_of_nothing_is_a_gap_and_one_below_zero_hangs() {
+    fn missing_bars_are_gaps_negative_ones_hang() {
         let series = ["a".to_owned(), "b".to_owned()];
         let groups = [("one".to_owned(), vec![Some(-10.0), None])];
         let picture = bars((400.0, 200.0), "gain", &series, &groups);

@@ -1,7 +1,7 @@
-//! Licence expressions, as far as packages use them: names, `OR`, `AND`, `WITH`, parentheses, and
-//! the older `/` for `OR`.
+//! Evaluates licence expressions: names, `OR`, `AND`, `WITH`, parentheses, and the older `/` for
+//! `OR`.
 
-/// Whether one may use what has this licence `expression` when only the `allowed` names are.
+/// Whether a package with this licence `expression` may be used if only `allowed` licences are.
 pub fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression
         .replace('(', " ( ")
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_is_allowed_when_one_way_to_satisfy_it_is() {
+    fn one_allowed_choice_of_an_expression_suffices() {
         let allowed = ["MIT".to_owned(), "ISC".to_owned(), "Unicode-3.0".to_owned()];
         for good in [
             "MIT",

@@ -1,8 +1,8 @@
-//! Python as text: functions by indentation, declared names by the form of a line.
+//! Reads Python as text: finds functions by indentation, declared names by the form of a line.
 
 use crate::rust_text::{Function, Token};
 
-/// The functions and methods, nested ones too.
+/// All functions and methods, including nested ones.
 pub fn functions(text: &str) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let opening = (0..lines.len()).filter_map(|at| Some((at, defined(lines[at], "def ")?)));
@@ -15,7 +15,7 @@ pub fn functions(text: &str) -> Vec<Function> {
     functions.collect()
 }
 
-/// Names of functions and classes, and of what a line assigns to.
+/// Names of functions and classes, and of the targets of assignments.
 pub fn declared_names(text: &str) -> Vec<Token> {
     let mut names = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -50,7 +50,7 @@ fn is_of_name(char: char) -> bool {
     char.is_alphanumeric() || char == '_'
 }
 
-/// Lines of the function that `rest` opens with: up to its last line that is indented deeper.
+/// Number of lines of the function at the start of `rest`: up to the last line indented deeper.
 fn length(rest: &[&str]) -> usize {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut last = 0;

@@ -1,8 +1,8 @@
-//! The structure of the workspace as its text shows it: which file takes names from which other
-//! file of its package, and which files form a circle.
+//! Derives the structure of a package from its text: which file takes names from which other file,
+//! and which files form a circle.
 //!
-//! Only paths are read (`use crate::a::b`, `super::c`, `child::d`); code under `#[cfg(test)]` and
-//! `mod` declarations do not count. A path that names a re-export leads to the file that re-exports.
+//! Only paths count (`use crate::a::b`, `super::c`, `child::d`), not `mod` declarations or code
+//! under `#[cfg(test)]`. A path that names a re-export leads to the file that re-exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Rust as text: enough of its grammar to find functions and declared names, and no more.
+//! Reads Rust as text: just enough of the grammar to find functions and declared names.
 //!
 //! Comments and literals are blanked first, so that a word in a message is never taken for code.
 
@@ -9,7 +9,7 @@ pub struct Function {
     pub name: String,
     /// Line of the keyword `fn`, from 1 on.
     pub line: usize,
-    /// Lines from there to the closing brace, both counted.
+    /// Number of lines from there through the closing brace.
     pub lines: usize,
     /// Whether `#[test]` stands before it.
     pub is_test: bool,
@@ -38,7 +38,7 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
-/// Length of the comment or literal that `rest` opens with; 0 when it opens with neither.
+/// Length of the comment or literal at the start of `rest`; 0 if there is neither.
 fn blanked(rest: &[char]) -> usize {
     match (rest[0], rest.get(1)) {
         ('/', Some('/')) => rest
@@ -74,7 +74,7 @@ fn block_comment(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// Characters up to and with the closing quote, escapes skipped.
+/// Number of characters through the closing quote; escaped characters do not close it.
 fn until_quote(rest: &[char], quote: char) -> usize {
     let mut at = 0;
     while at < rest.len() && rest[at] != quote {
@@ -118,7 +118,7 @@ impl Token {
     }
 }
 
-/// The words and signs of `code`, which [`code_only`] gave.
+/// The words and signs of `code`, the output of [`code_only`].
 pub fn tokens(code: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (index, text) in code.lines().enumerate() {
@@ -141,7 +141,7 @@ pub fn tokens(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// The functions that have a body.
+/// All functions that have a body.
 pub fn functions(code: &str) -> Vec<Function> {
     let tokens = tokens(code);
     let named = (1..tokens.len()).filter(|&at| tokens[at - 1].text == "fn" && tokens[at].is_word());
@@ -195,7 +195,7 @@ const DECLARING: [&str; 10] = [
     "fn", "struct", "enum", "trait", "type", "mod", "const", "static", "union", "let",
 ];
 
-/// The names that the code gives: of items, bindings, fields and parameters.
+/// The names that the code declares: of items, bindings, fields and parameters.
 pub fn declared_names(code: &str) -> Vec<Token> {
     let tokens = tokens(code);
     let mut names = Vec::new();

@@ -15,7 +15,7 @@ pub struct File {
 }
 
 impl File {
-    /// The name without folders and without what follows its first dot.
+    /// The file name up to its first dot, without folders.
     pub fn stem(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         name.split('.')
@@ -23,7 +23,7 @@ impl File {
             .unwrap_or(name)
     }
 
-    /// What follows the last dot of the name, or nothing.
+    /// The file name after its last dot; empty without a dot.
     pub fn extension(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
@@ -47,14 +47,14 @@ impl File {
     }
 }
 
-/// One place that breaks a rule, and what to do about it.
+/// A line that breaks a rule, with the remedy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
     /// Path from the repository's root.
     pub path: String,
     /// Line, from 1 on.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The mistake and its remedy.
     pub what: String,
 }
 
@@ -90,7 +90,7 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Every path that git tracks, or would track, from the root on.
+/// Every path that git tracks or would track, relative to the root.
 ///
 /// # Panics
 /// When git cannot be run: the rules hold for a checkout.
@@ -112,7 +112,7 @@ pub fn paths() -> Vec<String> {
     paths
 }
 
-/// The files whose extension is one of `extensions`.
+/// All files with one of these extensions.
 pub fn files(extensions: &[&str]) -> Vec<File> {
     let paths = paths().into_iter().filter(|path| {
         path.rsplit_once('.')

@@ -1,4 +1,4 @@
-//! The search beside the whole grid, on surfaces of which all points are known.
+//! Compares the search with the whole grid, on modelled surfaces.
 
 mod step;
 
@@ -62,14 +62,14 @@ fn surfaces() -> Vec<Surface> {
     surfaces
 }
 
-/// How much longer a step takes with what the search finds than with the best point of the grid.
+/// How much longer a step takes at the point that the search finds than at the best of the grid.
 fn excess(surface: &Surface, seed: u64) -> f64 {
     let mut search = ScheduleSearch::new(axes(), TRIALS, seed);
     while let Some(point) = search.propose() {
         search.tell(point, surface.time(point));
     }
     assert!(search.told() <= TRIALS);
-    let (point, value) = search.best().expect("something was told");
+    let (point, value) = search.best().expect("the search told its points");
     assert_eq!(value.to_bits(), surface.time(point).to_bits());
     value / surface.least() - 1.0
 }

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_refused_or_cut_is_a_problem() {
+    fn refused_or_cut_runs_are_a_problem() {
         let address = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
         let offload = |refused, glued| Offload {
             packets: 16,

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shared_memory_of_a_container_is_enough_for_few_ranks() {
+    fn container_memory_is_enough_for_few_ranks() {
         let container = || {
             Ok(MemoryRoom {
                 size: 64 << 20,

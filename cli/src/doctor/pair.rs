@@ -214,7 +214,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn a_black_hole_is_told_from_a_link_that_says_what_it_takes() {
+    fn black_holes_differ_from_links_that_report_mtus() {
         let reach = |told| PathReach { bytes: 1_280, told };
         let path = |told| PathMtu {
             tried: 1_500,

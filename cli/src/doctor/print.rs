@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_marks_costs_mends_and_a_table_of_ranks() {
+    fn text_has_marks_costs_mends_and_ranks() {
         let text = report().text(OutputForm::List);
         for line in [
             "rank 0, host alpha (10.0.0.1)",

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_set_for_a_lossy_fabric_is_listed_without_a_complaint() {
+    fn lossy_fabric_nics_are_listed_without_complaint() {
         let findings = judged(&nic(), &fitting());
         assert!(
             findings
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lossless_fabric_had_set_is_to_be_undone() {
+    fn lossless_fabric_settings_must_be_undone() {
         let mut paused = fitting();
         paused.bridging.as_mut().expect("it tells").paused = vec![3, 4];
         let fault_of = |beneath| fault(&nic(), beneath);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn dscps_without_a_priority_get_the_command_that_gives_them_one() {
+    fn dscps_without_priority_get_a_command() {
         let mut mixed = fitting();
         mixed.bridging = Some(DcbSettings {
             paused: vec![],

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_a_kernel_are_no_loss_of_the_network() {
+    fn kernel_drops_are_no_network_loss() {
         let measured = |lost_there, kernel_drops| ProbeSeries {
             sent: 10_000,
             lost_there,

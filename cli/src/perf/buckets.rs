@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn tau_is_one_when_the_front_finishes_first_and_minus_one_when_last() {
+    fn tau_is_one_when_front_layers_finish_first() {
         assert_eq!(order(&[1.0, 2.0, 3.0, 4.0]).tau(), 1.0);
         assert_eq!(order(&[4.0, 3.0, 2.0, 1.0]).tau(), -1.0);
         assert_eq!(order(&[2.0, 1.0, 3.0]).inversions, 1.0);

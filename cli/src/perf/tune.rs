@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_in_a_job_file_stays_as_it_is() {
+    fn other_parts_of_job_files_stay() {
         let text =
             "# mine\nname = 'a' # kept\n\n[collectives]\ntable = []\nchunk = \"1MiB\" # ok\n";
         let mut document: DocumentMut = text.parse().expect("TOML");

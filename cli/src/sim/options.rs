@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_that_were_typed() {
+    fn words_equal_the_typed_ones() {
         let line = "single:4@25G permutation:2MB --transport ndp --tolerance 10% \
                     --set transport.window=1MiB --balance random --seed 7 --threads 2 --limit 20ms";
         let scenario = |words: Vec<String>| {

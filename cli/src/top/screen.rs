@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_live_view_shows_ranks_and_the_peers_of_the_chosen_one() {
+    fn live_view_shows_ranks_and_chosen_peers() {
         let mut view = View::default();
         view.update(rows::of(&board()));
         assert_eq!(drawn(&mut view, 110, 14), include_str!("screen/wide.txt"));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_between_two_answers_and_none_of_one_that_has_gone() {
+    fn rates_span_two_answers_gone_ranks_have_none() {
         let ranks = rows::of(&board());
         let rank = &ranks[0];
         assert_eq!(rank.interval_s, 2.0);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_run_at_a_port_takes_the_place_of_the_old_one() {
+    fn new_runs_replace_old_ones_at_their_port() {
         let mut board = board();
         let mut again = answers(&[0, 1, 2], 1);
         again
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_text_has_every_rank_and_every_peer() {
+    fn text_tables_have_every_rank_and_peer() {
         assert_eq!(
             table::text(&rows::of(&board())),
             include_str!("screen/table.txt")

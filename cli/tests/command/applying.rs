@@ -112,7 +112,7 @@ fn exists(path: &str) -> bool {
 }
 
 #[test]
-fn a_namespace_becomes_a_switch_that_reads_back_and_leaves_nothing() {
+fn namespaces_become_switches_and_are_removed_whole() {
     let lab = Lab::new("a");
     if !lab.set_up("default", &["--form", "bpf"]) {
         return;
@@ -141,7 +141,7 @@ fn a_namespace_becomes_a_switch_that_reads_back_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_set_up_is_said_in_one_line_and_leaves_nothing() {
+fn failed_set_ups_are_removed_and_explained() {
     let mut lab = Lab::new("b");
     if !lab.set_up("default", &[]) {
         return;
@@ -237,7 +237,7 @@ fn probed(lab: &mut Lab, job: &str) -> (Value, String) {
     clippy::disallowed_methods,
     reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
 )]
-fn the_program_marks_ect_drops_not_ect_and_leaves_the_highest_class_alone() {
+fn bpf_marks_ect_and_drops_not_ect() {
     if std::env::var_os("GRADWIRE_SLOW").is_none() {
         println!("skipped: it takes seconds; GRADWIRE_SLOW=1 runs it");
         return;

@@ -65,7 +65,7 @@ fn unread(command: &str) -> Output {
 }
 
 #[test]
-fn every_command_ends_quietly_when_nobody_reads_what_it_prints() {
+fn commands_end_quietly_when_their_reader_goes() {
     for command in COMMANDS {
         let output = unread(command);
         let said = errors(&output);
@@ -99,7 +99,7 @@ fn every_command_that_is_listed_is_tried() {
 }
 
 #[test]
-fn standard_error_that_nobody_reads_is_no_panic_either() {
+fn unread_standard_error_is_no_panic() {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
     drop(reader);
     let words = words("eval dlcp --list");

@@ -42,7 +42,7 @@ fn help_of_perf_has_examples_and_explains_the_columns() {
 }
 
 #[test]
-fn a_job_is_printed_with_everything_that_it_resolves_to() {
+fn job_check_prints_the_resolved_job() {
     let job = file(
         "given.toml",
         "name = \"mnist\"\ntolerance = 0.1\n[transport]\ngap = \"2ms\"\n",
@@ -75,7 +75,7 @@ fn a_job_without_security_is_checked_with_a_warning() {
 }
 
 #[test]
-fn every_key_of_a_job_is_listed_with_its_range() {
+fn job_keys_are_listed_with_their_ranges() {
     let text = String::from_utf8_lossy(&run(&["job", "keys"]).stdout).into_owned();
     assert!(
         text.contains("\ntransport.window = \"1MiB\"\n    Most bytes in flight"),
@@ -164,7 +164,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_a_rival_cannot_do_is_refused_with_what_it_can() {
+fn impossible_rival_comparisons_are_refused_with_alternatives() {
     for (arguments, expected) in [
         (
             &["broadcast", "--against", "openmpi"][..],

@@ -77,7 +77,7 @@ fn report(out: &Path) -> (Value, String, String) {
 }
 
 #[test]
-fn an_evaluation_that_was_killed_goes_on_and_ends_in_the_same_report() {
+fn killed_evaluations_continue_to_the_same_report() {
     let bench = bench("killed");
     let whole = evaluation(&bench, "whole").output().expect("it starts");
     assert!(whole.status.success(), "{}", errors(&whole));
@@ -114,7 +114,7 @@ fn an_evaluation_that_was_killed_goes_on_and_ends_in_the_same_report() {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_answered_with_those_that_are() {
+fn unknown_tables_are_answered_with_known_ones() {
     let output = gradwire(&["eval", "dlcp", "--only", "speed"]).output();
     let output = output.expect("the command starts");
     assert_eq!(output.status.code(), Some(2));
@@ -126,7 +126,7 @@ fn a_table_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn a_plan_that_is_wrong_is_named_with_its_line_before_anything_runs() {
+fn wrong_plans_are_named_before_any_run() {
     let bench = bench("wrong");
     let plan = PLAN.replace("[base]", "[bsae]");
     std::fs::write(bench.join("plans/servers-on-quick.toml"), plan)
@@ -139,7 +139,7 @@ fn a_plan_that_is_wrong_is_named_with_its_line_before_anything_runs() {
 }
 
 #[test]
-fn training_that_cannot_run_is_told_in_the_report_with_the_remedy() {
+fn reports_name_impossible_trainings_and_their_remedy() {
     let bench = bench("untrained");
     let mut command = gradwire(&[
         "eval",
@@ -186,7 +186,7 @@ fn trained_by(bench: &Path, script: &str) -> Command {
 }
 
 #[test]
-fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left() {
+fn studies_are_shown_with_progress_and_own_words() {
     let bench = bench("trained");
     let output = trained_by(&bench, STUDY).output().expect("it starts");
     let said = errors(&output);
@@ -206,7 +206,7 @@ fn what_a_study_finds_is_shown_with_its_progress_its_own_words_and_what_is_left(
 }
 
 #[test]
-fn a_study_that_ends_badly_has_no_result_whatever_it_printed() {
+fn failed_studies_have_no_result() {
     let bench = bench("failed");
     let script = "#!/bin/sh\necho '{\"groups\": []}'\nexit 3\n";
     let output = trained_by(&bench, script).output().expect("it starts");

@@ -19,7 +19,7 @@ const ENDLESS: &[&str] = &[
 ];
 
 #[test]
-fn the_other_rank_names_a_killed_one_within_ten_seconds() {
+fn killed_ranks_are_named_within_ten_seconds() {
     let (mut leader, rendezvous) = Rank::lead(ENDLESS);
     let mut victim = Rank::start(1, &rendezvous, ENDLESS);
     assert_eq!(leader.object()["joined"], 2);
@@ -74,7 +74,7 @@ fn with_a_stop(options: &[String], stopped: Duration) -> [(Option<i32>, String);
     clippy::disallowed_methods,
     reason = "tests are asked for by the environment"
 )]
-fn a_rank_that_is_stopped_for_less_than_the_peer_timeout_goes_on() {
+fn ranks_stopped_briefly_continue() {
     let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
     let (timeout, stopped) = if slow { ("8s", 5_000) } else { ("3s", 1_500) };
     for wire in ["udp", "auto"] {
@@ -86,7 +86,7 @@ fn a_rank_that_is_stopped_for_less_than_the_peer_timeout_goes_on() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_for_longer_is_lost_and_ends_by_itself() {
+fn ranks_stopped_for_long_are_lost_and_end() {
     let options = waiting("1s", "udp", "1000000");
     let [survivor, stopped] = with_a_stop(&options, Duration::from_millis(3_500));
     assert_eq!(
@@ -195,7 +195,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_rank_without_a_token_or_a_world_does_not_start() {
+fn ranks_without_token_or_world_do_not_start() {
     let (code, errors) = Rank::start(0, "127.0.0.1:0", &[]).end();
     assert_eq!(code, Some(2));
     assert!(errors.contains("--token or set GRADWIRE_TOKEN"), "{errors}");

@@ -30,7 +30,7 @@ fn sum(rows: &[Value], key: &str) -> f64 {
 }
 
 #[test]
-fn nothing_is_lost_on_a_loss_free_path_whatever_the_tolerance() {
+fn loss_free_paths_lose_no_byte_under_tolerance() {
     let rows = rows("-n 2 -b 4K -e 1M -f 16 --iterations 5 --tolerance 10%");
     assert_eq!(rows.len(), 3);
     assert_eq!(sum(&rows, "lost_segments"), 0.0);
@@ -49,7 +49,7 @@ fn nothing_is_lost_on_a_loss_free_path_whatever_the_tolerance() {
 }
 
 #[test]
-fn ranks_of_one_machine_meet_at_the_addresses_that_are_named() {
+fn local_ranks_meet_at_named_addresses() {
     let line = "all-reduce -n 2 -b 64K -e 64K --iterations 2 --wire udp --bind";
     let (rows, last) = measured(&format!("{line} 127.0.0.2,127.0.0.3"));
     assert_eq!((rows.len(), sum(&rows, "wrong")), (1, 0.0));
@@ -153,7 +153,7 @@ fn rows_say_who_did_them_and_over_what() {
 }
 
 #[test]
-fn loss_is_told_as_a_share_of_the_loss_free_goodput() {
+fn goodput_is_a_share_of_the_lossless_one() {
     let (rows, last) = measured("loss --bytes 256K --drops 1%,5% --rounds 2");
     let told: Vec<(f64, f64)> = rows
         .iter()
@@ -172,7 +172,7 @@ fn loss_is_told_as_a_share_of_the_loss_free_goodput() {
 }
 
 #[test]
-fn tuning_writes_its_table_into_the_job_file_and_keeps_the_rest() {
+fn tuning_writes_its_table_and_keeps_the_rest() {
     let path = file("tuned.toml", "# mine\nname = \"tuned\"  # kept\n");
     let out = path.to_str().expect("a plain path");
     let line = format!("--tune -n 2 -b 4K -e 64K -f 16 --rounds 3 --out {out}");

@@ -33,7 +33,7 @@ fn every_listed_model_can_be_shown() {
 }
 
 #[test]
-fn a_table_of_a_user_is_shown_like_a_known_model() {
+fn user_tables_are_shown_like_known_models() {
     let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
     let path = file("mine.csv", table);
     let text = printed(&["model", "show", path.to_str().expect("a plain path")]);
@@ -51,7 +51,7 @@ fn a_table_of_a_user_is_shown_like_a_known_model() {
 }
 
 #[test]
-fn files_of_other_tools_are_models_and_say_what_they_lack() {
+fn files_of_other_tools_are_models() {
     let layers = "DATA\n2\nfront -1 500 NONE 0 40 NONE 0 7 ALLREDUCE 4096 0\n\
                   back -1 600 NONE 0 30 NONE 0 9 ALLREDUCE 4000 0\n";
     let trace = r#"{"workload_graph": [
@@ -73,7 +73,7 @@ fn files_of_other_tools_are_models_and_say_what_they_lack() {
 }
 
 #[test]
-fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
+fn wrong_models_are_refused_with_line_or_suggestion() {
     let path = file(
         "wrong.csv",
         "layer,parameters,forward_ns,backward_ns\na,many,1,1\n",
@@ -104,7 +104,7 @@ fn a_model_that_cannot_be_is_refused_with_its_line_or_a_suggestion() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_with_what_to_do() {
+fn impossible_recordings_are_refused_with_the_remedy() {
     let script = file("train.py", "print('no training')\n");
     let script = script.to_str().expect("a plain path");
     for (words, code, said) in [
@@ -141,7 +141,7 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do() {
 
 /// The recorder itself is tested in Python; this one prints any report that a recorder may print.
 #[test]
-fn what_the_recorder_tells_is_the_outcome() {
+fn recorder_reports_are_the_outcome() {
     let script = file("trained.py", "");
     let script = script.to_str().expect("a plain path");
     let table = "layer,parameters,forward_ns,backward_ns,tensor\na,8,1000,2000,weight\n";
@@ -242,7 +242,7 @@ fn steps_that_cannot_be_are_refused_with_one_line() {
 }
 
 #[test]
-fn jobs_side_by_side_are_measured_each_and_their_background_is_cut_off() {
+fn parallel_jobs_are_measured_each_background_cut_off() {
     let table = "layer,parameters,forward_ns,backward_ns\nfirst,1000,5000,10000\nlast,10,1,2000\n";
     let path = file("jobs.csv", table);
     let path = path.to_str().expect("a plain path");

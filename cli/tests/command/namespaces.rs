@@ -46,7 +46,7 @@ fn collectives_are_exact_between_namespaces() {
 }
 
 #[test]
-fn every_rank_has_a_namespace_and_a_killed_launcher_leaves_none() {
+fn killed_launchers_leave_no_namespace() {
     if !can_be_made() {
         return;
     }

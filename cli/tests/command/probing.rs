@@ -28,7 +28,7 @@ fn streams(report: &Value) -> &[Value] {
 }
 
 #[test]
-fn every_tag_of_the_job_arrives_over_loopback_as_it_was_sent() {
+fn every_tag_arrives_unchanged_over_loopback() {
     let serving = [
         "switch",
         "probe",

@@ -37,7 +37,7 @@ fn rows(report: &Value, key: &str) -> Vec<(u64, u64, f64)> {
 }
 
 #[test]
-fn a_search_over_a_grid_is_compared_with_all_of_it() {
+fn grid_searches_are_compared_with_the_grid() {
     let workload = workload("grid", "tensors,steps=1");
     let options = "--grid --chunk 64KiB..128KiB --credit 64KiB..256KiB --trials 4";
     let report = report(&workload, options);
@@ -54,7 +54,7 @@ fn a_search_over_a_grid_is_compared_with_all_of_it() {
 }
 
 #[test]
-fn without_a_grid_the_same_points_are_tried_and_the_best_is_written() {
+fn searches_without_grid_write_the_best_point() {
     let workload = workload("write", "ps=1,steps=1,scale=2");
     let options = "--chunk 64KiB..256KiB --credit 128KiB..512KiB --trials 6";
     let tried = rows(&report(&workload, options), "trials");

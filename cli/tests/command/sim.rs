@@ -147,7 +147,7 @@ fn equal_seeds_have_equal_digests_and_others_have_not() {
 }
 
 #[test]
-fn the_table_says_that_it_is_simulated_and_what_was_lost() {
+fn tables_say_simulated_and_list_losses() {
     let output = sim("run", &small("--transport roce"));
     let text = text(&output);
     assert_eq!(output.status.code(), Some(0));
@@ -172,7 +172,7 @@ fn the_table_says_that_it_is_simulated_and_what_was_lost() {
 }
 
 #[test]
-fn programs_have_their_tasks_in_the_table_and_in_json() {
+fn tasks_are_in_table_and_json() {
     let step = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/sim/step.txt");
     let options = format!("single:4@100G {}", step.display());
     let text = text(&sim("run", &options));
@@ -236,7 +236,7 @@ fn what_is_wrong_is_said_in_one_line() {
 }
 
 #[test]
-fn a_run_that_reaches_its_limit_prints_what_it_has_and_exits_with_1() {
+fn runs_stopped_at_their_limit_exit_with_1() {
     let output = sim("run", &small("--limit 11us"));
     assert_eq!(output.status.code(), Some(1));
     let said = errors(&output);
@@ -249,7 +249,7 @@ fn a_run_that_reaches_its_limit_prints_what_it_has_and_exits_with_1() {
 }
 
 #[test]
-fn a_background_loads_the_fabric_and_is_in_no_percentile() {
+fn backgrounds_load_the_fabric_outside_percentiles() {
     let alone = summary(&small(""));
     let beside = summary(&small("--background permutation:4MB"));
     assert_eq!(beside["flows"], 16);
@@ -313,7 +313,7 @@ fn compare_prints_ratios_with_their_intervals() {
 }
 
 #[test]
-fn compare_gives_the_same_numbers_however_many_runs_go_at_a_time() {
+fn comparisons_are_equal_at_any_parallelism() {
     let options = small("--transports gradwire,dctcp --seeds 3 --parallel");
     let metrics = |parallel: u8| {
         let printed = objects(&sim("compare", &format!("{options} {parallel} --json"))).remove(0);
@@ -336,7 +336,7 @@ fn compare_refuses_before_anything_runs() {
 }
 
 #[test]
-fn a_report_is_one_file_that_needs_nothing_beside_it() {
+fn reports_are_one_file() {
     let folder = folder("report");
     let path = folder.join("report.html");
     let options = small(&format!(

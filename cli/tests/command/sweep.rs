@@ -146,7 +146,7 @@ fn assert_done(output: &Output) {
 }
 
 #[test]
-fn a_killed_sweep_goes_on_and_runs_no_finished_cell_again() {
+fn killed_sweeps_continue_without_repeating_cells() {
     let bench = Bench::new("killed", PLAN);
     assert_done(&bench.sweep("whole", &[]));
     let whole = bench.rows("whole/results.jsonl").len();
@@ -185,7 +185,7 @@ fn a_killed_sweep_goes_on_and_runs_no_finished_cell_again() {
 }
 
 #[test]
-fn no_cell_runs_on_for_a_sweep_that_was_killed() {
+fn killed_sweeps_leave_no_running_cell() {
     let bench = Bench::new("orphans", LONG);
     let mut sweep = bench.start("out", &[]);
     assert!(within_ten_seconds(|| !sweep.cells_under_way().is_empty()));
@@ -195,7 +195,7 @@ fn no_cell_runs_on_for_a_sweep_that_was_killed() {
 }
 
 #[test]
-fn the_same_plan_gives_the_same_bytes_on_any_number_of_cores() {
+fn plans_give_equal_bytes_on_any_cores() {
     let bench = Bench::new("bytes", PLAN);
     for (out, parallel) in [("one", "1"), ("three", "3")] {
         assert_done(&bench.sweep(out, &["--parallel", parallel]));
@@ -215,7 +215,7 @@ fn the_same_plan_gives_the_same_bytes_on_any_number_of_cores() {
 }
 
 #[test]
-fn a_wrong_plan_is_refused_with_its_line_and_nothing_is_written() {
+fn wrong_plans_are_refused_with_their_line() {
     for (from, to, expected) in [
         (
             "seed = ",
@@ -295,7 +295,7 @@ fn cells_of_a_plan_that_has_grown_are_kept() {
 }
 
 #[test]
-fn a_file_that_a_plan_names_is_part_of_its_cells() {
+fn files_of_a_plan_are_part_of_cells() {
     let plan = "[base]\nfabric = \"fabric.toml\"\nworkload = \"permutation:64KB\"\n";
     let bench = Bench::new("file", plan);
     let id = |rate: &str| {
@@ -310,7 +310,7 @@ fn a_file_that_a_plan_names_is_part_of_its_cells() {
 }
 
 #[test]
-fn the_tasks_of_a_job_array_together_are_the_whole_sweep() {
+fn job_array_tasks_make_up_the_sweep() {
     let bench = Bench::new("array", PLAN);
     let script = bench.sweep("array", &["--slurm=3"]).stdout;
     std::fs::write(bench.path("job.sh"), &script).expect("the folder is writable");
@@ -336,7 +336,7 @@ fn the_tasks_of_a_job_array_together_are_the_whole_sweep() {
 }
 
 #[test]
-fn one_cell_alone_is_what_it_is_in_the_sweep() {
+fn single_cells_equal_those_of_the_sweep() {
     let bench = Bench::new("cell", PLAN);
     assert_done(&bench.sweep("out", &[]));
     let row = bench.rows("out/results.jsonl").remove(7);
@@ -355,7 +355,7 @@ fn one_cell_alone_is_what_it_is_in_the_sweep() {
 }
 
 #[test]
-fn a_cell_that_fails_is_named_and_the_others_are_run() {
+fn failed_cells_are_named_the_others_run() {
     let plan = PLAN.replacen("[ranges]", "[ranges]\nlimit = [\"1us\", \"10s\"]", 1);
     let bench = Bench::new("failing", &plan);
     let output = bench.sweep("out", &["--format", "parquet"]);
@@ -376,7 +376,7 @@ fn a_cell_that_fails_is_named_and_the_others_are_run() {
 }
 
 #[test]
-fn a_process_that_is_killed_is_an_error_of_its_cell_and_is_tried_again() {
+fn killed_processes_fail_their_cell_and_are_retried() {
     let bench = Bench::new("crash", LONG);
     let mut sweep = bench.start("out", &[]);
     assert!(within_ten_seconds(|| !sweep.cells_under_way().is_empty()));

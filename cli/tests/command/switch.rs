@@ -70,7 +70,7 @@ fn what_cannot_be_configured_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_file_that_is_no_configuration_is_refused_in_one_line() {
+fn foreign_configuration_files_are_refused_in_one_line() {
     let broken = file("broken.json", "{\"PORT\": {\n  \"Ethernet0\": }\n}");
     for command in ["check", "diff", "undo"] {
         let options = ["--platform", "sonic", "default", FABRIC, path(&broken)];
@@ -88,7 +88,7 @@ fn a_file_that_is_no_configuration_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_switch_or_port_that_is_not_there_is_named_beside_those_that_are() {
+fn unknown_switches_and_ports_are_answered_with_known() {
     let with = |option: &str, value: &str| {
         let options = ["--platform", "sonic", "default", FABRIC, option, value];
         switch("render", &options)
@@ -104,7 +104,7 @@ fn a_switch_or_port_that_is_not_there_is_named_beside_those_that_are() {
 }
 
 #[test]
-fn every_platform_renders_what_its_own_check_accepts_and_diff_leaves_alone() {
+fn rendered_configurations_pass_check_and_diff() {
     let job = file(
         "both.toml",
         "[priority]\ndscps = [40, 34, 26, 18]\ndroppable_dscps = [38, 30, 22]\n",
@@ -153,7 +153,7 @@ fn a_folder_gets_one_file_a_switch() {
 }
 
 #[test]
-fn counters_are_judged_by_the_queues_that_may_mark_and_drop() {
+fn counters_are_judged_by_queue() {
     let count = |queue: u8, marked: u64, early: u64| {
         format!(
             "{{\"port\": \"Ethernet0\", \"queue\": {queue}, \"sent\": 1000, \"marked\": {marked}, \

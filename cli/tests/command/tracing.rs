@@ -210,7 +210,7 @@ fn what_is_no_trace_is_refused_by_name() {
 }
 
 #[test]
-fn a_rank_that_loses_another_names_its_trace_which_can_be_shown() {
+fn ranks_that_lose_a_peer_name_their_trace() {
     let folder = folder("killed");
     let endless = ["--token", "secret", "--iterations", "1000000"];
     let mut leader = gradwire(&["rank", "--rank", "0", "--world", "2"])

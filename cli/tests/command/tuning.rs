@@ -88,7 +88,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_known_threshold_is_found_and_written_with_its_evidence() {
+fn known_thresholds_are_found_and_written() {
     let folder = place("found", SCRIPT);
     let job = "# mine\nname = \"a\" # kept\n\n[faults]\ndelay = \"0s\"\n";
     std::fs::write(folder.join("job.toml"), job).expect("it is writable");
@@ -138,7 +138,7 @@ fn groups_are_searched_and_written_beside_the_strictest_tolerance() {
 }
 
 #[test]
-fn the_same_search_again_runs_nothing_and_says_the_same() {
+fn repeated_searches_run_no_trial() {
     let folder = place("again", SCRIPT);
     let first = summary(&tune(&folder, ""));
     let (ran, text) = (runs(&folder), std::fs::read(folder.join("job.toml")));
@@ -160,7 +160,7 @@ fn the_same_search_again_runs_nothing_and_says_the_same() {
 }
 
 #[test]
-fn a_search_that_was_killed_goes_on_and_finds_the_same_without_repeating_a_trial() {
+fn killed_searches_continue_without_repeating_trials() {
     let whole = place("whole", SCRIPT);
     let expected = summary(&tune(&whole, ""));
     let folder = place(
@@ -190,7 +190,7 @@ fn a_search_that_was_killed_goes_on_and_finds_the_same_without_repeating_a_trial
 }
 
 #[test]
-fn a_script_is_not_left_behind_by_a_search_that_is_killed() {
+fn killed_searches_leave_no_script() {
     let folder = place("orphan", "echo $$ > pid; sleep 300 & wait");
     let mut search = start(&folder, "");
     let pid = || std::fs::read_to_string(folder.join("pid")).unwrap_or_default();
@@ -202,7 +202,7 @@ fn a_script_is_not_left_behind_by_a_search_that_is_killed() {
 }
 
 #[test]
-fn a_tolerance_that_is_too_high_is_rejected_and_a_borne_one_is_not() {
+fn too_high_tolerances_are_rejected_borne_ones_accepted() {
     let folder = place("check", SCRIPT);
     let rejected = tune(&folder, "--check 60%");
     assert_eq!(rejected.status.code(), Some(1), "{}", errors(&rejected));
@@ -226,7 +226,7 @@ fn a_tolerance_that_is_too_high_is_rejected_and_a_borne_one_is_not() {
 }
 
 #[test]
-fn a_script_that_fails_ends_the_search_with_its_last_words() {
+fn failed_scripts_end_the_search_with_their_error() {
     let folder = place(
         "failing",
         "echo some; echo 'ValueError: no data' >&2; exit 3",
@@ -284,7 +284,7 @@ fn scripts_that_cannot_be_tuned_are_told_why() {
 }
 
 #[test]
-fn a_trial_that_takes_too_long_is_worse_than_any_if_losses_may_be_why() {
+fn slow_lossy_trials_count_as_worst() {
     let slow = SCRIPT.replace("bears=0.05", "[ $tolerance = 0.0 ] || sleep 60");
     let folder = place("slow", &slow);
     let output = tune(&folder, "--check 10% --timeout 2s");

@@ -106,7 +106,7 @@ fn top_without_a_rank_says_what_to_write_where() {
 }
 
 #[test]
-fn a_taken_metrics_port_is_a_warning_and_the_job_ends_well() {
+fn taken_metrics_ports_are_only_a_warning() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("it has an address").port();
     let job = file("taken-port.toml", &format!("[metrics]\nport = {port}\n"));

@@ -59,7 +59,7 @@ fn the_devices_talk_to_each_other_through_the_switch() {
 }
 
 #[test]
-fn the_doctor_lists_the_devices_with_their_addresses_and_mtu() {
+fn doctor_lists_devices_with_addresses_and_mtu() {
     let Some(out) = written() else { return };
     let report = object(out, "doctor.json");
     let checks = report["host"]["checks"].as_array().expect("a list");
@@ -189,7 +189,7 @@ fn receivers_read_the_marks_that_the_switch_made() {
 }
 
 #[test]
-fn gradients_of_training_come_out_the_same_on_both_ranks() {
+fn gradients_are_equal_on_both_ranks() {
     let Some(out) = written() else { return };
     ends(out, "gradients");
     let floats = |path: &Path| -> Vec<f32> {
@@ -241,7 +241,7 @@ fn faults_are_mended_as_over_udp() {
 }
 
 #[test]
-fn a_way_that_carries_nothing_ends_the_job_on_both_sides() {
+fn dead_paths_end_the_job_on_both_sides() {
     let Some(out) = written() else { return };
     for (rank, other) in [(0, 1), (1, 0)] {
         let told = complaint(out, ("one_way", rank), LOST);
@@ -250,7 +250,7 @@ fn a_way_that_carries_nothing_ends_the_job_on_both_sides() {
 }
 
 #[test]
-fn what_keeps_a_rank_from_rdma_is_named_with_what_helps() {
+fn obstacles_to_rdma_are_named_with_remedies() {
     let Some(out) = written() else { return };
     for (job, cause, mend) in [
         ("device", "names \"mlx5_0\"", "devices are rxe0, rxe1"),
@@ -275,7 +275,7 @@ fn what_keeps_a_rank_from_rdma_is_named_with_what_helps() {
 }
 
 #[test]
-fn ports_of_different_mtus_agree_on_the_smaller_and_say_so() {
+fn ports_agree_on_the_smaller_mtu() {
     let Some(out) = written() else { return };
     for end in ends(out, "narrow") {
         assert_eq!(
@@ -289,7 +289,7 @@ fn ports_of_different_mtus_agree_on_the_smaller_and_say_so() {
 }
 
 #[test]
-fn a_device_or_cable_that_is_taken_away_ends_the_job_with_its_name() {
+fn removed_devices_or_cables_end_the_job() {
     let Some(out) = written() else { return };
     for (job, causes) in [
         ("gone", ["was removed", "was removed"]),

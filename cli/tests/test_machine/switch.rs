@@ -87,7 +87,7 @@ fn leaves(out: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_highest_class_loses_nothing_and_does_not_wait_for_lower_ones() {
+fn highest_class_neither_loses_nor_waits() {
     let Some(out) = written() else { return };
     for run in PROBES {
         let kinds = kinds(&object(out, &format!("{run}.json")));
@@ -103,7 +103,7 @@ fn the_highest_class_loses_nothing_and_does_not_wait_for_lower_ones() {
 }
 
 #[test]
-fn in_one_queue_protected_packets_are_marked_and_droppable_ones_dropped() {
+fn one_queue_marks_protected_and_drops_droppable() {
     let Some(out) = written() else { return };
     for run in PROBES {
         let report = object(out, &format!("{run}.json"));
@@ -155,7 +155,7 @@ fn hosts_and_switch_count_the_same_marks_and_drops() {
 }
 
 #[test]
-fn verify_reads_the_counters_of_the_switch_and_finds_nothing_wrong() {
+fn verify_accepts_the_counters_of_the_switch() {
     let Some(out) = written() else { return };
     for run in PROBES {
         let judgements = object(out, &format!("{run}-verify.json"));
@@ -215,7 +215,7 @@ fn simulated(report: &Value) -> Value {
 }
 
 #[test]
-fn shares_of_drops_and_marks_in_the_simulator_are_within_a_tenth_of_the_kernels() {
+fn simulated_drops_and_marks_match_the_kernel() {
     let Some(out) = written() else { return };
     let mut table = String::from(
         "| run | class | packets | sent | dropped, kernel | simulator | marked, kernel | simulator \
@@ -289,7 +289,7 @@ fn lost_and_tolerated(ends: &[Value; 2], tolerance: f64) -> (u64, u64) {
 }
 
 #[test]
-fn a_job_that_tolerates_what_the_switch_drops_early_does_without() {
+fn tolerant_jobs_accept_early_drops() {
     let Some(out) = written() else { return };
     let (ends, queues) = job(out, "tolerant");
     assert!(queues[1].early > 0 && queues[1].marked > 0, "{queues:?}");

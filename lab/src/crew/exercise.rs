@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_a_reduce_scatter_make_up_the_sum() {
+    fn reduce_scatter_blocks_make_up_the_sum() {
         let blocks: Vec<u8> = exercises(PerfCollective::ReduceScatter)
             .iter()
             .flat_map(|one| exact(one).to_vec())

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rescaled_subset_is_an_estimate_and_anything_else_is_wrong() {
+    fn rescaled_subsets_are_estimates_others_are_wrong() {
         let expected = expected(2, 500..1500);
         let mut result = expected.exact.clone();
         let own = contribution(0, 500..1500);

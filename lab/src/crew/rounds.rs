@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn even_medians_lie_between_the_middle_two() {
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_medians_and_its_spread_is_of_rounds() {
+    fn ratios_are_of_medians_spreads_of_rounds() {
         let ratio = Ratio::of(&series(&[10.0, 30.0, 20.0]), &series(&[5.0, 10.0, 40.0]));
         let expected = Ratio {
             median: 2.0,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn contestants_take_turns_and_each_does_what_its_own_time_affords() {
+    fn contestants_take_turns_within_their_own_budget() {
         let plan = RoundsPlan {
             kind: PerfCollective::AllReduce,
             bytes: 4,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn more_estimated_elements_than_lost_segments_hold_is_a_fault() {
+    fn estimates_beyond_lost_segments_are_a_fault() {
         let faults = |kind, estimated_elements| {
             let rank = Measured {
                 estimated_elements,

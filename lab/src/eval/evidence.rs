@@ -33,7 +33,7 @@ pub struct CellPoint {
     /// The model.
     pub model: String,
     /// The way to sum gradients.
-    pub exchange: GradientExchange,
+    pub exchange: SumExchange,
     /// The rate of hosts, as the plan writes it: `25G`.
     pub rate: String,
     /// The random loss of its links, as the plan writes it: `0.1%`; `None` where the plan has none.
@@ -44,14 +44,14 @@ pub struct CellPoint {
 
 /// The way to sum gradients.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum GradientExchange {
+pub enum SumExchange {
     /// Through parameter servers.
     Servers,
     /// By all-reduces in a ring.
     Ring,
 }
 
-impl GradientExchange {
+impl SumExchange {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Servers, Self::Ring];
 
@@ -72,8 +72,8 @@ impl CellPoint {
         Self {
             model: Workload::model_of(workload).unwrap_or_default().to_owned(),
             exchange: match workload.contains(":ps=") {
-                true => GradientExchange::Servers,
-                false => GradientExchange::Ring,
+                true => SumExchange::Servers,
+                false => SumExchange::Ring,
             },
             rate: behind.split([',', '/']).next().unwrap_or("").to_owned(),
             loss: behind
@@ -205,7 +205,7 @@ mod tests {
     use crate::sweep::plan::SweepPlan;
 
     #[test]
-    fn a_cell_is_known_by_model_exchange_rate_losses_and_case() {
+    fn cells_are_found_by_their_parameters() {
         let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
                     workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
         let plan = SweepPlan::from_toml(text).expect("it can be read");
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(known, ("vgg16", "25G", "1%"));
         assert_eq!(
             (point.exchange, &*point.case),
-            (GradientExchange::Servers, "off")
+            (SumExchange::Servers, "off")
         );
         let ring = cells[0].scenario.workload.replace("ps=4", "tensors");
         let scenario = crate::sim::scenario::Scenario::new("single:4@10G", &ring);
@@ -223,7 +223,7 @@ mod tests {
             scenario,
             ..cells[0].clone()
         };
-        assert_eq!(CellPoint::of(&cell).exchange, GradientExchange::Ring);
+        assert_eq!(CellPoint::of(&cell).exchange, SumExchange::Ring);
     }
 
     #[test]

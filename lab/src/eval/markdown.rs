@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_line_for_names_one_for_rules_and_one_for_each_row() {
+    fn markdown_tables_have_names_rules_and_rows() {
         let grid = Grid {
             caption: String::new(),
             columns: vec!["a|b".to_owned(), "ms".to_owned()],

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_study_wrote_is_a_table_on_the_page_and_no_markup_of_its_own() {
+    fn markdown_of_studies_becomes_safe_html() {
         let text = rendered("### mnist\n\n| lost | 10 % |\n|---|---:|\n| <b>all | 0.9 |\n");
         assert!(text.contains("<h3>mnist</h3>"), "{text}");
         assert!(text.contains("<td>&lt;b&gt;all</td>"), "{text}");

@@ -1,6 +1,6 @@
 //! Published figures beside ours, each with its source, and the results of a simple model.
 
-use super::evidence::{CellPoint, GradientExchange};
+use super::evidence::{CellPoint, SumExchange};
 
 /// Gains of a flow-level model, in percent of speed, at 10, 25, 40 and 100 Gb/s: one worker whose
 /// servers are never the bottleneck, gradients at the times of Espresso's V100 tables, a forward
@@ -17,7 +17,7 @@ const FLOW_RATES: [&str; 4] = ["10G", "25G", "40G", "100G"];
 
 /// Returns the flow-level model's gain at a point, in percent of speed.
 pub fn flow_model(point: &CellPoint) -> Option<f64> {
-    if point.exchange != GradientExchange::Servers {
+    if point.exchange != SumExchange::Servers {
         return None;
     }
     let (_, gains) = FLOW_MODEL.iter().find(|(name, _)| *name == point.model)?;
@@ -44,9 +44,9 @@ pub const DLCP_FCT: [(&str, f64, f64); 3] = [
 
 /// DLCP's largest gain over the best earlier transport, in percent of speed (its abstract): with
 /// servers and in a ring.
-pub fn dlcp_speed(exchange: GradientExchange) -> f64 {
+pub fn dlcp_speed(exchange: SumExchange) -> f64 {
     match exchange {
-        GradientExchange::Servers => 84.3,
-        GradientExchange::Ring => 11.0,
+        SumExchange::Servers => 84.3,
+        SumExchange::Ring => 11.0,
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_python_writes_of_no_number_is_read_as_none() {
+    fn infinities_of_python_are_read_as_null() {
         let value = json(r#"{"steps": Infinity, "final": 0.5}"#).expect("it is an object");
         assert_eq!(
             (value["steps"].as_f64(), value["final"].as_f64()),

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cumulative_curve_ends_at_the_share_that_was_completed() {
+    fn cumulative_curves_end_at_the_completed_share() {
         let points = cumulative(&[1.0, 2.0, 4.0], 4);
         assert_eq!(points[0], (1.0, 0.0));
         assert_eq!(points.last(), Some(&(4.0, 0.75)));

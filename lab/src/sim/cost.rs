@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_of_another_thread_is_not_counted_for_this_one() {
+    fn work_of_other_threads_is_not_counted() {
         let meter = Meter::start(1);
         let both = Meter::start(2);
         let worker = std::thread::spawn(|| {

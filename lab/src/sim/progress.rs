@@ -130,14 +130,14 @@ mod tests {
     use crate::sim::scenario::Scenario;
 
     #[test]
-    fn the_busiest_host_decides_what_a_workload_takes_at_least() {
+    fn busiest_hosts_decide_the_least_time() {
         let scenario = Scenario::new("single:8@100G", "incast:7x1000000");
         let loaded = scenario.load().expect("both exist");
         assert_eq!(least(&loaded.setup), Span::from_micros(560));
     }
 
     #[test]
-    fn a_share_grows_and_stays_below_one_until_all_is_done() {
+    fn shares_stay_below_one_until_the_end() {
         let mut before = 0.0;
         for now in [0, 40, 79, 81, 100, 200, 1_000, 1_000_000] {
             let glance = Glance {

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_in_the_job_and_counts_as_written() {
+    fn set_keys_are_in_the_job() {
         let scenario = Scenario {
             tolerance: Share::new(0.1),
             set: vec![
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_contradicts_nothing_that_is_written() {
+    fn open_keys_contradict_no_written_key() {
         for (key, value) in [
             ("transport.window", "64KiB"),
             ("transport.initial_window", "4MiB"),

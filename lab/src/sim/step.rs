@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_the_bars_of_one_worker_and_the_names_of_all_layers() {
+    fn steps_have_bars_of_one_worker() {
         let (told, picture) = drawn("step:alexnet:ps=1,scale=2000,steps=2");
         assert!(told.contains("step 2 of 2, host "), "{told}");
         for layer in ["features.0", "classifier.6"] {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_belongs_to_the_layer_with_the_longest_fitting_name() {
+    fn tensors_belong_to_the_longest_fitting_layer() {
         let layers = ["a", "a.b", "a.bc"].map(String::from);
         assert_eq!(layer_of("a.bc", &layers), Some(2));
         assert_eq!(layer_of("a.b.weight", &layers), Some(1));

@@ -141,7 +141,7 @@ mod tests {
     use crate::sim::scenario::Scenario;
 
     #[test]
-    fn every_rank_has_a_row_and_every_task_a_bar() {
+    fn ranks_have_rows_and_tasks_bars() {
         let scenario = Scenario::new("single:3@100G", "all-reduce:64KiBx2");
         let loaded = scenario.load().expect("both exist");
         let run = DrawnRun::of(&scenario, loaded, &mut |_| {}).expect("they fit each other");

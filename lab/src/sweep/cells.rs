@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_in_the_order_in_which_the_plan_is_written() {
+    fn cells_follow_the_order_of_the_plan() {
         let labels: Vec<String> = cells(PLAN).into_iter().map(|cell| cell.label).collect();
         assert_eq!(
             labels,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_case_stands_in_labels_for_what_it_changes() {
+    fn case_names_stand_in_labels() {
         let named = PLAN.replacen("[[cases]]\n", "[[cases]]\nname = \"trims\"\n", 1);
         let (named, plain) = (cells(&named), cells(PLAN));
         assert_eq!(named[0].label, "trims tolerance=0% seed=1");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_depends_on_what_a_cell_is_and_not_on_how_it_is_written() {
+    fn ids_depend_on_content_not_on_spelling() {
         let ids = |text: &str| {
             cells(text)
                 .into_iter()

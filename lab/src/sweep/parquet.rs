@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_text_holds_makes_its_column_text() {
+    fn mixed_columns_are_text() {
         let file = file(&[json!({"key": 1}), json!({"key": "auto"})]);
         let (_, columns) = read(&file);
         let page = columns[0].2;

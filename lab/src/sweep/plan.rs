@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_the_order_and_the_line_in_which_they_are_written() {
+    fn values_keep_their_order_and_line() {
         let text = "[base]\nworkload = \"incast:15x64KB\"\nset.loss.min_message = \"1KiB\"\n\
                     [ranges]\nseed = \"3..=5\"\n\
                     set.\"transport.gap\" = [\n  \"1ms\",\n  \"2ms\"\n]\n";

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shards_of_a_job_array_are_all_there_are() {
+    fn job_arrays_cover_all_shards() {
         let script = script(
             Path::new("/data/it's a plan.toml"),
             Path::new("/data/out"),

@@ -22,7 +22,7 @@ pub(super) trait KeyFormat {
     fn read(&self, value: &DeValue<'_>) -> Option<Self::Value>;
     /// The value as TOML.
     fn show(&self, value: &Self::Value) -> String;
-    /// What may be written.
+    /// The allowed values, as errors and `gradwire job keys` show them.
     fn allowed(&self) -> String;
 }
 
@@ -161,7 +161,7 @@ impl<T: FromStr + VariantNames + Copy + Into<&'static str>> KeyFormat for OneOf<
     }
 }
 
-/// A word for the absence of a value, or a value.
+/// A value, or a word for its absence.
 pub(super) struct Or<F, T>(&'static str, F, PhantomData<T>);
 
 pub(super) fn or<F, T>(word: &'static str, format: F) -> Or<F, T> {
@@ -236,7 +236,7 @@ impl<T> KeyFormat for Single<T> {
     }
 }
 
-/// A word of 1 to 64 plain characters.
+/// Whether a word has 1 to 64 plain characters.
 fn is_plain(word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=64).contains(&word.len()) && word.chars().all(plain)

@@ -1,7 +1,7 @@
 //! Reads, prints and describes a job by the table of keys in [`super`].
 //!
 //! [`job_keys`] turns that table into the types of a job, their default, and one [`JobKey`] per
-//! key. A row `/// Sentence.  key: Type = default, format;` is all there is to say about a key.
+//! key. A row, `/// Sentence.` and `key: Type = default, format;`, defines a key completely.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ pub(super) struct JobKey {
     pub(super) name: &'static str,
     /// Its sentence.
     pub(super) sentence: &'static str,
-    /// What may be written.
+    /// The allowed values.
     pub(super) allowed: fn() -> String,
     /// Puts a value into its place; `None` if it is not allowed.
     pub(super) set: fn(&mut Job, &DeValue<'_>) -> Option<()>,
@@ -109,7 +109,7 @@ impl JobKey {
     }
 }
 
-/// The names that a table knows; of the root table also those of the others.
+/// The names that a table knows; the root table also knows the other tables.
 fn names_in(table: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = KEYS
         .iter()

@@ -15,20 +15,20 @@ const GIVEN_MAX: usize = 60;
 /// Name of the table outside of all others.
 pub(super) const ROOT: &str = "the root table";
 
-/// Why a TOML file is refused, and where.
+/// Why a TOML file is refused, with the line.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct TomlError {
     /// Line of the text, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The mistake on that line.
     pub problem: TomlProblem,
 }
 
-/// What can be wrong with a TOML file.
+/// A mistake in a TOML file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TomlProblem {
-    /// The text is not TOML; in the words of the parser.
+    /// The text is not TOML; the text is the parser's message.
     #[error("{0}")]
     Syntax(String),
     /// No such key.
@@ -41,7 +41,7 @@ pub enum TomlProblem {
         key: String,
         /// The table that it stands in: `[name]`, `[[name]]` or `the root table`.
         table: String,
-        /// The known key that is spelt most alike, if any is near.
+        /// The known key with the nearest spelling, if one is near.
         nearest: Option<String>,
         /// All keys of the table.
         known: String,
@@ -53,17 +53,17 @@ pub enum TomlProblem {
         key: String,
         /// The value as written.
         given: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: String,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("{table} has no `{key}`; {needed}")]
     Missing {
         /// The table.
         table: String,
         /// The key.
         key: &'static str,
-        /// What to add.
+        /// The line to add.
         needed: &'static str,
     },
     /// Two keys that exclude each other.
@@ -73,7 +73,7 @@ pub enum TomlProblem {
         key: &'static str,
         /// The other.
         other: &'static str,
-        /// What to write instead.
+        /// How to write it instead.
         rule: &'static str,
     },
 }
@@ -166,7 +166,7 @@ impl<'d> TomlTable<'d> {
         ))
     }
 
-    /// The value of a key that must be there; `needed` says what to add if it is not.
+    /// The value of a required key; `needed` tells the user which line to add if it is missing.
     ///
     /// # Errors
     /// [`TomlProblem::Missing`].
@@ -211,7 +211,7 @@ impl<'d> TomlTable<'d> {
         self.get(key).map(|entry| entry.table()).transpose()
     }
 
-    /// The tables `[[key]]`; empty if there are none.
+    /// The tables `[[key]]`; empty without any.
     ///
     /// # Errors
     /// [`TomlProblem::Value`] if one is not a table.
@@ -243,8 +243,8 @@ impl<'d> TomlEntry<'d> {
         line_of(self.text, self.span.start)
     }
 
-    /// The value as `read` reads it from its text; `allowed` says what may be written. A number
-    /// counts as its text.
+    /// Reads the value from its text by `read`; `allowed` names the allowed values for the error. A
+    /// number counts as its text.
     ///
     /// # Errors
     /// [`TomlProblem::Value`].
@@ -265,7 +265,7 @@ impl<'d> TomlEntry<'d> {
         value.ok_or_else(|| self.refused(allowed))
     }
 
-    /// The error that says what may be written here.
+    /// The error for a value that is not among the `allowed` ones.
     pub fn refused(&self, allowed: &str) -> TomlError {
         let given = self.text.get(self.span.clone()).unwrap_or_default();
         let first = given.lines().next().unwrap_or_default();
@@ -284,7 +284,7 @@ impl<'d> TomlEntry<'d> {
         }
     }
 
-    /// The entries of a list; the value itself when it is no list.
+    /// The entries of a list; a value that is no list counts as its only entry.
     pub fn list(&self) -> Vec<Self> {
         let DeValue::Array(list) = self.value else {
             return vec![self.clone()];

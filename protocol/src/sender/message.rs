@@ -1,4 +1,4 @@
-//! One message on its way out: its header, its progress, what is lost of it, and its probes.
+//! One message on its way out: its header, its progress, its lost segments, and its probes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub(super) struct TakenRun {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnscheduledStart {
     pub(super) segments: u32,
-    /// Bytes that the message takes from what may go to its receiver unscheduled.
+    /// Bytes that the message takes from its receiver's unscheduled start.
     pub(super) bytes: u64,
 }
 
@@ -213,7 +213,7 @@ impl SendMessage {
         self.has_landed() && self.repair.is_idle()
     }
 
-    /// The lowest class of what was sent so far: a PROBE must not overtake it.
+    /// The lowest class of the segments sent so far, which a PROBE must not overtake.
     pub(super) fn lowest_class(&self, policy: &Policy) -> Class {
         if self.progress.next == 0 {
             return CONTROL;

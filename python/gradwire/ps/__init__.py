@@ -11,9 +11,11 @@ Start here, in a script that ``torchrun`` starts on all ranks, of which the last
                 loss_of(model(inputs), labels).backward()
                 worker.step()  # in place of optimizer.step()
 
-- ``setup``: what all processes agree on. ``meeting``: how they find each other.
-- ``worker``, ``server``, and ``visit``, what passes between one of each, over a ``link``.
-- ``layout``: which server has what. ``progress``: who may go on. ``shard``: sums and optimizer.
+- ``setup`` is the configuration of all processes; through ``meeting`` they find each other.
+- ``worker`` and ``server`` are the two sides; ``visit`` serves one worker at one server over a
+  ``link``.
+- ``layout`` assigns parameters to servers, ``progress`` decides which workers may continue, and
+  ``shard`` sums gradients and runs the optimizer.
 """
 
 from gradwire.ps.meeting import FailedError

@@ -1,7 +1,7 @@
 """One worker's connection with all servers: a small job of its own, in which it is rank 0.
 
-Since no two workers share a job, a worker that dies takes nothing with it, and one that comes back
-is the same to the servers as one that comes for the first time.
+Each worker has a job of its own. So a worker that dies breaks no other job, and servers treat one
+that returns like one that comes for the first time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def binding() -> ModuleType:
 
 
 class Tag(IntEnum):
-    """What a message is matched by."""
+    """The tag by which a message is matched."""
 
     REQUEST = 0
     """Header from a worker: a :class:`Request` and its clock."""
@@ -62,7 +62,7 @@ class Tag(IntEnum):
 
 
 class Request(IntEnum):
-    """What a worker wants."""
+    """The requests of a worker."""
 
     INSTALL = 0
     """Take the parameters that follow, unless there are some."""
@@ -79,7 +79,7 @@ class Request(IntEnum):
 
 @dataclass(frozen=True)
 class Loss:
-    """What of a message may be missing, and what the core wants to know to choose well."""
+    """The tolerance of a message, and hints by which the core chooses the losses."""
 
     tolerance: float = 0.0
     """Share that may be missing; the receiver's tensor stays there as it was."""
@@ -100,7 +100,7 @@ class Loss:
     """Whether the job's rule for holes does not matter: what was there stays, and that is all."""
 
     def told(self) -> _binding.Loss:
-        """Return this as the core takes it."""
+        """Return this in the form that the core takes."""
         return binding().Loss(
             layer_offsets=[offset for offset, _ in self.layers],
             layers=[layer for _, layer in self.layers],
@@ -117,7 +117,7 @@ LOSSLESS = Loss()
 
 @dataclass(frozen=True)
 class Peers:
-    """Who is at the other end, for messages, by rank in the job."""
+    """Names of the peers for messages, by rank in the job."""
 
     me: int
     names: tuple[str, ...]
@@ -134,7 +134,7 @@ class Link:
         self._backend = self._binding.Backend(
             rank=core,
             group=(0, list(range(len(peers.names))), peers.me),
-            store=dist.HashStore(),  # for monitored barriers, of which there are none here
+            store=dist.HashStore(),  # for monitored barriers, which links do not use
             name="gradwire",
             timeout=timeout,
         )
@@ -172,11 +172,11 @@ class Link:
 
     @cached_property
     def holes(self) -> str:
-        """What stands in for what is missing, as the job says: ``rescale``, ``zero``, ..."""
+        """The job's rule for missing elements: ``rescale``, ``zero``, ..."""
         return self._backend.job()["holes"].strip('"')
 
     def counters(self) -> dict[str, int]:
-        """Return what this end of the link has counted."""
+        """Return the counters of this end of the link."""
         return self._backend.counters()
 
     @property
@@ -186,9 +186,9 @@ class Link:
 
     @property
     def failure(self) -> str:
-        """Why nothing works any more, if so: the peer's name and the core's words.
+        """The reason of a failure, if there was one: the peer's name and the core's words.
 
-        Who waits for a message may hear that it failed just before the reason is noted.
+        A waiter may learn of a failed message just before the reason is noted.
         """
         self._noted.wait(_NOTE_SECONDS)
         with self._lock:
@@ -200,7 +200,7 @@ class Link:
         return work
 
     def _note(self, future: torch.futures.Future[object], peer: int) -> None:
-        """Let one failed message fail all: who waits for another peer must hear of it too."""
+        """Make one failed message fail all: waiters for other peers must learn of it, too."""
         try:
             future.value()
         except RuntimeError as error:
@@ -213,11 +213,11 @@ class Link:
             self.on_failure()
 
     def abort(self) -> None:
-        """Fail everything that is pending, here and at the peers."""
+        """Fail all pending messages, here and at the peers."""
         self._backend.abort()
 
     def close(self) -> None:
-        """Let what is on its way finish, and stop."""
+        """Let messages in flight finish, and stop."""
         self._backend.shutdown()
         self._core.close()
 

@@ -1,9 +1,13 @@
-"""Where the processes of a launch find each other and leave word: PyTorch's store.
+"""Lets the processes of a launch find each other and exchange notes, through PyTorch's store.
 
-No tensor passes here. Keys, all below ``gradwire.ps``: ``setup`` (what all must agree on),
-``layout`` (the parameters, written by worker 0), ``server/<i>`` (where a server is),
-``join/<n>`` (the n-th arrival of a worker, also of a restarted one), ``ended/<i>`` (a server has
-nothing more to do), ``failed`` (why training cannot go on, in the words that everybody raises).
+Tensors do not pass here. The keys are below ``gradwire.ps``:
+
+- ``setup``: the configuration, which must be equal on all processes;
+- ``layout``: the parameters, written by worker 0;
+- ``server/<i>``: the address of a server;
+- ``join/<n>``: the n-th arrival of a worker, also of a restarted one;
+- ``ended/<i>``: a server has finished;
+- ``failed``: why training cannot continue, in the words that all processes raise.
 """
 
 from __future__ import annotations
@@ -27,12 +31,12 @@ _DEFAULT_PORT = "29500"
 
 
 class FailedError(RuntimeError):
-    """Training over the parameter server cannot go on; says who and why."""
+    """Training over the parameter server cannot continue; names the process and the cause."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A worker that is at the door: a small job of it and the servers is about to start."""
+    """The arrival of a worker: a small job of it and the servers is about to start."""
 
     worker: int
     place: str
@@ -46,7 +50,7 @@ class Meeting:
     """This process's way to the store."""
 
     def __init__(self, setup: Setup) -> None:
-        """Connect, and compare what must be equal; raises where it is not."""
+        """Connect, and compare the configuration; raises if it differs."""
         environment = Environment.read()
         self.setup = setup
         self.host = interfaces.bind_address(environment.interface, environment.master_address)
@@ -74,15 +78,15 @@ class Meeting:
         return self._store.compare_set(key, "", value).decode()
 
     def fail(self, text: str) -> None:
-        """Leave word for everybody that training is over, and why; the first word stays."""
+        """Note for all processes why training is over; the first note stays."""
         self._first("failed", text)
 
     def failure(self) -> FailedError:
-        """Return the error that everybody raises."""
+        """Return the error that all processes raise."""
         return FailedError(self._store.get("failed").decode())
 
     def has_failed(self) -> bool:
-        """Whether somebody has left word that training is over."""
+        """Whether a process has noted that training is over."""
         return self._store.check(["failed"])
 
     def wait_for(self, key: str, who: str) -> str:
@@ -100,21 +104,21 @@ class Meeting:
         return self._store.get(key).decode()
 
     def agree_on_layout(self, text: str) -> str:
-        """Worker 0 says which parameters there are; returns its words."""
+        """Worker 0 publishes the parameters; returns its text."""
         if self.setup.number == 0 and not self.setup.is_server:
             return self._first("layout", text)
         return self.layout()
 
     def layout(self) -> str:
-        """Return what worker 0 said."""
+        """Return the text of worker 0."""
         return self.wait_for("layout", "worker 0 (rank 0)")
 
     def announce_server(self) -> None:
-        """Say where this server is."""
+        """Publish the address of this server."""
         self._store.set(f"server/{self.setup.number}", self.place)
 
     def servers(self) -> list[str]:
-        """Return where every server is."""
+        """Return the addresses of all servers."""
         return [
             self.wait_for(
                 f"server/{server}", f"server {server} (rank {self.setup.rank_of_server(server)})"
@@ -133,7 +137,7 @@ class Meeting:
         return Arrival(**json.loads(self._store.get(key))) if self._store.check([key]) else None
 
     def end(self, patience: float) -> None:
-        """Say that this server has ended; the keeper of the store waits for the others."""
+        """Note that this server has ended; the process that runs the store waits for the others."""
         self._store.set(f"ended/{self.setup.number}", "yes")
         others = [f"ended/{server}" for server in range(self.setup.servers)]
         if self.setup.number == 0:
@@ -141,7 +145,7 @@ class Meeting:
 
 
 def wait_until(is_done: Callable[[], bool], patience: float) -> bool:
-    """Poll until something is done; tells whether that was within ``patience`` seconds."""
+    """Poll until a condition holds; return whether it did within ``patience`` seconds."""
     end = time.monotonic() + patience
     while not is_done():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Who has pushed how often, who is here, and who may go on: the clocks of a parameter server."""
+"""The clocks of a parameter server: pushes of each worker, and which may continue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradwire.ps.setup import Mode
 
 
 class Standing(Enum):
-    """Where a worker is."""
+    """The state of a worker."""
 
     AWAITED = "has not arrived"
     HERE = "is here"
@@ -23,7 +23,7 @@ _ON_THE_WAY = frozenset({Standing.AWAITED, Standing.HERE})
 
 @dataclass
 class Seat:
-    """What a server knows of one worker."""
+    """A server's knowledge of one worker."""
 
     clock: int = 0
     """Steps pushed."""
@@ -44,7 +44,7 @@ class Seat:
 
 
 class Progress:
-    """The clocks of all workers. Not locked: its owner is."""
+    """The clocks of all workers. The owner holds the lock."""
 
     def __init__(self, mode: Mode, workers: int) -> None:
         """Await all workers at clock 0."""
@@ -62,7 +62,7 @@ class Progress:
         return self.slowest() >= clock - self.mode.staleness
 
     def slowest(self) -> int:
-        """Return the least clock of those that others wait for; no limit when there is none."""
+        """Return the least clock of awaited workers; infinite if there are none."""
         return min((self.seats[worker].clock for worker in self.awaited()), default=1 << 62)
 
     def awaited(self) -> list[int]:
@@ -78,8 +78,8 @@ class Progress:
     def arrive(self, worker: int, visit: int, place: str) -> int:
         """Seat a worker, for the first time or again; return the clock to go on with.
 
-        A worker that comes back goes on beside the slowest of the others, unless the mode has kept
-        its step open.
+        A worker that comes back continues beside the slowest of the others, unless the mode has
+        kept its step open.
         """
         seat = self.seats[worker]
         if self.mode.name != "sync" and seat.standing is Standing.LOST:
@@ -96,13 +96,13 @@ class Progress:
         return [w for w, seat in enumerate(self.seats) if seat.clock > self.updates]
 
     def is_over(self) -> bool:
-        """Whether nobody will push any more: a lost worker need not come back to finish alone."""
+        """Whether no worker will push again: a lost worker need not return to finish alone."""
         standings = {seat.standing for seat in self.seats}
         done = {Standing.FINISHED} if self.mode.name == "sync" else set(Standing) - _ON_THE_WAY
         return Standing.FINISHED in standings and standings <= done
 
     def hopeless(self, patience: float) -> str:
-        """Say which lost worker training cannot go on without, after waiting that many seconds."""
+        """Name the lost worker without which training cannot continue, after this many seconds."""
         lost = [(w, seat) for w, seat in enumerate(self.seats) if seat.standing is Standing.LOST]
         if self.mode.name != "sync" and len(lost) < len(self.seats):
             return ""
@@ -116,7 +116,7 @@ class Progress:
         )
 
     def laggards(self) -> str:
-        """Name those that others wait for, and where they are."""
+        """Name the awaited workers and their clocks."""
         behind = self.slowest()
         seats = [(worker, self.seats[worker]) for worker in self.awaited()]
         return "; ".join(

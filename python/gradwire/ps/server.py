@@ -36,7 +36,7 @@ class Server:
             setup: the same as on every process.
             optimizer: makes the optimizer of this server's parameters, which come flattened and
                 with their names: ``functools.partial(torch.optim.SGD, lr=0.05)``. Without one,
-                what workers push is added to the parameters.
+                pushes of workers are added to the parameters.
             schedule: makes the learning-rate schedule, stepped once after each update. With
                 bounded-stale and asynchronous training, every push is an update.
         """
@@ -73,7 +73,7 @@ class Server:
             raise FailedError(self._failed)
 
     def counters(self) -> dict[str, int]:
-        """Return what was counted towards workers that have finished; after ``serve()``."""
+        """Return the counters towards workers that have finished; call it after ``serve()``."""
         total: dict[str, int] = {}
         for visit in self._visits:
             for name, count in visit.counters.items():
@@ -81,7 +81,7 @@ class Server:
         return total
 
     def _admit_all(self) -> list[Visit]:
-        """Let workers in until nobody will push any more, or training has failed."""
+        """Admit workers until none will push again, or training has failed."""
         visits: list[Visit] = []
         while not self._is_over():
             arrival = self._meeting.arrival(len(visits))
@@ -108,7 +108,7 @@ class Server:
         return self._progress.is_over()
 
     def _give_up(self, reason: str) -> None:
-        """End training everywhere; whoever says so first chooses the words."""
+        """End training on all processes; the first caller chooses the words."""
         self._meeting.fail(f"gradwire.ps: {reason}")
         self._stop(str(self._meeting.failure()))
 
@@ -118,7 +118,7 @@ class Server:
             self._changed.notify_all()
 
     def report(self, text: str) -> None:
-        """Say something on standard error."""
+        """Print a message on standard error."""
         print(f"gradwire.ps: server {self.setup.number}: {text}", file=sys.stderr, flush=True)
 
     def seat(self, visit: Visit) -> tuple[int, int, int]:
@@ -133,7 +133,7 @@ class Server:
             return int(not self._failed), updates, clock
 
     def vacate(self, visit: Visit, standing: Standing, reason: str = "") -> None:
-        """Note that a worker has finished or was lost, unless it is back already."""
+        """Note that a worker has finished or was lost, unless it has returned already."""
         with self._changed:
             seat = self._progress.seats[visit.worker]
             if seat.visit != visit.number or seat.standing is not Standing.HERE:
@@ -152,9 +152,9 @@ class Server:
         return "the others go on, and it may come back"
 
     def await_turn(self, clock: int, is_gone: Callable[[], bool]) -> bool:
-        """Wait until a worker that has pushed ``clock`` steps may go on; tells whether it may.
+        """Wait until a worker that has pushed ``clock`` steps may continue; return whether it may.
 
-        It may not when training has failed, it is gone itself, or others do not come in time.
+        It may not if training has failed, if it is gone itself, or if others do not come in time.
         """
 
         def ready() -> bool:
@@ -183,20 +183,20 @@ class Server:
         return torch.empty_like(self._shard.values)
 
     def place_for(self, visit: Visit, clock: int) -> Contribution | None:
-        """Return where a worker's gradient belongs; ``None`` when this step of its was taken."""
+        """Return the place for a worker's gradient; ``None`` if this step was already taken."""
         if self._failed or clock < self._progress.seats[visit.worker].clock:
             return None
         return self._contributions[visit.worker]
 
     def take(self, visit: Visit, clock: int) -> None:
-        """Take the gradient that has come to its place."""
+        """Take a gradient that has arrived in its place."""
         with self._changed:
             self._progress.seats[visit.worker].clock = clock + 1
             self._update(visit.worker)
             self._changed.notify_all()
 
     def _update(self, worker: int) -> None:
-        """Apply what can be applied, now that a worker has pushed or gone."""
+        """Apply all complete updates, after a worker has pushed or left."""
         if self.setup.mode.name == "sync":
             workers = self._progress.complete()
         else:

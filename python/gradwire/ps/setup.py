@@ -1,4 +1,4 @@
-"""What all processes of a parameter server agree on, and which of them this one is."""
+"""The configuration of a parameter server, and the place of this process in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def SSP(staleness: int) -> Mode:  # noqa: N802 - a mode like the constants besid
 
 @dataclass(frozen=True)
 class Setup:
-    """A parameter server as every process of the launch describes it, in the same words.
+    """The configuration of a parameter server, equal on every process of the launch.
 
     The last ``servers`` ranks of the launch are servers, the others workers. Ranks are those of
     ``torchrun``: ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``. Without
@@ -79,7 +79,7 @@ class Setup:
     """Processes of the launch."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Refuse impossible values."""
         if self.servers < 1:
             raise ValueError(f"gradwire.ps: {self.servers} servers: give 1 or more")
         if self.servers >= self.world_size:
@@ -117,7 +117,7 @@ class Setup:
         return self.workers + server
 
     def agreed(self) -> dict[str, str]:
-        """Return what must be equal on all processes, as text."""
+        """Return the values that must be equal on all processes, as text."""
         return {
             "world_size": str(self.world_size),
             "servers": str(self.servers),

@@ -1,4 +1,4 @@
-"""A server's share of the parameters: what adds gradients up and applies them."""
+"""A server's share of the parameters: adds gradients up and applies them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Contribution:
     """Ranges that have no former gradient of this worker to stand in; ``None`` for all."""
 
     def settle(self, rule: str, holes: Sequence[tuple[int, int]]) -> None:
-        """Note what did not arrive: nothing stands in for it, or by the rule something does."""
+        """Handle missing elements by the rule for holes."""
         missing = set(holes)
         if self.never_filled is not None:
             missing &= self.never_filled
@@ -41,9 +41,9 @@ class Contribution:
 class Shard:
     """Parameters, their gradient, and the optimizer that PyTorch gives.
 
-    Each parameter, or the part of it that lies here, is one tensor to the optimizer, flattened. So
-    what an optimizer does element by element (SGD, Adam, ...) is the same as on one machine; norms
-    over whole parameters are not.
+    Each parameter, or the part of it that lies here, is one flattened tensor to the optimizer. So
+    optimizers that work element by element (SGD, Adam, ...) give the same result as on one machine;
+    those with norms over whole parameters do not.
     """
 
     def __init__(

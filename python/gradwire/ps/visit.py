@@ -1,4 +1,4 @@
-"""One worker at one server, from its arrival to its end: a thread that does what it asks for."""
+"""One worker at one server, from its arrival to its end: a thread that serves its requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Visit(threading.Thread):
             self._finish(self._sent)
             self.counters = self._link.counters()
             self._server.vacate(self, Standing.FINISHED)
-        except Exception as error:  # whatever it is, the worker is not served any more
+        except Exception as error:  # after any error the worker is no longer served
             self._lost(str(error))
         finally:
             if self._link is not None:
@@ -98,7 +98,7 @@ class Visit(threading.Thread):
         works.clear()
 
     def _serve_one(self) -> bool:
-        """Do what the worker asks for next; tells whether it will ask again."""
+        """Serve the next request; return whether more may follow."""
         self._asked.wait()
         kind, clock, is_whole, _ = self._header.tolist()
         request = Request(kind)

@@ -42,7 +42,7 @@ class Worker:
     """This process as a worker of a parameter server, for one model.
 
     ``model`` gets the servers' parameters at once: those of worker 0, or, when this worker was
-    restarted, those that training has reached. ``clock`` then says with which step to go on.
+    restarted, the current ones. ``clock`` is the step with which to continue.
     """
 
     def __init__(self, setup: Setup, model: nn.Module) -> None:
@@ -98,7 +98,7 @@ class Worker:
         return Link(core, Peers(WORKER, ("this worker", *names)), limit)
 
     def _enter(self) -> None:
-        """Hear where the servers are, give them parameters if they have none, and take theirs."""
+        """Find the servers, give them parameters if they have none, and take theirs."""
         answers = self._replies()
         clocks = [clock for _, _, clock in answers]
         is_sync = self.setup.mode.name == "sync"
@@ -160,7 +160,7 @@ class Worker:
         self.pull()
 
     def counters(self) -> dict[str, int]:
-        """Return what this worker's end of the wire has counted."""
+        """Return the counters of this worker's end of the wire."""
         return self._link.counters()
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class Worker:
         return {numbers[name]: gradient for name, gradient in gradients.items()}
 
     def _gather(self, flat: torch.Tensor, tensors: Mapping[int, torch.Tensor]) -> None:
-        """Lay tensors behind each other; those that are missing are zero."""
+        """Concatenate tensors; missing ones are zero."""
         start = 0
         for number, size in enumerate(self._layout.sizes):
             part = flat[start : start + size]
@@ -217,7 +217,7 @@ class Worker:
             start += size
 
     def _loss(self, server: int, tolerance: float) -> Loss:
-        """Say what may be missing, and where the layers lie in a server's shard."""
+        """Return the tolerance, and the places of the layers in a server's shard."""
         layers = []
         for piece in self._layout.pieces(self._shards[server]):
             layer = self._order.of(self._parameters[self._layout.names.index(piece.name)])
@@ -264,7 +264,7 @@ class Worker:
         self._link.close()
 
     def _explained(self) -> FailedError:
-        """Say what the servers have left word of, or else which server failed."""
+        """Return the failure that servers have noted, otherwise name the server that failed."""
         try:
             if self._meeting.has_failed():
                 return self._meeting.failure()

@@ -1,8 +1,10 @@
-//! Which setting to try next: bisection over a ladder of tolerances, seed by seed.
+//! Decides which setting to try next, by bisection over a ladder of tolerances, seed by seed:
 //!
-//! First the largest tolerance of all layers is found; then, group by group, how much more that
-//! group takes with all others as found; then how much more calm steps take, while the others stay
-//! at the first value. What is found at the end has been tried as a whole.
+//! 1. Find the largest tolerance that all layers bear together.
+//! 2. For each group of layers, find how much more it bears while the others keep their values.
+//! 3. Find how much more calm steps bear, while steps after a change of phase keep the first value.
+//!
+//! The result has been tried as a whole.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,7 +13,7 @@ use std::ops::Range;
 use super::judge::{MetricGoal, ToleranceJudge, ToleranceJudgement, ToleranceVerdict, TrialLooks};
 use super::{ToleranceSetting, ToleranceTrial};
 
-/// Tolerances that are tried: about half again as much from one to the next.
+/// The tolerances to try; each is 1.3 to 1.7 times the one before.
 pub const LADDER: [f64; 16] = [
     0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2,
     0.3,
@@ -20,87 +22,87 @@ pub const LADDER: [f64; 16] = [
 /// Whether calm steps get a tolerance of their own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PhaseTolerance {
-    /// All steps tolerate the same.
+    /// All steps have the same tolerance.
     Alike,
-    /// Steps after a change of the gradients stay at what all steps bear.
+    /// Steps after a change of phase keep the tolerance that all steps bear.
     Tightened,
 }
 
-/// What is searched for.
+/// The question of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SearchSubject {
-    /// Whether one tolerance is borne.
+    /// Whether the metric bears this tolerance.
     Check(f64),
-    /// The largest that is borne.
+    /// The largest tolerance that the metric bears.
     Largest {
-        /// Groups of layers; 1 for one tolerance of all.
+        /// Groups of layers; 1 for one tolerance of all layers.
         groups: usize,
-        /// Whether calm steps get their own.
+        /// Whether calm steps get a tolerance of their own.
         phases: PhaseTolerance,
     },
 }
 
-/// A search. It has no memory of its own.
+/// A search. It has no memory: each answer follows from the trials alone.
 #[derive(Clone, Debug)]
 pub struct ToleranceSearch {
-    /// What must be shown of a setting.
+    /// The requirement that a setting must be shown to meet.
     pub goal: MetricGoal,
-    /// What is searched for.
+    /// The question of a search.
     pub subject: SearchSubject,
-    /// How many trials decide about a setting; the least is also the number of lossless trials that
-    /// the margin is of.
+    /// How many trials decide about a setting. The smallest number is also that of the lossless
+    /// trials from which the margin is computed.
     pub looks: TrialLooks,
-    /// Most trials of the whole search. Trials that were done for something else do not count.
+    /// Most trials of the whole search. Trials of other searches do not count.
     pub budget: usize,
 }
 
-/// What comes next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SearchStep {
-    /// A trial with this setting and seed.
+    /// Run a trial with this setting and seed.
     Try {
-        /// What to tolerate.
+        /// The tolerance to try.
         setting: ToleranceSetting,
         /// The seed.
         seed: u64,
-        /// About how many trials are still to come, this one with them.
+        /// Estimated number of trials that are left, including this one.
         remaining: usize,
     },
-    /// Nothing: this was found.
+    /// The search has ended with this result.
     Done(ToleranceFinding),
 }
 
-/// What is known of one setting.
+/// A setting and the judge's decision about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedSetting {
     /// The setting.
     pub setting: ToleranceSetting,
-    /// What its trials show.
+    /// The decision.
     pub judgement: ToleranceJudgement,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToleranceFinding {
-    /// The largest setting that was accepted; lossless when none was.
+    /// The largest accepted setting; lossless if the judge accepted none.
     pub found: ToleranceSetting,
-    /// All settings that were judged, in the order in which that was decided.
+    /// All judged settings, in the order of the decisions.
     pub cells: Vec<JudgedSetting>,
-    /// How much worse than lossless the metric may be, in its own unit.
+    /// How much worse than without loss the metric may be, in its own unit.
     pub margin: f64,
-    /// Whether everything was searched; otherwise the budget has ended it.
+    /// Whether the search is complete; otherwise the budget ended it.
     pub is_complete: bool,
 }
 
-/// A trial that is missing.
+/// The search cannot go on without this trial.
 struct MissingTrial {
     setting: ToleranceSetting,
     seed: u64,
 }
 
 impl ToleranceSearch {
-    /// What comes after these trials, in whatever order they were done. Two of the same setting and
-    /// seed count as the first of them.
+    /// The step that follows from the trials so far, in any order. Of two trials with the same
+    /// setting and seed only the first counts.
     pub fn next(&self, done: &[ToleranceTrial]) -> SearchStep {
         let mut run = SearchRun {
             search: self,
@@ -131,7 +133,7 @@ impl ToleranceSearch {
         }
     }
 
-    /// Settings that will have to be judged, about.
+    /// Estimated number of settings to judge.
     fn settings_ahead(&self) -> f64 {
         let all = bisections(LADDER.len());
         match self.subject {
@@ -149,20 +151,20 @@ impl ToleranceSearch {
     }
 }
 
-/// Settings that a bisection of so many rungs judges.
+/// Number of settings that a bisection over `rungs` rungs judges.
 fn bisections(rungs: usize) -> f64 {
     ((rungs + 1) as f64).log2()
 }
 
-/// One pass over the trials.
+/// One pass of the search over the finished trials.
 struct SearchRun<'a> {
     search: &'a ToleranceSearch,
     done: &'a [ToleranceTrial],
     judge: Option<ToleranceJudge<'a>>,
     finding: ToleranceFinding,
-    /// Settings still to judge, about.
+    /// Estimated number of settings that are still to judge.
     ahead: RefCell<f64>,
-    /// Which trials were looked at.
+    /// Indices of the trials that the search used; these count against the budget.
     used: RefCell<BTreeSet<usize>>,
 }
 
@@ -208,8 +210,8 @@ impl SearchRun<'_> {
         Ok(())
     }
 
-    /// The last rung that is accepted: of as many as are behind the first one, which is known to
-    /// be; 0 is no loss. What is accepted becomes what was found.
+    /// The last accepted rung of `rungs` and of the one behind them; the first is known to be
+    /// accepted, and rung 0 is no loss. Each accepted setting becomes the result so far.
     fn bisect(
         &mut self,
         rungs: Range<usize>,
@@ -241,7 +243,7 @@ impl SearchRun<'_> {
         Ok(accepted)
     }
 
-    /// What the trials of a setting show, as soon as they show something.
+    /// The decision about a setting, as soon as its trials suffice.
     fn judged(&self, setting: &ToleranceSetting) -> Result<ToleranceJudgement, MissingTrial> {
         let judge = self.judge.as_ref().expect("it is made of the baseline");
         let mut differences = Vec::new();
@@ -259,7 +261,7 @@ impl SearchRun<'_> {
 
     fn lossless(&self, seed: u64) -> Result<f64, MissingTrial> {
         let metric = self.metric(&ToleranceSetting::lossless(), seed)?;
-        // A baseline without a number is no baseline; then every margin is infinite.
+        // Without a number there is no baseline; NaN makes every comparison with it fail.
         Ok(metric.unwrap_or(f64::NAN))
     }
 
@@ -275,8 +277,7 @@ impl SearchRun<'_> {
         Ok(self.done[at].metric)
     }
 
-    /// About how many trials are missing: of the setting that is being judged, and of those that
-    /// come after it.
+    /// Estimated number of missing trials: of the current setting and of those to come.
     fn remaining(&self, current: &ToleranceSetting) -> usize {
         let least = self.search.looks.least();
         let of = |setting: &ToleranceSetting| {
@@ -284,7 +285,7 @@ impl SearchRun<'_> {
             least.saturating_sub(trials.count())
         };
         let baseline = of(&ToleranceSetting::lossless());
-        // About half of the settings are rejected, mostly by less than the least number.
+        // About half of the settings are rejected, mostly by fewer trials than accepting takes.
         let each = least as f64 * 0.8 + 0.5;
         let ahead = *self.ahead.borrow();
         let begun = if current.is_lossless() {
@@ -339,8 +340,8 @@ mod tests {
         }
     }
 
-    /// A script whose metric falls by 2 % of 0.9 and more once its share of loss is above what it
-    /// bears; the seed decides most of the noise.
+    /// The metric of a script: it falls by 2 % of 0.9 or more as soon as a group loses more than
+    /// it bears. The seed decides most of the noise.
     fn metric(setting: &ToleranceSetting, seed: u64, bears: &[f64]) -> f64 {
         let mut of_seed = ChaCha8Rng::seed_from_u64(seed);
         let mut of_trial = ChaCha8Rng::seed_from_u64(seed ^ setting.largest().to_bits());
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn every_threshold_of_the_ladder_is_found_within_the_default_budget() {
+    fn every_rung_is_found_within_the_default_budget() {
         for bears in LADDER {
             let mut done = Vec::new();
             let finding = run(&SEARCH, &[bears * 1.1], &mut done);
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_bears_nothing_stays_lossless_and_one_that_bears_all_gets_the_last_rung() {
+    fn the_ends_of_the_ladder_are_found() {
         let mut done = Vec::new();
         let finding = run(&search(overall(), 24), &[0.0005], &mut done);
         assert_eq!(finding.found, ToleranceSetting::lossless());
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tolerance_is_checked_and_one_that_is_too_high_is_rejected() {
+    fn a_single_tolerance_is_checked() {
         for (share, verdict) in [
             (0.05, ToleranceVerdict::Accepted),
             (0.6, ToleranceVerdict::Rejected),
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_ends_the_search_leaves_what_was_accepted_before() {
+    fn an_ended_budget_leaves_the_accepted_setting() {
         let mut done = Vec::new();
         let finding = run(&search(overall(), 7), &[0.5], &mut done);
         assert_eq!(done.len(), 7);
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_of_another_search_help_this_one_and_take_nothing_of_its_budget() {
+    fn trials_of_another_search_cost_no_budget() {
         let mut done = Vec::new();
         run(&search(overall(), 24), &[0.1], &mut done);
         let before = done.len();
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_without_a_number_is_worse_than_any() {
+    fn a_trial_without_a_number_is_rejected() {
         let search = search(SearchSubject::Check(0.1), 24);
         let trial = |setting: ToleranceSetting, seed, metric| ToleranceTrial {
             setting,
@@ -509,7 +510,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
-        fn a_search_that_goes_on_after_any_trial_finds_the_same(
+        fn a_resumed_search_finds_the_same(
             bears in 0.002_f64..0.4,
             cut in 0_usize..24,
             shift in 0_usize..24,

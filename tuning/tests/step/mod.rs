@@ -1,22 +1,23 @@
-//! The time of a training step as a flow-level model has it: one worker, a wire in each direction,
-//! a parameter server that is never the bottleneck.
+//! A flow-level model of the time of a training step: one worker, a wire in each direction, a
+//! parameter server that is never the bottleneck.
 //!
-//! Chunks are admitted while credit is left, front layers first, and then leave in order. Each
-//! costs a fixed time beside its bytes; its credit comes back a round trip after it has left; its
-//! sum comes back over the other direction. Forward of a layer waits for all its chunks.
+//! - Chunks are admitted while credit is left, front layers first, and then leave in order.
+//! - Each chunk costs a fixed time beside its bytes. Its credit comes back a round trip after it
+//!   has left, its sum over the other direction.
+//! - The forward pass of a layer waits for all chunks of the layer.
 
 use gradwire_tuning::surface::SchedulePoint;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// What a message costs beside its bytes, in nanoseconds.
+/// Fixed time of a message, beside that of its bytes, in nanoseconds.
 const PER_CHUNK: u64 = 20_000;
 /// From the last byte of a message to its acknowledgement, in nanoseconds.
 const ROUND_TRIP: u64 = 50_000;
 
-/// A model as it is trained: bytes of the layers, front first, and nanoseconds both ways.
+/// A model in training: bytes per layer, front first, and nanoseconds of both passes.
 pub(crate) struct Layers {
-    /// For messages.
+    /// Name in messages of the test.
     pub(crate) name: &'static str,
     bytes: Vec<u64>,
     backward: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Like VGG16: three quarters are in one of the last layers.
+    /// Like VGG16: one of the last layers has three quarters of the bytes.
     pub(crate) fn one_huge() -> Self {
         let thousands = [
             2, 37, 74, 148, 295, 590, 590, 1180, 2360, 2360, 2360, 2360, 2360, 102_764, 16_781,
@@ -38,7 +39,7 @@ impl Layers {
         }
     }
 
-    /// Like ResNet50: many layers, none of which is large.
+    /// Like ResNet50: many small layers.
     pub(crate) fn even() -> Self {
         Self {
             name: "even layers",
@@ -69,7 +70,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// A wire of so many 10^9 bits per second.
+    /// A wire of `gbps` times 10^9 bits per second.
     pub(crate) fn of_gbps(gbps: u64) -> Self {
         Self { gbps }
     }
@@ -85,7 +86,7 @@ enum Event {
     Returned { credit: u64 },
 }
 
-/// What waits and what is under way.
+/// The chunks that wait, and the state of both wires.
 struct Queue {
     waiting: BTreeSet<(usize, u64, u64)>,
     credit: i64,
@@ -129,7 +130,8 @@ impl Queue {
         self.waiting.extend(pieces);
     }
 
-    /// Sends the most urgent chunk if there is credit: when its credit comes back, and how much.
+    /// Sends the most urgent chunk if there is credit; returns when its credit comes back, and how
+    /// much.
     fn admit(&mut self, now: u64, wire: Wire) -> Option<(u64, u64)> {
         if self.credit <= 0 {
             return None;

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_drops_in_one_queue_are_right_and_a_shallow_queue_tells_nothing() {
+    fn marks_and_drops_are_right_shallow_queues_unseen() {
         let unseen = vec![("class-1".to_owned(), CounterVerdict::Unseen)];
         assert_eq!(found(&good()), unseen);
     }
@@ -337,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_does_not_tell_protected_from_droppable_is_wrong() {
+    fn queues_that_ignore_protection_are_wrong() {
         let found = changed(3, came(600, 0));
         assert_eq!(found, only("class-2", CounterVerdict::Wrong));
     }
 
     #[test]
-    fn a_queue_that_marks_and_drops_nothing_early_is_wrong() {
+    fn full_queues_without_marks_or_drops_are_wrong() {
         assert_eq!(
             changed(4, came(0, 0)),
             only("class-2", CounterVerdict::Wrong)
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_loses_more_or_waits_longer_than_the_one_below_it_is_odd() {
+    fn classes_worse_than_lower_ones_are_odd() {
         let mut passages = good();
         passages.streams[1] = came(100, 500);
         passages.streams[2] = came(500, 0);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_openconfig_forbids_is_refused_where_yanglint_is_installed() {
+    fn yanglint_refuses_forbidden_openconfig_queues() {
         let tree = |id: &str| {
             format!(
                 r#"{{"openconfig-qos:qos": {{"queues": {{"queue": [
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_level_that_juniper_forbids_is_refused_where_yanglint_is_installed() {
+    fn yanglint_refuses_forbidden_juniper_fill_levels() {
         let line = |percent: u8| {
             format!("set class-of-service drop-profiles a interpolate fill-level {percent}\n")
         };

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_the_models_forbid_is_refused_where_yanglint_is_installed() {
+    fn yanglint_refuses_forbidden_sonic_values() {
         let config = |ecn: &str| format!(r#"{{"WRED_PROFILE": {{"A": {{"ecn": "{ecn}"}}}}}}"#);
         let (good, bad) = (validate(&config("ecn_all")), validate(&config("ecn_blue")));
         if let Validation::Missing { install } = &good {

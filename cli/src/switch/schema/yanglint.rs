@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_is_what_follows_the_name_of_the_library() {
+    fn reasons_follow_the_name_of_libyang() {
         let line = "libyang err : Invalid enumeration value \"ecn_blue\". (Line number 3.)";
         let text = "Invalid enumeration value \"ecn_blue\". (Line number 3.)";
         assert_eq!(reason(line), Some(text));

@@ -121,7 +121,7 @@ fn a_path_without_faults_has_no_problem() {
 }
 
 #[test]
-fn a_black_hole_of_1280_bytes_is_found_and_told_from_an_honest_link() {
+fn black_holes_of_1280_bytes_are_found() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -177,7 +177,7 @@ fn an_interface_of_1280_bytes_is_warned_of() {
 }
 
 #[test]
-fn a_dscp_that_is_rewritten_on_the_way_is_named_with_its_new_value() {
+fn rewritten_dscps_are_named_with_new_values() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -214,7 +214,7 @@ fn a_dscp_that_is_rewritten_on_the_way_is_named_with_its_new_value() {
 }
 
 #[test]
-fn a_path_without_gro_is_found_in_the_direction_that_has_none() {
+fn paths_without_gro_are_found_by_direction() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -260,7 +260,7 @@ fn a_firewall_that_opens_one_port_only_is_found() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_reached_is_a_problem_with_a_reason() {
+fn unreachable_peers_are_problems_with_reasons() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -292,7 +292,7 @@ fn free_port() -> SocketAddr {
 }
 
 #[test]
-fn ranks_check_each_other_and_rank_0_tells_of_all() {
+fn ranks_check_each_other_rank_0_reports() {
     let rendezvous = free_port().to_string();
     let rank = |rank: &str| {
         let options = [

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_become_rows_by_what_was_lost_and_columns_by_how_much() {
+    fn rows_are_kinds_of_loss_columns_shares() {
         let findings = serde_json::json!({
             "groups": [
                 {"task": "mnist", "part": "all", "transform": "none", "holes": "rescale",

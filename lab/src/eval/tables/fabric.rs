@@ -1,6 +1,6 @@
 //! DLCP's evaluation: training steps of 144 hosts beside other traffic, over several transports.
 
-use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger, mean};
+use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger, mean};
 use super::super::published::{DLCP_FCT, dlcp_speed};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
@@ -33,10 +33,10 @@ const ABOUT: [&str; 3] = [
 pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
     let mut grids = vec![speeds(evidence, &points)];
-    let completions = GradientExchange::ALL.map(|one| completion(evidence, &points, one));
+    let completions = SumExchange::ALL.map(|one| completion(evidence, &points, one));
     grids.extend(completions.into_iter().filter(|grid| !grid.rows.is_empty()));
     grids.extend(points.iter().map(|point| details(evidence, point)));
-    let charts = GradientExchange::ALL.map(|exchange| chart(evidence, &points, exchange));
+    let charts = SumExchange::ALL.map(|exchange| chart(evidence, &points, exchange));
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids,
@@ -86,7 +86,7 @@ fn change_of(
     mean(&changes.collect::<Vec<_>>())
 }
 
-fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: GradientExchange) -> Grid {
+fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExchange) -> Grid {
     let own = points.iter().filter(|point| point.exchange == exchange);
     let points: Vec<CellPoint> = own.cloned().collect();
     let mut rows = Vec::new();
@@ -145,7 +145,7 @@ fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
     }
 }
 
-fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: GradientExchange) -> Chart {
+fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExchange) -> Chart {
     let own: Vec<&CellPoint> = points
         .iter()
         .filter(|point| point.exchange == exchange)
@@ -169,7 +169,7 @@ fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: GradientExcha
 
 fn goals(evidence: &TableEvidence, points: &[CellPoint]) -> Vec<EvalGoal> {
     let ours: Vec<&str> = ours(evidence).collect();
-    let mut goals: Vec<EvalGoal> = GradientExchange::ALL
+    let mut goals: Vec<EvalGoal> = SumExchange::ALL
         .iter()
         .map(|exchange| fastest(evidence, points, &ours, *exchange))
         .collect();
@@ -209,7 +209,7 @@ fn fastest(
     evidence: &TableEvidence,
     points: &[CellPoint],
     ours: &[&str],
-    exchange: GradientExchange,
+    exchange: SumExchange,
 ) -> EvalGoal {
     let own = points.iter().filter(|point| point.exchange == exchange);
     let cells = own.flat_map(|point| ours.iter().map(move |case| (point, *case)));

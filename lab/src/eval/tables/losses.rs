@@ -1,6 +1,6 @@
 //! Links that lose packets at random: the cost of losses, and the gain of a tolerance.
 
-use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, larger};
+use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
 use crate::eval::findings::{TableFindings, named};
@@ -17,8 +17,8 @@ const ABOUT: [&str; 2] = [
 
 /// Makes the table.
 pub fn found(evidence: &TableEvidence) -> TableFindings {
-    let has_points = |one: &GradientExchange| !points(evidence, *one).is_empty();
-    let run = || GradientExchange::ALL.into_iter().filter(has_points);
+    let has_points = |one: &SumExchange| !points(evidence, *one).is_empty();
+    let run = || SumExchange::ALL.into_iter().filter(has_points);
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: run().map(|one| grid(evidence, one)).collect(),
@@ -28,7 +28,7 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
 }
 
 /// Returns the points of one exchange, in the order of their links' loss.
-fn points(evidence: &TableEvidence, exchange: GradientExchange) -> Vec<CellPoint> {
+fn points(evidence: &TableEvidence, exchange: SumExchange) -> Vec<CellPoint> {
     let points = evidence.points().into_iter();
     let mut points: Vec<CellPoint> = points.filter(|one| one.exchange == exchange).collect();
     points.sort_by(|one, other| percents(one).total_cmp(&percents(other)));
@@ -50,7 +50,7 @@ fn harm(
     larger(time(first), time(point))
 }
 
-fn grid(evidence: &TableEvidence, exchange: GradientExchange) -> Grid {
+fn grid(evidence: &TableEvidence, exchange: SumExchange) -> Grid {
     let points = points(evidence, exchange);
     let mut columns = vec!["case".to_owned()];
     for (at, point) in points.iter().enumerate() {
@@ -73,7 +73,7 @@ fn grid(evidence: &TableEvidence, exchange: GradientExchange) -> Grid {
     }
 }
 
-fn chart(evidence: &TableEvidence, exchange: GradientExchange) -> Chart {
+fn chart(evidence: &TableEvidence, exchange: SumExchange) -> Chart {
     let points = points(evidence, exchange);
     let curves = named(evidence.cases().into_iter()).into_iter().map(|case| {
         let of_case = points.iter().filter_map(|point| {
@@ -91,7 +91,7 @@ fn chart(evidence: &TableEvidence, exchange: GradientExchange) -> Chart {
 }
 
 fn never_slower(evidence: &TableEvidence) -> EvalGoal {
-    let all = GradientExchange::ALL.map(|exchange| points(evidence, exchange));
+    let all = SumExchange::ALL.map(|exchange| points(evidence, exchange));
     let leads: Vec<(String, f64)> = (all.iter().flatten())
         .filter_map(|point| {
             let lead = lead(evidence, point, LOSSLESS)?;
@@ -111,7 +111,7 @@ fn never_slower(evidence: &TableEvidence) -> EvalGoal {
 }
 
 fn worth(evidence: &TableEvidence) -> EvalGoal {
-    let last = points(evidence, GradientExchange::Servers).pop();
+    let last = points(evidence, SumExchange::Servers).pop();
     let best = last.and_then(|last| {
         let lossless = iteration(evidence, &last, LOSSLESS);
         let tolerant = ours(evidence).filter(|case| *case != LOSSLESS);

@@ -1,7 +1,7 @@
 //! A scheduler on and off: the gain when gradients of front layers leave first, in parts, within a
 //! credit.
 
-use super::super::evidence::{CellPoint, GradientExchange, TableEvidence, faster};
+use super::super::evidence::{CellPoint, SumExchange, TableEvidence, faster};
 use super::super::published::{BYTE_SCHEDULER, flow_model};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use crate::eval::findings::{ITERATION, TableFindings, named};
@@ -47,7 +47,7 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(&rows)],
-        charts: GradientExchange::ALL
+        charts: SumExchange::ALL
             .map(|exchange| chart(&rows, exchange))
             .to_vec(),
         goals: goals(&rows),
@@ -101,7 +101,7 @@ fn grid(rows: &[Row<'_>]) -> Grid {
     }
 }
 
-fn chart(rows: &[Row<'_>], exchange: GradientExchange) -> Chart {
+fn chart(rows: &[Row<'_>], exchange: SumExchange) -> Chart {
     let own = || rows.iter().filter(|row| row.point.exchange == exchange);
     let models = named(own().map(|row| row.point.model.as_str()));
     let rates = named(own().map(|row| row.point.rate.as_str()));
@@ -123,7 +123,7 @@ fn chart(rows: &[Row<'_>], exchange: GradientExchange) -> Chart {
 fn goals(rows: &[Row<'_>]) -> Vec<EvalGoal> {
     let servers = || {
         let servers = rows.iter();
-        servers.filter(|row| row.point.exchange == GradientExchange::Servers)
+        servers.filter(|row| row.point.exchange == SumExchange::Servers)
     };
     let at_25 = |model: &str| {
         let row = servers().find(|row| row.point.model == model && row.point.rate == "25G");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_sees_a_grid_through_few_of_its_cells() {
+    fn searches_see_few_cells_of_a_grid() {
         let found = search(&valley()).expect("the grid is whole");
         assert_eq!(found.trials, SEARCH_TRIALS);
         assert!(found.time <= 1_050.0, "{}", found.time);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_with_a_hole_is_not_searched_through_it() {
+    fn grids_with_holes_are_not_searched() {
         let mut times = valley();
         let asked = search(&times).expect("the grid is whole").best;
         times.remove(&(asked.chunk, asked.credit));

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_not_there_says_what_was_found_and_why() {
+    fn new_job_files_have_result_and_evidence() {
         let found = ToleranceSetting {
             groups: vec![0.1, 0.02],
             tight: Some(0.015),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_is_put_before_the_tables_that_were_there() {
+    fn tolerance_is_put_before_existing_tables() {
         let text = "name = \"a\"\n\n[faults]\nseed = 3\n";
         let expected = "name = \"a\"\n# tune loss: why\ntolerance = \"0%\"\n\n[faults]\nseed = 3\n";
         assert_eq!(

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_and_a_torn_line_is_left_out() {
+    fn journals_are_read_back_without_torn_lines() {
         let folder = folder("journal-torn");
         let mut journal = Journal::open(&folder, &heading("a")).expect("a new one");
         let records = [record(1, Some(0.1 + 0.2)), record(2, None)];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_another_command_or_a_damaged_one_is_refused() {
+    fn foreign_or_damaged_journals_are_refused() {
         let folder = folder("journal-other");
         drop(Journal::open(&folder, &heading("a")).expect("a new one"));
         let refused = Journal::open(&folder, &heading("b")).expect_err("another command");

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_and_what_is_no_number_are_no_metric() {
+    fn other_words_are_no_metric() {
         for line in [
             "interval 1.5",
             "val/x 1.5",
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_is_no_number_is_told_apart_from_none() {
+    fn nan_metrics_differ_from_missing_ones() {
         for line in ["val nan", "{\"val\": NaN}", "val=inf"] {
             assert!(!last(line, "val").expect(line).is_finite(), "{line}");
         }

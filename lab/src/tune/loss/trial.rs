@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_job_of_a_trial_says_what_is_tolerated_and_lost() {
+    fn trial_jobs_have_tolerance_and_drops() {
         let job = Job {
             name: "mine".to_owned(),
             ..Job::default()
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_script_is_told_from_what_its_launcher_says() {
+    fn script_errors_differ_from_launcher_output() {
         assert!(names_an_error("ValueError: no data"));
         assert!(names_an_error(
             "torch.distributed.DistBackendError: rank 1 was lost"
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_launcher_logs_is_told_from_what_the_script_says() {
+    fn launcher_logs_differ_from_script_output() {
         assert!(is_of_launcher("E1122 00:34:35.1 4106 torch/distributed"));
         for other in [
             "E112 a",
@@ -498,8 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lossy_trial_may_take_ten_times_as_long_as_those_without_loss_and_never_beyond_the_timeout()
-    {
+    fn lossy_trials_may_take_ten_times_as_long() {
         let bench = TrialBench {
             job: Job::default(),
             command: Vec::new(),

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scale_and_exchange_of_a_workload_are_among_its_options() {
+    fn scale_and_exchange_are_workload_options() {
         let shape = |workload: &str| {
             let Shape { scale, exchange } = Shape::of(workload);
             (scale, exchange)
