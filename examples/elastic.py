@@ -3,7 +3,7 @@
 Run it by ``torchrun --nproc-per-node 2 --max-restarts 3 examples/elastic.py --out run``, and kill
 one of the ranks, or let ``--kill-at 25`` do it. The ranks that are left learn of it within ten
 seconds by an error that names the lost one, and end; torchrun starts all of them again, and they
-go on from the last checkpoint. The losses are those of a run that nobody disturbed.
+go on from the last checkpoint. The losses equal those of an undisturbed run.
 
 Rank 0 leaves ``checkpoint.pt`` in the folder that --out names, and at the end ``losses.json``.
 """

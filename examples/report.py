@@ -1,4 +1,4 @@
-"""What the demo shows: a table for the terminal, and a page with the loss curves for a browser."""
+"""The demo's report: a table for the terminal, and a page with loss curves for a browser."""
 
 import base64
 import html
@@ -31,7 +31,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Result:
-    """What one way of training came to; counts are of both ranks together."""
+    """The result of one way of training; counts are of both ranks together."""
 
     name: str
     backend: str
@@ -112,7 +112,7 @@ def picture(results: list[Result]) -> str:
 
 
 def sentence(result: Result, reference: Result) -> str:
-    """Say in words what happened in one run."""
+    """Describe one run in a sentence."""
     points = (result.accuracy - reference.accuracy) * 100
     same = "identical" if len(set(result.parameter_hashes)) == 1 else "DIFFERENT"
     if result.sent_segments is None:

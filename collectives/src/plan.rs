@@ -100,7 +100,7 @@ impl MessagePlan {
         }
     }
 
-    /// A new gate, which waits for nothing yet.
+    /// A new gate without waits.
     pub(crate) fn gate(&mut self) -> GateId {
         self.gates.push(PlanGate::default());
         GateId(self.gates.len() - 1)
@@ -134,14 +134,14 @@ impl MessagePlan {
         self.gates[gate.0].finish = Some(region);
     }
 
-    /// Adds a message in. An empty region needs none, unless it is empty on purpose.
+    /// Adds a message in, unless its region is empty by chance: then both sides leave it out.
     pub(crate) fn receive(&mut self, inbound: PlannedReceive) {
         if inbound.region.bytes > 0 || inbound.region == TensorRegion::NOTHING {
             self.inbounds.push(inbound);
         }
     }
 
-    /// Adds a message out. An empty region needs none, unless it is empty on purpose.
+    /// Adds a message out, unless its region is empty by chance: then both sides leave it out.
     pub(crate) fn send(&mut self, outbound: PlannedSend) {
         if outbound.region.bytes > 0 || outbound.region == TensorRegion::NOTHING {
             self.outbounds.push(outbound);

@@ -1,4 +1,4 @@
-"""Facts about what the hooks know of a model: order, tolerances, state. No packets."""
+"""The hooks' knowledge of a model: order, tolerances, state. No packets."""
 
 from typing import Any
 

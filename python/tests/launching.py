@@ -1,4 +1,4 @@
-"""Starts the ranks of a job as real processes and collects what each of them reports."""
+"""Starts the ranks of a job as real processes and collects their reports."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""Facts about recorded scripts: layers, sizes and times of the table, and what is no recording."""
+"""Facts about recorded scripts: layers, sizes and times of the table, and refused recordings."""
 
 import contextlib
 import csv

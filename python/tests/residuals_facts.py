@@ -1,4 +1,4 @@
-"""Facts about what error feedback owes across checkpoints: two ranks, real packets."""
+"""Residuals of error feedback across checkpoints: two ranks, real packets."""
 
 import dataclasses
 from pathlib import Path
@@ -20,7 +20,7 @@ def _part(way: str, part: str, folder: Path, job: str) -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What two ranks report of a training."""
+    """The reports of two ranks about a training."""
 
     way: str
     folder: Path

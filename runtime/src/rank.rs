@@ -113,9 +113,8 @@ impl LocalRank {
         };
         let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
             .heard_by_others(control.sender());
-        let link =
-            driver::spawn(seat, setup, RankDriver::hand_out).map_err(RankJoinError::Driver)?;
-        inbox.connect(link);
+        let link = driver::spawn(seat, setup, RankDriver::hand_out);
+        inbox.connect(link.map_err(RankJoinError::Driver)?);
         control.barrier(timeout)?;
         let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
         drop(names);

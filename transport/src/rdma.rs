@@ -10,13 +10,13 @@
 //!   packets are written anew, and unsealed ones would need a list of two parts (header, segment)
 //!   per request, and a registration per tensor that outlives the operation.
 //!
-//! `library` loads libibverbs, whose structures are in `abi`. `device` chooses device, port and GID,
-//! and `watch` notices when they fail. `memory` registers memory, `send_queues` and `receive_ring`
-//! use it. `header` reads the IP header of arrived packets. [`RdmaError`] states each cause and its
-//! remedy.
+//! `library` loads libibverbs, whose structures are in `abi`. `device` chooses device, port and
+//! GID, and `watch` notices when they fail. `memory` registers memory, `send_queues` and
+//! `receive_ring` use it. `header` reads the IP header of arrived packets. [`RdmaError`] states
+//! each cause and its remedy.
 //!
-//! Not here: which packets are sent (the machine), when (the [driver](crate::driver)), and how ranks
-//! learn each other's queue pairs (the [control plane](crate::control)).
+//! Not here: which packets are sent (the machine), when (the [driver](crate::driver)), and how
+//! ranks learn each other's queue pairs (the [control plane](crate::control)).
 
 mod abi;
 mod device;

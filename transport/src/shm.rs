@@ -93,8 +93,8 @@ pub struct MemoryTerms {
 }
 
 impl MemoryTerms {
-    /// The terms that follow from the offers of all ranks, in the order of ranks. `None` if no other
-    /// rank is at this place, or if its memory is too small for all.
+    /// The terms that follow from the offers of all ranks, in the order of ranks. `None` if no
+    /// other rank is at this place, or if its memory is too small for all.
     pub fn of(offers: &[(Rank, Option<MemoryOffer>)], me: Rank) -> Option<Self> {
         let offer = |wanted| {
             let found = offers.iter().find(|(rank, _)| *rank == wanted);

@@ -3,8 +3,8 @@
 //! One thread owns a [`UringSockets`] from its first call on. The kernel works for it only while
 //! that thread is inside `io_uring_enter` (single issuer, deferred task running). Hence:
 //!
-//! - The kernel writes into slots only then. A full slot is exchanged for the caller's empty one, so
-//!   no byte is copied.
+//! - The kernel writes into slots only then. A full slot is exchanged for the caller's empty one,
+//!   so no byte is copied.
 //! - The kernel has read the bytes of a send before [`UringSockets::send`] returns: a send never
 //!   waits in the kernel (`MSG_DONTWAIT`), and the call waits for its completion. So packets may be
 //!   gathered from a tensor, and staging needs no pool.
@@ -163,8 +163,8 @@ impl UringSockets {
         self.queue.look()
     }
 
-    /// Puts the oldest super-packet of socket `index` into `slot`, and gives the former buffer of the
-    /// slot to the kernel. `None` if there is no packet.
+    /// Puts the oldest super-packet of socket `index` into `slot`, and gives the former buffer of
+    /// the slot to the kernel. `None` if there is no packet.
     ///
     /// # Errors
     /// If the kernel does not name the sender.

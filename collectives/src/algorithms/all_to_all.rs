@@ -1,8 +1,8 @@
 //! Direct all-to-all: every rank sends every other one a block of its own.
 //!
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages per rank (more beyond 64 MiB a
-//! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that no
-//! rank is everybody's first. Lossless.
+//! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself, so that they
+//! do not all send to the same rank first. Lossless.
 //!
 //! With splits, blocks have different lengths. An empty block is a message, too: a rank without
 //! bytes to exchange cannot know whether others have some, and ranks whose splits differ find out.

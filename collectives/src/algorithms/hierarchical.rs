@@ -216,7 +216,7 @@ impl HostDescent<'_> {
         number < self.floor.shards
     }
 
-    /// Every rank of the host sends each owner its shard; gives the gate behind which this rank's
+    /// Every rank of the host sends each owner its shard. Returns the gate behind which this rank's
     /// own shard is the sum of its host.
     fn add_reduction(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let inner = self.floor.inner();
@@ -239,7 +239,7 @@ impl HostDescent<'_> {
         summed
     }
 
-    /// The owners of a shard all-reduce it; gives the gate behind which all of it is there.
+    /// The owners of a shard all-reduce it. Returns the gate behind which all of it is there.
     fn add_between(&self, plan: &mut MessagePlan, summed: GateId) -> GateId {
         let gates = plan.gates.len();
         let (seat, stretch) = (self.floor.outer(), self.shard(self.floor.number));

@@ -59,7 +59,7 @@ pub struct OutlineSend {
     pub to: u16,
     /// Tells messages of a pair of seats apart; equal on both sides.
     pub part: u16,
-    /// Its length; 0 where it only says that a rank is there.
+    /// Its length; 0 if it only says that a rank is there.
     pub bytes: u32,
     /// Where in the tensor it begins, in bytes.
     pub offset: u64,

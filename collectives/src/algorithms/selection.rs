@@ -38,7 +38,7 @@ const DIRECT_WORLD_MAX: usize = 64;
 /// many bytes, or up to twice as many when n is no power of two.
 const RING_SHARD_MIN: usize = 32 << 10;
 
-/// Direct takes one step instead of two where a rank sends no more than this in it: 64 KiB are 20
+/// Direct takes one step instead of two if a rank sends no more than this in it: 64 KiB are 20
 /// microseconds at 25 Gb/s, about as long as a step waits.
 const ONE_STEP_BYTES_MAX: usize = 64 << 10;
 
@@ -237,7 +237,7 @@ impl Preference {
             .unwrap_or_else(|| self.automatic(operation, world, hosts))
     }
 
-    /// The hosts of a group, where hosts are known.
+    /// The hosts of a group, if hosts are known.
     fn hosts_of(&self, seat: GroupSeat<'_>) -> Option<HostGroups> {
         (!self.hosts.is_empty()).then(|| HostGroups::of(seat.ranks, &self.hosts))
     }
@@ -285,7 +285,7 @@ impl Preference {
     }
 }
 
-/// A named algorithm, where it exists for the operation and the group.
+/// A named algorithm, if it exists for the operation and the group.
 fn possible(
     way: ReduceAlgorithm,
     operation: &Operation,

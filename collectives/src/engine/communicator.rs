@@ -237,7 +237,7 @@ impl Communicator {
         }
     }
 
-    /// Why nothing works any more, if it was aborted.
+    /// Why everything was aborted, if it was.
     pub fn aborted(&self) -> Option<&str> {
         self.failures.aborted.as_deref()
     }

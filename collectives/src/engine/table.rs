@@ -98,7 +98,7 @@ impl OperationTable {
             .copied()
     }
 
-    /// Adds an operation whose key is not in use; gives its slot.
+    /// Adds an operation whose key is not in use. Returns its slot.
     pub(crate) fn insert(&mut self, running: RunningOperation) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);

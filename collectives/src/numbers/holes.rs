@@ -227,8 +227,8 @@ impl Residuals {
 }
 
 impl Residual {
-    /// Writes lost values to where they belong in `values`, which is as long as the tensor; leaves
-    /// the rest as it is.
+    /// Writes lost values to their offsets in `values`, which is as long as the tensor. Leaves the
+    /// rest as it is.
     pub fn write_to(&self, values: &mut [u8]) {
         for (&offset, piece) in &self.pieces {
             values[offset..offset + piece.len()].copy_from_slice(piece);

@@ -42,7 +42,7 @@ pub(crate) struct RunningMeans {
 }
 
 impl RunningMeans {
-    /// Takes a message's values and gives the magnitude of each of its segments.
+    /// Updates the means with a message's values. Returns the magnitude of each of its segments.
     pub(crate) fn update(
         &mut self,
         message: (u64, usize),

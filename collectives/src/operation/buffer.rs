@@ -28,7 +28,7 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// The bytes, where there are bytes.
+    /// The bytes; `None` if the buffer is virtual.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
@@ -37,7 +37,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes, where there are bytes.
+    /// The bytes, to be changed; `None` if the buffer is virtual.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),

@@ -4,8 +4,8 @@
 //! ```text
 //!  bit  0   kind        4 bits, 1.. in the order of `Call::signature`; 0: not a collective;
 //!                       10 to 12: an all-reduce, reduce-scatter, reduce that is transformed
-//!       4   reduction   4 bits, its number + 1; 0: none
-//!       8   dtype       5 bits, its number + 1; 0: none
+//!       4   reduction   4 bits, its number + 1; 0: no reduction
+//!       8   dtype       5 bits, its number + 1; 0: no elements
 //!      13   root        11 bits, the lowest of its rank
 //! ```
 //!

@@ -33,7 +33,7 @@ pub enum OperationError {
     /// A peer is in another operation, or in one of another shape or type.
     #[error("{0}")]
     Mismatch(Box<CallMismatch>),
-    /// Another operation failed, or somebody gave up.
+    /// Another operation failed, or a rank ended the job.
     #[error("{label} was aborted: {reason}")]
     Aborted {
         /// The operation.

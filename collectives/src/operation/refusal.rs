@@ -8,7 +8,7 @@ use crate::operation::collective::Collective;
 use crate::operation::label::OperationLabel;
 use crate::operation::submission::{Operation, Splits};
 
-/// Why an operation was refused. Nothing was sent.
+/// Why an operation was refused, before any packet was sent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// An earlier failure left the ranks in different states.
@@ -135,7 +135,7 @@ impl Operation {
         Ok(())
     }
 
-    /// Checks the group and gives the seat of rank `me`.
+    /// Checks the group. Returns the seat of rank `me`.
     pub(crate) fn check_group(&self, me: Rank) -> Result<usize, SubmitError> {
         let group = &self.group;
         let seat_of = |rank: Rank| {

@@ -35,7 +35,7 @@ pub(crate) struct GateId(pub(crate) usize);
 pub(crate) struct PlannedReceive {
     pub(crate) from: Rank,
     pub(crate) part: u16,
-    /// A region of the result buffer or of the scratch.
+    /// Where it lands: a region of the result buffer or of the scratch.
     pub(crate) region: TensorRegion,
     pub(crate) landing: SegmentLanding,
     pub(crate) reliability: Reliability,

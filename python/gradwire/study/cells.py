@@ -1,4 +1,4 @@
-"""Which trainings the study consists of: one cell each, with a name that says all of it."""
+"""The trainings of the study: one cell each, whose name states all parameters."""
 
 from __future__ import annotations
 

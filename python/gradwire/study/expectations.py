@@ -1,4 +1,4 @@
-"""What is expected of the findings, and whether it came true.
+"""Expectations of the findings, and whether they came true.
 
 A kind counts as no worse than another where its mean is worse by less than the noise of seeds: the
 standard deviation of the scores of one kind, estimated from all kinds of a task together, since

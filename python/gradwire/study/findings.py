@@ -1,6 +1,6 @@
-"""What came out: cells of all seeds taken together, and how long each took to be good enough.
+"""The findings: cells of all seeds together, and the steps that each needed to reach its aim.
 
-Not here: what is expected of them (``expectations``), how they are shown (``table``).
+Not here: expectations of them (``expectations``), and their presentation (``table``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradwire.study.task import Plan
 
 @dataclass(frozen=True, order=True)
 class Kind:
-    """What cells of different seeds have in common."""
+    """The parameters that cells of different seeds share."""
 
     task: str
     part: str

@@ -1,4 +1,4 @@
-"""What is known of cells that have been run: one JSON file each, whole or not there at all."""
+"""The records of finished cells: one JSON file each, written atomically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Records:
     """The finished cells of one folder."""
 
     def __init__(self, out: Path) -> None:
-        """Keep records in ``out / "cells"``, and what is made of them in ``out``."""
+        """Keep records in ``out / "cells"``, and the findings in ``out``."""
         self._folder = out / "cells"
 
     def has(self, cell: Cell) -> bool:
@@ -29,7 +29,7 @@ class Records:
         _write(self._path(cell), json.dumps(record) + "\n")
 
     def put(self, name: str, text: str) -> None:
-        """Write what was made of the records."""
+        """Write a file of findings."""
         _write(self._folder.parent / name, text)
 
     def read(self, cells: Iterable[Cell]) -> list[Record]:

@@ -1,4 +1,4 @@
-"""What the study asks of a task: a model, its batches, and one number that says how good it is."""
+"""The interface of a task: a model, its batches, and a score."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of the work is one rank's."""
+    """One rank's part of the work."""
 
     rank: int
     world: int

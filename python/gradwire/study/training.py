@@ -21,7 +21,7 @@ from gradwire.study.task import Share, Task
 
 @dataclass
 class Report:
-    """What a rank reports."""
+    """The report of a rank."""
 
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Steps trained, and the score of the model then; the same on every rank."""

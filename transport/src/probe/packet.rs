@@ -23,7 +23,8 @@
 //!
 //! TAGGED has no answer.
 //!
-//! Every probe has at least [`PROBE_BYTES`], so that any answer fits into the bytes that were received.
+//! Every probe has at least [`PROBE_BYTES`], so that any answer fits into the bytes that were
+//! received.
 
 use super::tally::StreamTally;
 

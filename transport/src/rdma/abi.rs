@@ -1,8 +1,8 @@
 //! The structures that libibverbs shares with its callers, as far as datagrams need them.
 //!
 //! Their layout is the stable ABI of libibverbs.so.1 (rdma-core, `libibverbs/verbs.h`). The sizes
-//! and offsets are those of 64-bit systems, and are checked at compile time. Posting and polling are
-//! not symbols of the library: each open device has a table of its provider's functions.
+//! and offsets are those of 64-bit systems, and are checked at compile time. Posting and polling
+//! are not symbols of the library: each open device has a table of its provider's functions.
 
 #![expect(unsafe_code, reason = "requests point to each other")]
 
@@ -23,7 +23,7 @@ type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWork, *mut *mut SendWork)
 
 /// An open device (`ibv_context`), up to its descriptors.
 #[repr(C)]
-pub(super) struct DeviceContext {
+pub(super) struct OpenDevice {
     pub(super) device: *mut ListedDevice,
     pub(super) before_poll: [*const c_void; 11],
     pub(super) poll_cq: PollCq,
@@ -40,19 +40,19 @@ pub(super) struct DeviceContext {
 /// A completion queue (`ibv_cq`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Cq {
-    pub(super) device: *mut DeviceContext,
+    pub(super) device: *mut OpenDevice,
 }
 
 /// A shared receive queue (`ibv_srq`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Srq {
-    pub(super) device: *mut DeviceContext,
+    pub(super) device: *mut OpenDevice,
 }
 
 /// A queue pair (`ibv_qp`), up to the last field in use.
 #[repr(C)]
 pub(super) struct Qp {
-    pub(super) device: *mut DeviceContext,
+    pub(super) device: *mut OpenDevice,
     pub(super) pointers: [*const c_void; 5],
     pub(super) handle: u32,
     pub(super) number: u32,
@@ -61,7 +61,7 @@ pub(super) struct Qp {
 /// Registered memory (`ibv_mr`).
 #[repr(C)]
 pub(super) struct MemoryRegistration {
-    pub(super) device: *mut DeviceContext,
+    pub(super) device: *mut OpenDevice,
     pub(super) domain: *mut ProtectionDomain,
     pub(super) address: *mut c_void,
     pub(super) length: usize,
@@ -73,7 +73,7 @@ pub(super) struct MemoryRegistration {
 /// A channel for notices of completion queues (`ibv_comp_channel`).
 #[repr(C)]
 pub(super) struct CompletionChannel {
-    pub(super) device: *mut DeviceContext,
+    pub(super) device: *mut OpenDevice,
     pub(super) fd: c_int,
     pub(super) references: c_int,
 }
@@ -336,12 +336,12 @@ pub(super) const EVENT_SRQ_ERROR: u32 = 14;
 pub(super) const HEADER_ROOM: usize = 40;
 
 const _: () = {
-    assert!(offset_of!(DeviceContext, poll_cq) == 8 + 88);
-    assert!(offset_of!(DeviceContext, request_notify) == 8 + 96);
-    assert!(offset_of!(DeviceContext, post_shared) == 8 + 160);
-    assert!(offset_of!(DeviceContext, post_send) == 8 + 200);
-    assert!(offset_of!(DeviceContext, command_fd) == 264);
-    assert!(offset_of!(DeviceContext, async_fd) == 268);
+    assert!(offset_of!(OpenDevice, poll_cq) == 8 + 88);
+    assert!(offset_of!(OpenDevice, request_notify) == 8 + 96);
+    assert!(offset_of!(OpenDevice, post_shared) == 8 + 160);
+    assert!(offset_of!(OpenDevice, post_send) == 8 + 200);
+    assert!(offset_of!(OpenDevice, command_fd) == 264);
+    assert!(offset_of!(OpenDevice, async_fd) == 268);
     assert!(offset_of!(Qp, number) == 52);
     assert!(size_of::<MemoryRegistration>() == 48);
     assert!(offset_of!(MemoryRegistration, local_key) == 36);

@@ -1,10 +1,10 @@
 //! Chooses the device, port and GID of a rank.
 //!
 //! 1. If the job names devices, the ranks of a host take them in turn.
-//! 2. Otherwise the rank takes the device with a port that has the rank's address as RoCE v2 GID, so
-//!    that data and control plane use the same interface.
-//! 3. InfiniBand ports have no such addresses, so one of them is taken if no Ethernet device has the
-//!    address. A rank on a loopback address takes any device.
+//! 2. Otherwise the rank takes the device with a port that has the rank's address as RoCE v2 GID,
+//!    so that data and control plane use the same interface.
+//! 3. InfiniBand ports have no such addresses, so one of them is taken if no Ethernet device has
+//!    the address. A rank on a loopback address takes any device.
 #![expect(unsafe_code, reason = "the library's functions take raw pointers")]
 
 use std::ffi::{CStr, c_int};
@@ -15,7 +15,7 @@ use std::ptr;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::abi::{
-    DeviceContext, DeviceLimits, GID_ROCE_V2, GidEntry, LINK_ETHERNET, MemoryRegistration,
+    DeviceLimits, GID_ROCE_V2, GidEntry, LINK_ETHERNET, MemoryRegistration, OpenDevice,
     PORT_ACTIVE, PortAttributes, ProtectionDomain,
 };
 use super::error::RdmaError;
@@ -38,7 +38,7 @@ pub(super) struct DeviceRequest<'a> {
 /// An open device with a port that is up.
 pub(super) struct RdmaDevice {
     domain: VerbsObject<ProtectionDomain>,
-    open: VerbsObject<DeviceContext>,
+    open: VerbsObject<OpenDevice>,
     pub(super) library: &'static VerbsLibrary,
     pub(super) name: String,
     pub(super) limits: DeviceLimits,
@@ -107,7 +107,7 @@ impl RdmaDevice {
     }
 
     /// The library's pointer to the open device.
-    pub(super) fn raw(&self) -> *mut DeviceContext {
+    pub(super) fn raw(&self) -> *mut OpenDevice {
         self.open.raw()
     }
 
@@ -242,7 +242,7 @@ impl Drop for DeviceList {
 
 /// An open device that may be chosen, with all its GIDs.
 struct Candidate {
-    open: VerbsObject<DeviceContext>,
+    open: VerbsObject<OpenDevice>,
     library: &'static VerbsLibrary,
     name: String,
     limits: DeviceLimits,
@@ -424,11 +424,7 @@ fn chosen(candidates: Vec<Candidate>, wish: &DeviceRequest<'_>) -> Result<RdmaDe
     }
 }
 
-fn port(
-    library: &VerbsLibrary,
-    device: *mut DeviceContext,
-    number: u8,
-) -> io::Result<PortAttributes> {
+fn port(library: &VerbsLibrary, device: *mut OpenDevice, number: u8) -> io::Result<PortAttributes> {
     // SAFETY: an all-zero port is valid.
     let mut port: PortAttributes = unsafe { std::mem::zeroed() };
     // SAFETY: the device is open, and the port has room for all that the library writes.

@@ -16,9 +16,9 @@ use std::sync::OnceLock;
 use libloading::os::unix;
 
 use super::abi::{
-    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceContext, DeviceLimits,
-    GidEntry, ListedDevice, MemoryRegistration, PortAttributes, ProtectionDomain, Qp, QpAttributes,
-    QpOptions, Srq, SrqOptions,
+    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceLimits, GidEntry,
+    ListedDevice, MemoryRegistration, OpenDevice, PortAttributes, ProtectionDomain, Qp,
+    QpAttributes, QpOptions, Srq, SrqOptions,
 };
 use super::error::RdmaError;
 
@@ -61,30 +61,33 @@ library! {
     list = "ibv_get_device_list": fn(*mut c_int) -> *mut *mut ListedDevice;
     free_list = "ibv_free_device_list": fn(*mut *mut ListedDevice) -> ();
     name = "ibv_get_device_name": fn(*mut ListedDevice) -> *const c_char;
-    open = "ibv_open_device": fn(*mut ListedDevice) -> *mut DeviceContext;
-    close = "ibv_close_device": fn(*mut DeviceContext) -> c_int;
-    limits = "ibv_query_device": fn(*mut DeviceContext, *mut DeviceLimits) -> c_int;
-    port = "ibv_query_port": fn(*mut DeviceContext, u8, *mut PortAttributes) -> c_int;
-    gid = "_ibv_query_gid_ex": fn(*mut DeviceContext, u32, u32, *mut GidEntry, u32, usize) -> c_int;
-    next_event = "ibv_get_async_event": fn(*mut DeviceContext, *mut AsyncEvent) -> c_int;
+    open = "ibv_open_device": fn(*mut ListedDevice) -> *mut OpenDevice;
+    close = "ibv_close_device": fn(*mut OpenDevice) -> c_int;
+    limits = "ibv_query_device": fn(*mut OpenDevice, *mut DeviceLimits) -> c_int;
+    port = "ibv_query_port": fn(*mut OpenDevice, u8, *mut PortAttributes) -> c_int;
+    gid = "_ibv_query_gid_ex": fn(*mut OpenDevice, u32, u32, *mut GidEntry, u32, usize) -> c_int;
+    next_event = "ibv_get_async_event": fn(*mut OpenDevice, *mut AsyncEvent) -> c_int;
     end_event = "ibv_ack_async_event": fn(*mut AsyncEvent) -> ();
-    make_domain = "ibv_alloc_pd": fn(*mut DeviceContext) -> *mut ProtectionDomain;
+    make_domain = "ibv_alloc_pd": fn(*mut OpenDevice) -> *mut ProtectionDomain;
     end_domain = "ibv_dealloc_pd": fn(*mut ProtectionDomain) -> c_int;
-    register = "ibv_reg_mr": fn(*mut ProtectionDomain, *mut c_void, usize, c_int) -> *mut MemoryRegistration;
+    register = "ibv_reg_mr":
+        fn(*mut ProtectionDomain, *mut c_void, usize, c_int) -> *mut MemoryRegistration;
     unregister = "ibv_dereg_mr": fn(*mut MemoryRegistration) -> c_int;
-    make_channel = "ibv_create_comp_channel": fn(*mut DeviceContext) -> *mut CompletionChannel;
+    make_channel = "ibv_create_comp_channel": fn(*mut OpenDevice) -> *mut CompletionChannel;
     end_channel = "ibv_destroy_comp_channel": fn(*mut CompletionChannel) -> c_int;
     make_cq = "ibv_create_cq":
-        fn(*mut DeviceContext, c_int, *mut c_void, *mut CompletionChannel, c_int) -> *mut Cq;
+        fn(*mut OpenDevice, c_int, *mut c_void, *mut CompletionChannel, c_int) -> *mut Cq;
     end_cq = "ibv_destroy_cq": fn(*mut Cq) -> c_int;
-    next_notice = "ibv_get_cq_event": fn(*mut CompletionChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
+    next_notice = "ibv_get_cq_event":
+        fn(*mut CompletionChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
     end_notices = "ibv_ack_cq_events": fn(*mut Cq, u32) -> ();
     make_srq = "ibv_create_srq": fn(*mut ProtectionDomain, *mut SrqOptions) -> *mut Srq;
     end_srq = "ibv_destroy_srq": fn(*mut Srq) -> c_int;
     make_qp = "ibv_create_qp": fn(*mut ProtectionDomain, *mut QpOptions) -> *mut Qp;
     change_qp = "ibv_modify_qp": fn(*mut Qp, *mut QpAttributes, c_int) -> c_int;
     end_qp = "ibv_destroy_qp": fn(*mut Qp) -> c_int;
-    make_handle = "ibv_create_ah": fn(*mut ProtectionDomain, *mut AddressVector) -> *mut AddressHandle;
+    make_handle = "ibv_create_ah":
+        fn(*mut ProtectionDomain, *mut AddressVector) -> *mut AddressHandle;
     end_handle = "ibv_destroy_ah": fn(*mut AddressHandle) -> c_int;
 }
 

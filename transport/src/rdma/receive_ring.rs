@@ -274,7 +274,8 @@ pub(super) fn completion_queue(
     count: usize,
     channel: &VerbsObject<CompletionChannel>,
 ) -> Result<VerbsObject<Cq>, RdmaError> {
-    // SAFETY: the device is open, the channel is dropped after the queue, and the new object is ours.
+    // SAFETY: the device is open, the channel is dropped after the queue, and the new object is
+    // ours.
     let cq = unsafe {
         let count = count as c_int;
         let raw = (device.library.make_cq)(device.raw(), count, nothing(), channel.raw(), 0);

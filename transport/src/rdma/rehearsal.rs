@@ -15,8 +15,8 @@ use gradwire_protocol::job::TransportKeys;
 use gradwire_protocol::units::Rank;
 
 use super::abi::{
-    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceContext, DeviceLimits,
-    GID_ROCE_V2, GidEntry, HEADER_ROOM, LINK_ETHERNET, ListedDevice, MemoryRegistration,
+    AddressHandle, AddressVector, AsyncEvent, CompletionChannel, Cq, DeviceLimits, GID_ROCE_V2,
+    GidEntry, HEADER_ROOM, LINK_ETHERNET, ListedDevice, MemoryRegistration, OpenDevice,
     PORT_ACTIVE, PortAttributes, ProtectionDomain, Qp, QpAttributes, QpOptions, ReceiveWork,
     SEND_SIGNALLED, ScatterEntry, SendWork, Srq, SrqOptions, WITH_HEADER, WorkCompletion,
 };
@@ -138,10 +138,10 @@ unsafe extern "C" fn name(device: *mut ListedDevice) -> *const c_char {
     device.cast_const().cast()
 }
 
-unsafe extern "C" fn open_device(device: *mut ListedDevice) -> *mut DeviceContext {
+unsafe extern "C" fn open_device(device: *mut ListedDevice) -> *mut OpenDevice {
     // SAFETY: no pointers are passed.
     let async_fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    Box::into_raw(Box::new(DeviceContext {
+    Box::into_raw(Box::new(OpenDevice {
         device,
         before_poll: [ptr::null(); 11],
         poll_cq,
@@ -156,7 +156,7 @@ unsafe extern "C" fn open_device(device: *mut ListedDevice) -> *mut DeviceContex
     }))
 }
 
-unsafe extern "C" fn close(open: *mut DeviceContext) -> c_int {
+unsafe extern "C" fn close(open: *mut OpenDevice) -> c_int {
     // SAFETY: it was made by `open_device`, and its descriptor is its own.
     unsafe {
         libc::close((*open).async_fd);
@@ -165,7 +165,7 @@ unsafe extern "C" fn close(open: *mut DeviceContext) -> c_int {
     0
 }
 
-unsafe extern "C" fn limits(_: *mut DeviceContext, out: *mut DeviceLimits) -> c_int {
+unsafe extern "C" fn limits(_: *mut OpenDevice, out: *mut DeviceLimits) -> c_int {
     // SAFETY: the caller gives room for all limits, of which any numbers are valid.
     unsafe {
         (*out).queue_depth = 4096;
@@ -177,11 +177,7 @@ unsafe extern "C" fn limits(_: *mut DeviceContext, out: *mut DeviceLimits) -> c_
     0
 }
 
-pub(super) unsafe extern "C" fn port(
-    _: *mut DeviceContext,
-    _: u8,
-    out: *mut PortAttributes,
-) -> c_int {
+pub(super) unsafe extern "C" fn port(_: *mut OpenDevice, _: u8, out: *mut PortAttributes) -> c_int {
     // SAFETY: the caller gives room for a port.
     unsafe {
         (*out).state = PORT_ACTIVE;
@@ -193,7 +189,7 @@ pub(super) unsafe extern "C" fn port(
 }
 
 unsafe extern "C" fn gid(
-    _: *mut DeviceContext,
+    _: *mut OpenDevice,
     _: u32,
     index: u32,
     out: *mut GidEntry,
@@ -209,14 +205,14 @@ unsafe extern "C" fn gid(
     0
 }
 
-unsafe extern "C" fn next_event(_: *mut DeviceContext, _: *mut AsyncEvent) -> c_int {
+unsafe extern "C" fn next_event(_: *mut OpenDevice, _: *mut AsyncEvent) -> c_int {
     set_errno(libc::EAGAIN);
     -1
 }
 
 unsafe extern "C" fn end_event(_: *mut AsyncEvent) {}
 
-unsafe extern "C" fn make_domain(open: *mut DeviceContext) -> *mut ProtectionDomain {
+unsafe extern "C" fn make_domain(open: *mut OpenDevice) -> *mut ProtectionDomain {
     open.cast()
 }
 
@@ -247,7 +243,7 @@ unsafe extern "C" fn unregister(registration: *mut MemoryRegistration) -> c_int 
     0
 }
 
-unsafe extern "C" fn make_channel(device: *mut DeviceContext) -> *mut CompletionChannel {
+unsafe extern "C" fn make_channel(device: *mut OpenDevice) -> *mut CompletionChannel {
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
     let made = MadeChannel {
@@ -271,7 +267,7 @@ unsafe extern "C" fn end_channel(channel: *mut CompletionChannel) -> c_int {
 }
 
 unsafe extern "C" fn make_cq(
-    device: *mut DeviceContext,
+    device: *mut OpenDevice,
     _: c_int,
     _: *mut c_void,
     channel: *mut CompletionChannel,

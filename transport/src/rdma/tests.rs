@@ -19,7 +19,7 @@ use gradwire_protocol::units::{
 };
 
 use super::abi::{
-    AsyncEvent, Cq, DeviceContext, EVENT_DEVICE_FATAL, ListedDevice as Listed, MemoryRegistration,
+    AsyncEvent, Cq, EVENT_DEVICE_FATAL, ListedDevice as Listed, MemoryRegistration, OpenDevice,
     PortAttributes, ProtectionDomain, Qp, SendWork, WorkCompletion,
 };
 use super::device::nothing;
@@ -184,7 +184,7 @@ unsafe extern "C" fn polls_nothing(_: *mut Cq, _: c_int, _: *mut WorkCompletion)
     0
 }
 
-unsafe extern "C" fn opens_a_slow_one(device: *mut Listed) -> *mut DeviceContext {
+unsafe extern "C" fn opens_a_slow_one(device: *mut Listed) -> *mut OpenDevice {
     // SAFETY: the rehearsal's own function, and its own object.
     unsafe {
         let open = (plain().open)(device);
@@ -227,7 +227,7 @@ unsafe extern "C" fn refuses(
 
 macro_rules! opening_with_post {
     ($name:ident, $post:ident) => {
-        unsafe extern "C" fn $name(device: *mut Listed) -> *mut DeviceContext {
+        unsafe extern "C" fn $name(device: *mut Listed) -> *mut OpenDevice {
             // SAFETY: the rehearsal's own function, and its own object.
             unsafe {
                 let open = (plain().open)(device);
@@ -319,21 +319,17 @@ unsafe extern "C" fn cannot_list(_: *mut c_int) -> *mut *mut Listed {
     nothing()
 }
 
-unsafe extern "C" fn is_forbidden(_: *mut Listed) -> *mut DeviceContext {
+unsafe extern "C" fn is_forbidden(_: *mut Listed) -> *mut OpenDevice {
     set_errno(libc::EACCES);
     nothing()
 }
 
-unsafe extern "C" fn is_missing(_: *mut Listed) -> *mut DeviceContext {
+unsafe extern "C" fn is_missing(_: *mut Listed) -> *mut OpenDevice {
     set_errno(libc::ENOENT);
     nothing()
 }
 
-unsafe extern "C" fn is_down(
-    open: *mut DeviceContext,
-    number: u8,
-    out: *mut PortAttributes,
-) -> c_int {
+unsafe extern "C" fn is_down(open: *mut OpenDevice, number: u8, out: *mut PortAttributes) -> c_int {
     // SAFETY: as the rehearsal's own.
     unsafe {
         let code = rehearsal::port(open, number, out);
@@ -392,7 +388,7 @@ fn ranks_of_a_host_take_named_devices_in_turn() {
     assert!(matches!(other, Err(RdmaError::UnknownDevice { given, .. }) if given == "other0"));
 }
 
-unsafe extern "C" fn tells_of_removal(_: *mut DeviceContext, event: *mut AsyncEvent) -> c_int {
+unsafe extern "C" fn tells_of_removal(_: *mut OpenDevice, event: *mut AsyncEvent) -> c_int {
     // SAFETY: the caller gives room for an event.
     unsafe { (*event).kind = EVENT_DEVICE_FATAL };
     0
@@ -407,11 +403,7 @@ fn a_removed_device_ends_the_wire() {
 
 static STATE: AtomicU32 = AtomicU32::new(abi::PORT_ACTIVE);
 
-unsafe extern "C" fn changes(
-    open: *mut DeviceContext,
-    number: u8,
-    out: *mut PortAttributes,
-) -> c_int {
+unsafe extern "C" fn changes(open: *mut OpenDevice, number: u8, out: *mut PortAttributes) -> c_int {
     // SAFETY: as the rehearsal's own.
     unsafe {
         let code = rehearsal::port(open, number, out);
@@ -422,7 +414,7 @@ unsafe extern "C" fn changes(
 
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn tells_once(_: *mut DeviceContext, event: *mut AsyncEvent) -> c_int {
+unsafe extern "C" fn tells_once(_: *mut OpenDevice, event: *mut AsyncEvent) -> c_int {
     let left = EVENTS.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
         left.checked_sub(1)
     });

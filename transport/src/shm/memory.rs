@@ -20,8 +20,8 @@ pub(super) struct FileMapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread. The ring above decides which side may
-// use which bytes.
+// SAFETY: the mapping belongs to the process, not to a thread. The ring above decides which side
+// may use which bytes.
 unsafe impl Send for FileMapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for FileMapping {}

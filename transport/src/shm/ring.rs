@@ -6,8 +6,8 @@
 //!   128  records   each a header and a payload, filled up to whole cache lines
 //! ```
 //!
-//! - A record never wraps. If the next record does not fit before the end of the ring, the rest is a
-//!   gap. Its first byte is [`GAP`], where a packet has its version.
+//! - A record never wraps. If the next record does not fit before the end of the ring, the rest is
+//!   a gap. Its first byte is [`GAP`], where a packet has its version.
 //! - Counts only grow. A record starts at its count modulo the ring's length, a power of two.
 #![expect(
     unsafe_code,
@@ -112,8 +112,8 @@ impl RingWriter {
             unsafe { self.place.record(self.head).write(GAP) };
         }
         let start = self.place.record(self.head + gap as u64);
-        // SAFETY: the record lies within the ring, and is free: the reader does not touch bytes from
-        // the head on, and there is no other writer.
+        // SAFETY: the record lies within the ring, and is free: the reader does not touch bytes
+        // from the head on, and there is no other writer.
         let record = unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) };
         header.encode(record);
         if let Payload::Bytes(payload) = transmit.payload(&header) {

@@ -50,7 +50,8 @@ enum QueueStage {
     New,
     /// One thread has entered, and owns the ring.
     Entered,
-    /// The kernel refused to continue. Submissions may hold stale pointers, so no call enters again.
+    /// The kernel refused to continue. Submissions may hold stale pointers, so no call enters
+    /// again.
     Broken,
 }
 

@@ -44,7 +44,7 @@ impl Communicator {
         self.parts.departures.forget(rank);
     }
 
-    /// Fails every operation and refuses later ones. Nothing is sent or received any more.
+    /// Fails every operation and refuses later ones. Sends and receives no packet any more.
     pub fn abort(&mut self, reason: &str) {
         if self.failures.aborted.is_some() {
             return;
