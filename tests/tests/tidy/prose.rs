@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradwire_tests::tree::{files, paths, read};
 
-/// "What" opens noun clauses that have to be read twice; well-written code has it less than once
+/// The word opens noun clauses that have to be read twice; well-written code has it less than once
 /// in a thousand words of comments.
 const WHAT_PER_1000_WORDS_MAX: f64 = 4.0;
 
@@ -42,7 +42,7 @@ fn python_comments(text: &str) -> Vec<&str> {
     docstrings.chain(comments).collect()
 }
 
-/// Words, and how many of them are "what".
+/// Counts words, and those of them that open such clauses.
 fn counted(prose: &str) -> (usize, usize) {
     let words = prose.split(|char: char| !(char.is_alphabetic() || char == '\''));
     let words = words.filter(|word| !word.is_empty());
