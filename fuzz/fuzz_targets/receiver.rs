@@ -7,13 +7,13 @@
 #![no_main]
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::settings::{Identity};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::units::{Instant, JobId, Rank, Share, Signature, Span, Step, MessageKey};
+use gradwire_protocol::settings::Identity;
+use gradwire_protocol::units::{Instant, JobId, MessageKey, Rank, Share, Signature, Span, Step};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, PacketKind, VERSION};
 use libfuzzer_sys::fuzz_target;
 

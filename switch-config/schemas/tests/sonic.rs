@@ -7,8 +7,8 @@ mod plans;
 
 use gradwire_schemas::Models;
 use gradwire_switch_config::dialect;
-use gradwire_switch_config::lint::{self, Rule};
 use gradwire_switch_config::dialect::sonic::yang;
+use gradwire_switch_config::lint::{self, Rule};
 use gradwire_switch_config::target::{Platform, SwitchTarget};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
