@@ -1,4 +1,4 @@
-"""Compare what two builds of the command print: digests of the simulator, configurations, JSON.
+"""Compare the output of two builds of the command: simulator digests, configurations, JSON.
 
     cargo build --release -p gradwire-cli
     python3 tests/same_output.py ../old/target/release/gradwire target/release/gradwire
@@ -74,7 +74,7 @@ def simulations() -> list[str]:
 
 
 def configurations(job: str) -> list[str]:
-    """Configurations of every platform, what a change of them is, and what takes it back."""
+    """Configurations of every platform, changes of a running one, and their inverses."""
     exports = ROOT / "switch-config" / "tests" / "exports"
     running = {path.stem: path for path in sorted(exports.iterdir())}
     commands = []
@@ -101,7 +101,7 @@ def others() -> list[str]:
 
 
 def reduced(value: Any) -> Any:
-    """Leave out what may differ."""
+    """Leave out the values that may differ."""
     if isinstance(value, dict):
         left_out = VARYING | SENTENCES
         return {key: reduced(kept) for key, kept in value.items() if key not in left_out}
@@ -111,7 +111,7 @@ def reduced(value: Any) -> Any:
 
 
 def answer(command: str, binary: Path, folder: str) -> tuple[int, str]:
-    """Exit code and digest of what a command prints."""
+    """Return the exit code of a command and the digest of its output."""
     words = [str(binary), *shlex.split(command.replace("FOLDER", folder))]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
     text = ended.stdout

@@ -65,13 +65,13 @@ pub enum Fate {
 
 /// A link in use.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct LossyLink {
     profile: Profile,
     free_at: Instant,
     loss: LossProcess,
 }
 
-impl Link {
+impl LossyLink {
     /// Makes an idle link.
     pub fn new(profile: Profile) -> Self {
         Self {
@@ -134,7 +134,7 @@ mod tests {
             ..Profile::perfect(Span::ZERO)
         };
         let mut rng = ChaCha8Rng::seed_from_u64(7);
-        let mut link = Link::new(profile);
+        let mut link = LossyLink::new(profile);
         let mut fates = Vec::new();
         for ecn in [
             Ecn::Ect,

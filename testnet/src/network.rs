@@ -11,7 +11,7 @@ use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Rank};
 use gradwire_protocol::wire::Header;
 
-use crate::link::{Fate, Link, Profile};
+use crate::link::{Fate, LossyLink, Profile};
 
 /// The reason why a run ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,7 +29,7 @@ pub enum Ended {
 pub struct Network<M> {
     now: Instant,
     hosts: Vec<M>,
-    links: Vec<Link>,
+    links: Vec<LossyLink>,
     flying: BinaryHeap<Reverse<Flying>>,
     rng: ChaCha8Rng,
     sequence: u64,
@@ -51,7 +51,7 @@ struct Flying {
 impl<M: Machine> Network<M> {
     /// Makes a network of `hosts`, host i being rank i, with links of one nature.
     pub fn new(hosts: Vec<M>, profile: Profile, seed: u64) -> Self {
-        let links = vec![Link::new(profile); hosts.len() * hosts.len()];
+        let links = vec![LossyLink::new(profile); hosts.len() * hosts.len()];
         Self {
             now: Instant::START,
             hosts,
@@ -92,7 +92,7 @@ impl<M: Machine> Network<M> {
     /// Gives one link another nature.
     pub fn set_link(&mut self, from: Rank, to: Rank, profile: Profile) {
         let at = usize::from(from.0) * self.hosts.len() + usize::from(to.0);
-        self.links[at] = Link::new(profile);
+        self.links[at] = LossyLink::new(profile);
     }
 
     /// Gives a command to a host and sends its packets.

@@ -9,7 +9,7 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 100;
 
-/// File and folder names that say how small a thing is, not what it is.
+/// File and folder names that say how small a thing is instead of naming its decision.
 const FILE_NAMES_BANNED: [&str; 10] = [
     "common", "handler", "handlers", "helper", "helpers", "manager", "misc", "tools", "util",
     "utils",
@@ -110,7 +110,7 @@ const OUT_OF_PLACE: [(&str, &[&str], &str); 10] = [
     ),
 ];
 
-/// What one file may do that its room may not: a run of the simulator on several threads.
+/// Exceptions for one file: a run of the simulator uses several threads.
 const EXCUSED: [(&str, &str); 1] = [("netsim/src/engine/parallel.rs", "std::thread")];
 
 const SANS_IO_BANNED: &[&str] = &[
@@ -152,7 +152,7 @@ fn every_file_opens_with_what_it_is_for() {
             return Vec::new();
         }
         let what = format!(
-            "open with `{}` and one sentence on what is decided here",
+            "open with `{}` and one sentence on the decision of this file",
             opening[0]
         );
         vec![file.finding(1, what)]

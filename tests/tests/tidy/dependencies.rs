@@ -1,4 +1,4 @@
-//! Rules over what is built upon: `deny.toml` is the one home of what a dependency may be.
+//! Rules over dependencies: `deny.toml` is the one home of the conditions for them.
 
 use std::process::Command;
 
@@ -57,7 +57,7 @@ fn packages() -> Vec<Value> {
         .clone()
 }
 
-/// What a package of this repository is built upon, each line one package in the `format` of
+/// Lists the dependencies of a package of this repository, each line one package in the `format` of
 /// `cargo tree`.
 fn tree(package: &str, format: &str) -> Vec<String> {
     let options = "tree --locked -e normal,build --no-dedupe --prefix none -f";

@@ -128,7 +128,7 @@ fn the_table_of_job_keys_is_the_default_job() {
         format!("| `{key}` | `{default}` | {purpose} | {allowed} |")
     });
     let opening = [
-        "| key | default | what it is for | what may be written |",
+        "| key | default | meaning | allowed values |",
         "|---|---|---|---|",
     ];
     let wanted: Vec<String> = opening.into_iter().map(str::to_owned).chain(rows).collect();
@@ -184,7 +184,7 @@ fn every_gradwire_command_that_a_document_shows_can_be_typed() {
 #[test]
 fn every_rule_about_switches_is_explained_to_operators() {
     let page = read("docs/switches.md");
-    let (_, rows) = table(&page, "## What `check` finds");
+    let (_, rows) = table(&page, "## Findings of `check`");
     let explained: Vec<&str> = rows.iter().flat_map(|row| quoted(row).take(1)).collect();
     let rules = read("switch-config/src/lint.rs");
     let names = rules.text.lines().filter_map(|line| {
