@@ -92,7 +92,7 @@ def show(run: Run, line: str) -> None:
 
 
 def train(run: Run, out: Path) -> Result:
-    """Train one way and put together what its ranks report."""
+    """Train one way and combine the reports of its ranks."""
     folder = out / run.name.replace(", ", "-").lower()
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
@@ -123,7 +123,7 @@ def train(run: Run, out: Path) -> Result:
 
 
 def complaints(results: list[Result]) -> list[str]:
-    """Say what the demo promises and the results do not keep."""
+    """List the demo's promises that the results do not keep."""
     found = []
     for result in results:
         if len(set(result.parameter_hashes)) > 1:

@@ -35,7 +35,7 @@ class Training:
         self.losses: list[float] = []
 
     def step(self) -> None:
-        """Do one step; its data follow from its number and the rank, not from what was before."""
+        """Do one step; its data follow from its number and the rank, not from earlier steps."""
         number = len(self.losses) * dist.get_world_size() + dist.get_rank()
         inputs = torch.randn(BATCH, FEATURES, generator=torch.Generator().manual_seed(number))
         loss = nn.functional.mse_loss(self.model(inputs), inputs[:, :4].sum(1, keepdim=True))

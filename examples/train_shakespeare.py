@@ -75,7 +75,7 @@ def validated(model: nn.Module) -> float:
 
 
 def main() -> None:
-    """Train as the arguments say and print what came of it."""
+    """Train as the arguments say and print the outcome."""
     parser = arguments(__doc__)
     parser.add_argument("--batch", type=int, default=16, help="windows per step and rank")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,8 +1,8 @@
 """Train a character transformer whose layers are split over ranks (tensor parallel).
 
 Run it by ``torchrun --nproc-per-node 2 examples/train_tensor_parallel.py --backend gradwire``. With
-``--replicas 2`` on 4 ranks the mesh has two dimensions: layers are split over 2 ranks, and what
-each of them has is sharded over 2 replicas (FSDP2). Nothing here is gradwire's own.
+``--replicas 2`` on 4 ranks the mesh has two dimensions: layers are split over 2 ranks, and each
+rank's part is sharded over 2 replicas (FSDP2). Nothing here is gradwire's own.
 """
 
 import torch

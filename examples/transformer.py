@@ -43,7 +43,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and two linear layers, each added to what comes in."""
+    """Attention and two linear layers, each added to its input."""
 
     def __init__(self) -> None:
         """Norms, attention, an expansion by four."""
@@ -97,7 +97,7 @@ def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """Make the parser that the examples have in common; ``about`` begins with what one does."""
+    """Make the parser that the examples share; the first line of ``about`` describes one."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--backend", default="gradwire", help="gradwire or gloo")
     parser.add_argument("--steps", type=int, default=200)

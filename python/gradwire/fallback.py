@@ -32,7 +32,7 @@ LACKS = (
     "profiler events",
     "some 100 us more for each operation",
 )
-"""What the compiled binding has and this one has not."""
+"""Limits of this binding, compared with the compiled one."""
 
 _KINDS = {
     "all_reduce": 0,

@@ -45,10 +45,10 @@ def register(
     Args:
         model: a module on which ``fully_shard`` was called, on its parts before it as usual, and
             whose forward pass has not run. Its device mesh must be gradwire's.
-        tolerance: share of a gradient message that may be missing, 0 for lossless; by default what
-            the job says. Every rank must give the same, here and below.
-        groups: other tolerances for parts of the model, as in :func:`gradwire.ddp.register`. What
-            is sharded together takes the strictest of its parameters' tolerances.
+        tolerance: share of a gradient message that may be missing, 0 for lossless; by default the
+            job's tolerance. Every rank must give the same, here and below.
+        groups: other tolerances for parts of the model, as in :func:`gradwire.ddp.register`.
+            Parameters that are sharded together take the strictest of their tolerances.
         priority: names of modules whose gradients go before all others, the most urgent first.
 
     Returns:

@@ -58,8 +58,8 @@ def covers(pattern: str, name: str) -> bool:
 class LayerOrder:
     """Which layer a parameter belongs to; layer 0 is the most urgent.
 
-    A layer is a module with parameters of its own. What ``priority`` names comes first, in its
-    order. The rest follows in the order in which modules are defined until a forward pass has run,
+    A layer is a module with parameters of its own. Modules named in ``priority`` come first, in its
+    order. The others follow in the order in which they are defined until a forward pass has run,
     then in the one in which that pass ran them. A module that was not called itself, since the one
     around it used its parameters, goes with that one; modules that did not run at all come last.
     """
@@ -126,7 +126,7 @@ def _parameters_of(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _urgency(module: nn.Module, priority: Sequence[str]) -> dict[int, int]:
-    """Return the place in ``priority`` of every module; behind it what is not named."""
+    """Return every module's place in ``priority``; modules without a name there come last."""
     urgency: dict[int, int] = {}
     named: set[str] = set()
     for name, part in module.named_modules():

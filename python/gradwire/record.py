@@ -66,7 +66,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _reports(is_told: bool) -> Any:  # noqa: ANN401
-    """Give what tells the outcome: a line for people, or one of JSON on standard output.
+    """Give a function that prints the outcome: for people, or as JSON on standard output.
 
     The script's own standard output is standard error then.
     """

@@ -50,7 +50,7 @@ class _Clock(Protocol):
 
 
 class _HostClock:
-    """The clock of the process: what a CPU computes is done when the call returns."""
+    """The clock of the process: a CPU has finished its work when the call returns."""
 
     def mark(self) -> int:
         return time.perf_counter_ns()

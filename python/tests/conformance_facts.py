@@ -16,7 +16,7 @@ def every_operation_agrees_with_gloo(world: int) -> None:
     arguments = (SEED, str(WAYS[world > 3]))
     launch = Launch("conformance.py", world=world, arguments=arguments, timeout=240)
     ranks = launch.run()
-    # What differs on one rank makes the others fail too, with less to say.
+    # A difference on one rank makes the others fail too, with less to say.
     failures = [
         f"rank {number}: {text}"
         for number, rank in enumerate(ranks)

@@ -11,5 +11,5 @@ sys.path.insert(0, str(launching.PROGRAMS))
 
 @pytest.fixture(scope="session")
 def reports_of_collectives() -> list[dict[str, str]]:
-    """What each of three ranks reports about each check."""
+    """Reports of three ranks, each about every check."""
     return [ended.report for ended in launching.Launch("collectives.py", world=3).run()]

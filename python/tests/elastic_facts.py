@@ -10,7 +10,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic.py"
 
 
 def _trained(out: Path, *more: str) -> tuple[list[float], str]:
-    """Run the example by torchrun; return the losses, and what it printed."""
+    """Run the example by torchrun; return the losses, and its output."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "--max-restarts", "1", str(EXAMPLE)]
     environment = dict(os.environ, OMP_NUM_THREADS="1")

@@ -1,8 +1,8 @@
 """Facts about scripts that change one word: the examples' losses over gradwire are those over Gloo.
 
 With two ranks a sum has one order, so losses are equal bit for bit. With four, which only
-GRADWIRE_SLOW=1 runs, they are close: in float64, since steps amplify what the order of summation
-changes, in float32 to some 1e-6 of the loss within the 50 steps.
+GRADWIRE_SLOW=1 runs, they are close: in float64, since steps amplify the differences that the
+order of summation makes, in float32 to some 1e-6 of the loss within the 50 steps.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Facts about what goes wrong: every failure is one clear error on every rank that is left."""
+"""Facts about failures: every failure is one clear error on every rank that is left."""
 
 import json
 import re

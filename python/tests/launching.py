@@ -26,7 +26,7 @@ class Ended:
     report: Any
 
     def succeeded(self) -> Any:
-        """Return what the rank reported; fails the test where it failed."""
+        """Return the rank's report; fails the test where it failed."""
         assert self.code == 0, f"exit code {self.code}:\n{self.errors}"
         return self.report
 
@@ -46,7 +46,7 @@ class Launch:
     timeout: float = 120.0
 
     def run(self) -> list[Ended]:
-        """Start every rank, wait for all of them, kill what is left after the timeout."""
+        """Start every rank, wait for all of them, kill those that still run after the timeout."""
         with tempfile.TemporaryDirectory() as folder:
             port = free_port()
             started = [self._start(rank, port, Path(folder)) for rank in range(self.world)]

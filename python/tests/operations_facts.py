@@ -1,4 +1,4 @@
-"""Facts about single operations: three ranks against what PyTorch computes locally."""
+"""Facts about single operations: three ranks against PyTorch's local results."""
 
 import collectives
 import pytest

@@ -1,4 +1,4 @@
-"""Facts about the parameter server: what it computes, who waits for whom, what goes wrong."""
+"""Facts about the parameter server: its results, who waits for whom, its failures."""
 
 import contextlib
 import functools
@@ -126,7 +126,7 @@ def a_worker_that_comes_back_goes_on_where_training_is(
 
 
 def _constant_steps(count: int, setup: Setup) -> torch.Tensor:
-    """Train on gradients that are equal on all workers, whatever the parameters."""
+    """Train on gradients that are equal on all workers, at any parameters."""
     model = serving.network(seed=7 + setup.rank)
     with ps.Worker(setup, model) as worker:
         _push_constants(worker, model, count)

@@ -25,7 +25,7 @@ class Training:
     way: str
     folder: Path
     interrupted: list[dict[str, Any]]
-    """It lost gradients, and was interrupted before what was lost had come."""
+    """It lost gradients, and was interrupted before they came late."""
 
     straight: list[dict[str, Any]]
     """It had neither losses nor an interruption."""

@@ -72,7 +72,7 @@ Train = Callable[[ps.Setup], Any]
 
 @dataclass
 class Launch:
-    """Servers and workers, and what each worker does."""
+    """Servers and workers, and the function that each worker runs."""
 
     train: Train
     workers: int = 2
@@ -81,10 +81,10 @@ class Launch:
     optimizer: Any = SGD
     patience: float = 60.0
     counters: list[dict[str, int]] = field(default_factory=list)
-    """What servers have counted, once they have ended."""
+    """Counters of the servers that have ended."""
 
     def run(self) -> list[Any]:
-        """Return what each worker returned or raised, then the same of each server."""
+        """Return each worker's result or exception, then each server's."""
         world = self.workers + self.servers
         ends: list[Any] = [TimeoutError(f"rank {rank} hangs") for rank in range(world)]
         threads = [
@@ -188,11 +188,11 @@ class Processes:
         return self.running[rank].wait(patience)
 
     def errors(self, rank: int) -> str:
-        """Return what a rank has said on standard error."""
+        """Return a rank's standard error so far."""
         return (self.folder / f"errors{rank}").read_text()
 
     def note(self, name: str, patience: float = 60.0) -> str:
-        """Wait for a file that a rank writes; return what is in it."""
+        """Wait for a file that a rank writes; return its content."""
         path, end = self.folder / name, time.monotonic() + patience
         while not path.exists():
             said = "\n".join(self.errors(rank) for rank in self.running)
@@ -201,7 +201,7 @@ class Processes:
         return path.read_text()
 
     def end(self) -> None:
-        """Kill what is left, and end the threads: none may outlive the interpreter."""
+        """Kill processes that still run, and end the threads: none may outlive the interpreter."""
         for process in self.running.values():
             process.kill()
             process.wait()

@@ -171,7 +171,7 @@ def _verdict(zero: list[float], rescale: list[float]) -> expectations.Verdict:
 
 
 def _waited_for(look: Callable[[], list[int]], fits: Callable[[list[int]], bool]) -> list[int]:
-    """Look until what is seen fits, for a minute at most."""
+    """Look until the observation fits, for a minute at most."""
     for _ in range(1200):
         seen = look()
         if fits(seen):

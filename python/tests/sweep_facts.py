@@ -1,4 +1,4 @@
-"""Facts about sweeps over Ray: what the command gives, wherever a cell ran and whoever died."""
+"""Facts about sweeps over Ray: the results, wherever a cell ran and whichever worker died."""
 
 import contextlib
 import os

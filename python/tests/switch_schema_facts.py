@@ -1,7 +1,7 @@
 """Facts about switch configurations that others judge: nvueschema's models and pyavd.
 
-`gradwire switch render` must be accepted by both; what is broken on purpose must be refused by
-them or by `gradwire switch check`, and the fault named.
+Both must accept the output of `gradwire switch render`. They or `gradwire switch check` must refuse
+a configuration that is broken on purpose, and name the fault.
 """
 
 import functools
@@ -161,8 +161,8 @@ def exports_that_changes_are_tried_on_are_accepted(job: Path, tmp_path: Path) ->
             assert judges[platform](ended.stdout) == []
 
 
-# What is broken, what becomes of it, and who says what of it: the models ("schema"), our own
-# rules ("check").
+# A text of the configuration, its broken form, the judge that refuses it (the models: "schema",
+# our own rules: "check"), and words of the complaint.
 NVUE_FAULTS = [
     ("probability: 100", "probability: 101", "schema", "probability: Input should be less"),
     ("trust: l3", "trust: dscp", "schema", "gradwire.trust: Input should be"),

@@ -21,7 +21,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Start:
-    """What is started: a program with arguments, its environment, where its errors go."""
+    """A program to start: its arguments, its environment, where its errors go."""
 
     program: str
     arguments: list[str]
@@ -41,7 +41,7 @@ class Rank:
         self._end = os.pidfd_open(self.pid)
 
     def communicate(self, timeout: float | None = None) -> tuple[None, str]:
-        """Wait for its end; return nothing, and what it wrote to standard error."""
+        """Wait for its end; return ``None``, and its standard error."""
         if self.returncode is None:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
@@ -82,7 +82,7 @@ class Zygote:
 
 
 def _serve() -> Start | None:
-    """Answer until there are no more requests; in a new process, return what it is to do."""
+    """Answer until there are no more requests; in a new process, return its program."""
     for line in sys.stdin:
         request = json.loads(line)
         if "start" in request:
@@ -112,7 +112,7 @@ def _become(start: Start) -> None:
 
 if __name__ == "__main__":
     import torch.distributed.fsdp
-    import torch.distributed.pipelining  # noqa: F401  (with what most ranks need)
+    import torch.distributed.pipelining  # noqa: F401  (most ranks need it)
 
     if (todo := _serve()) is not None:
         _become(todo)

@@ -1,4 +1,4 @@
-// All-reduce of sparse COO tensors: the sum of what all ranks hold.
+// All-reduce of sparse COO tensors: the sum of all ranks' tensors.
 //
 // It takes two all-gathers. The first carries each rank's number of entries and shape; the second
 // carries the entries, padded to the largest number. Each rank then sums in the order of the group,
@@ -121,7 +121,7 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
     return row.narrow(0, bytes_of_indices(), length).view(own_.scalar_type()).view(sizes);
   }
 
-  // Both are rounded up so that what follows them is aligned for every element type.
+  // Both are rounded up so that the bytes after them are aligned for every element type.
   int64_t bytes_of_indices() const {
     return aligned(own_.sparse_dim() * most_ * static_cast<int64_t>(sizeof(int64_t)));
   }

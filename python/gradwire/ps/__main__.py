@@ -1,7 +1,7 @@
 r"""``python -m gradwire.ps``: a server without a script.
 
 It takes the rank from ``RANK`` and ``WORLD_SIZE`` like a script that calls :class:`Server`, and
-serves whatever model the workers have::
+serves any model that the workers have::
 
     RANK=2 WORLD_SIZE=4 MASTER_ADDR=10.0.0.3 MASTER_PORT=29500 \
         python -m gradwire.ps --servers 2 --optimizer SGD lr=0.05 momentum=0.9

@@ -59,7 +59,7 @@ class Layout:
 
     @classmethod
     def from_text(cls, lines: str) -> Layout:
-        """Read what :meth:`text` wrote."""
+        """Read the form that :meth:`text` writes."""
         dtype, *rows = lines.splitlines()
         pairs = [row.rsplit(" ", 1) for row in rows]
         shapes = (tuple(int(size) for size in shape.split("x") if size) for _, shape in pairs)
@@ -74,7 +74,7 @@ class Layout:
         return "\n".join([str(self.dtype).removeprefix("torch."), *rows])
 
     def difference(self, other: Layout) -> str:
-        """Say in words what is different from ``other``, or return nothing."""
+        """Describe the first difference from ``other``; the text is empty where they are equal."""
         ours, theirs = self.text().splitlines(), other.text().splitlines()
         for number, (mine, yours) in enumerate(zip(ours, theirs, strict=False)):
             if mine != yours:

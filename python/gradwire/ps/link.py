@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradwire import _binding
 
 HEADER = 4
-"""64-bit numbers in a header: what it is, and three that depend on it."""
+"""64-bit numbers in a header: a request or a status, and three that depend on it."""
 
 WORKER = 0
 """The worker's rank in its job; server i is rank 1 + i."""
@@ -97,7 +97,7 @@ class Loss:
     """Layers of the model; 0 when they are not known."""
 
     keeps_previous: bool = False
-    """Whether the job's rule for holes does not matter: what was there stays, and that is all."""
+    """Whether holes keep the receiver's former values, in place of the job's rule for holes."""
 
     def told(self) -> _binding.Loss:
         """Return this in the form that the core takes."""

@@ -74,7 +74,7 @@ class Meeting:
                 raise self.failure()
 
     def _first(self, key: str, value: str) -> str:
-        """Return what the first process wrote under ``key``, which may be this one."""
+        """Write ``key`` unless a process has written it; return the value of the first writer."""
         return self._store.compare_set(key, "", value).decode()
 
     def fail(self, text: str) -> None:

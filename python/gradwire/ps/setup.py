@@ -62,7 +62,7 @@ class Setup:
     """How far workers may run apart."""
 
     tolerance: float | None = None
-    """Share of a pushed gradient that may be missing, below 1; ``None``: what the job says."""
+    """Share of a pushed gradient that may be missing, below 1; ``None``: the job's."""
 
     pull_tolerance: float = 0.0
     """Share of pulled parameters that may be missing: the worker's former values stay there."""

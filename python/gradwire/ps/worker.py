@@ -29,7 +29,7 @@ class Push:
     """A push on its way."""
 
     def __init__(self, worker: Worker, works: list[Work]) -> None:
-        """Remember what must be done."""
+        """Keep the operations that :meth:`wait` finishes."""
         self._worker, self._works = worker, works
 
     def wait(self) -> None:
@@ -113,7 +113,7 @@ class Worker:
 
         Args:
             gradients: by name of the parameter, of its shape; without, each parameter's ``grad``.
-                What is left out counts as zero.
+                A parameter that is left out counts as zero.
 
         Returns:
             The push; the gradients themselves are free at once.
@@ -250,7 +250,7 @@ class Worker:
         return answers
 
     def finish(self, works: list[Work]) -> None:
-        """Wait for messages; raises what failed first, with the server's name."""
+        """Wait for messages; raises the first failure, with the server's name."""
         try:
             for work in works:
                 work.wait()

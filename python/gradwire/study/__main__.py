@@ -1,6 +1,6 @@
 """The command ``python -m gradwire.study``: choose cells, run those that are missing, table all.
 
-Each finished cell is a file in the folder of the records and is not run again; what came out is
+Each finished cell is a file in the folder of the records and is not run again; the results are
 printed, and kept beside them as findings.md and findings.json.
 """
 
@@ -24,7 +24,7 @@ OUT = Path("out/study")
 
 
 def main() -> int:
-    """Do what the arguments say; return the exit code: 0, 1 where a cell failed."""
+    """Run the study that the arguments choose; return the exit code: 0, 1 where a cell failed."""
     arguments = _arguments()
     chosen = _chosen(arguments)
     records = Records(arguments.out)

@@ -16,7 +16,7 @@ PARTS = ("front", "back", "small", "large")
 PART_DROPS = (0.1, 0.3)
 
 EVERYTHING_MAY_BE_MISSING = 0.9
-"""Tolerance where what is lost is to stay lost: the bound never acts, losses are independent."""
+"""Tolerance that keeps losses lost: its bound never acts, so losses are independent."""
 
 DROPPABLE = 7 / 8
 """Share of a message that a queue may drop early where nothing else of it is protected: all but
@@ -31,8 +31,8 @@ class Cell:
     lost on its way to the sum and stays missing: the network drops nothing but packets that may be
     missing. With "small" and "large" it drops nothing at all: each rank zeroes, in that half of its
     gradients, blocks of a packet's length, twice as often, so that ``drop`` of all are lost.
-    "bounded" is what a job does by itself in a bad network: that share of all packets is dropped,
-    so much is tolerated, and a share of each message is protected.
+    With "bounded" the job keeps its default protection in a bad network: that share of all packets
+    is dropped, the tolerance is as large, and a share of each message is protected.
     """
 
     task: str
@@ -92,7 +92,7 @@ def grid() -> list[Cell]:
 
 
 def quick() -> list[Cell]:
-    """List a handful of cells that show what the study does."""
+    """List a handful of cells as a short form of the study."""
     cells = [Cell("mnist", 1), Cell("shakespeare", 1)]
     cells += [Cell("mnist", 1, 0.1, holes) for holes in ("zero", "rescale", "error-feedback")]
     return [*cells, Cell("shakespeare", 1, 0.1, "rescale")]

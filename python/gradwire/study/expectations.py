@@ -17,7 +17,7 @@ from gradwire.study.findings import Group, Kind
 from gradwire.study.task import Plan
 
 ACCEPTED_MAY_DIFFER = 0.1
-"""By this part of itself may what stayed missing differ from what was dropped."""
+"""Largest relative difference between the share that stayed missing and the share dropped."""
 
 
 @dataclass(frozen=True)

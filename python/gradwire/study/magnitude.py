@@ -15,7 +15,7 @@ Reduced = torch.futures.Future[torch.Tensor]
 
 
 class Zeroing:
-    """What zeroes blocks of one rank's gradients."""
+    """Zeroes blocks of one rank's gradients."""
 
     def __init__(self, part: str, share: float, seed: int) -> None:
         """Lose ``share`` of all blocks (at most half), all in the ``part`` "small" or "large"."""
@@ -31,7 +31,7 @@ class Zeroing:
         return self._zeroed / max(self._blocks, 1)
 
     def zero(self, gradients: torch.Tensor) -> None:
-        """Zero blocks of a flat tensor; what is left behind the last whole block stays."""
+        """Zero blocks of a flat tensor; values behind the last whole block stay."""
         blocks = gradients[: len(gradients) // BLOCK * BLOCK].view(-1, BLOCK)
         order = blocks.abs().mean(1).argsort(descending=not self._is_small)
         half = order[: len(order) // 2]

@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class CellError(RuntimeError):
-    """A cell has failed; the message says what its ranks wrote."""
+    """A cell has failed; the message gives the cause or the ranks' error output."""
 
 
 def run(cell: Cell, task: Task) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def run(cell: Cell, task: Task) -> dict[str, Any]:
 
 
 def _fork(cell: Cell, task: Task, rank: int, folder: Path) -> int:
-    # A signal whose exception came up in what Python does around a fork would be lost.
+    # Python would lose an exception that a signal handler raises in its own work around a fork.
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     process = os.fork()
     if process == 0:
@@ -68,7 +68,7 @@ def _fork(cell: Cell, task: Task, rank: int, folder: Path) -> int:
 
 
 def _become(cell: Cell, task: Task, rank: int, folder: Path) -> NoReturn:
-    """Be a rank, and nothing else: what this process was to do at its end is the parent's."""
+    """Run one rank, then end without the exit handlers: they are the parent's."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # with who forked it
@@ -95,7 +95,7 @@ def _become(cell: Cell, task: Task, rank: int, folder: Path) -> NoReturn:
 
 
 def _wait(processes: list[int], until: float) -> dict[str, float]:
-    """Wait for all ranks; return what they used. Those that end are taken off the list."""
+    """Wait for all ranks; return their CPU time and memory. Ranks that end leave the list."""
     cpu, resident = 0.0, 0
     while processes and time.monotonic() < until:
         end = os.pidfd_open(processes[0])
@@ -117,13 +117,13 @@ def _kill(processes: list[int]) -> None:
 
 
 def _said(folder: Path) -> str:
-    """Collect what ranks wrote, the end of each."""
+    """Collect the end of each rank's error output."""
     texts = [path.read_text()[-1500:].strip() for path in sorted(folder.glob("errors*.txt"))]
     return "\n".join(text for text in texts if text) or f"its ranks ran longer than {LIMIT_S:g} s"
 
 
 def _record(cell: Cell, reports: list[dict[str, Any]], used: dict[str, float]) -> dict[str, Any]:
-    """Put together what the ranks report."""
+    """Combine the ranks' reports into the cell's record."""
     if len({report["parameter_hash"] for report in reports}) > 1:
         raise CellError(f"{cell.id}: the ranks ended with different parameters")
     names = ("sent_segments", "lost_segments", "repaired_segments", "faults_dropped")

@@ -13,7 +13,7 @@ _SIGNS = {True: "holds", False: "DOES NOT HOLD", None: "cannot be told yet"}
 
 
 def markdown(groups: list[Group], plans: dict[str, Plan], found: list[Verdict]) -> str:
-    """Write one table per task, then what was expected and whether it came true."""
+    """Write one table per task, then each expectation and whether it came true."""
     parts: list[str] = []
     for task, plan in plans.items():
         mine = [group for group in groups if group.kind.task == task]
@@ -52,7 +52,7 @@ def _table(plan: Plan, groups: list[Group]) -> str:
 
 
 def _rows(kinds: Iterable[Kind]) -> list[tuple[str, str, str, str]]:
-    """Kinds but for what is dropped, in the order in which they were listed."""
+    """Kinds with losses, without their share, in the order in which they were listed."""
     rows = ((k.task, k.part, k.transform, k.holes) for k in kinds if k.drop > 0.0)
     return list(dict.fromkeys(rows))
 

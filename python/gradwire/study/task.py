@@ -58,7 +58,7 @@ class Task(ABC):
 
     @abstractmethod
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
-        """Choose what one rank trains on in each step."""
+        """Choose one rank's batch of each step."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:

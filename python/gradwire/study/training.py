@@ -27,7 +27,7 @@ class Report:
     """Steps trained, and the score of the model then; the same on every rank."""
 
     counters: dict[str, int] = field(default_factory=dict)
-    """What this rank counted while it trained."""
+    """This rank's counters of the training."""
 
     zeroed: float = 0.0
     """Share of its gradients that this rank zeroed by itself."""

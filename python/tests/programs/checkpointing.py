@@ -1,10 +1,10 @@
-"""Sums known gradients, so that what was lost and what came later can be told exactly.
+"""Sums known gradients, so that the parameters tell losses and late gradients exactly.
 
 Arguments after the report's path: ``ddp`` or ``fsdp``, a part, and a folder for checkpoints.
 ``straight`` makes all steps, ``first`` makes all but the last and saves, ``second`` loads and makes
 the last, in which the gradients are zero.
 
-The gradients are small integers, so sums in float32 are exact, and parameters are what was applied.
+The gradients are small integers, so sums in float32 are exact, and parameters add up all updates.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Part(nn.Module):
 
 
 class Counting(nn.Module):
-    """Has the gradient ``constants``, whatever its parameters are."""
+    """Has the gradient ``constants`` at all values of its parameters."""
 
     def __init__(self, rank: int) -> None:
         """Five layers, 1.5 MB."""
@@ -68,13 +68,13 @@ def wrapped(way: str, model: Counting) -> tuple[nn.Module, Any]:
 
 
 def local_parameters(model: nn.Module) -> list[torch.Tensor]:
-    """Return what this rank has of each parameter."""
+    """Return this rank's part of each parameter."""
     parameters = [parameter.detach() for parameter in model.parameters()]
     return [p.to_local() if isinstance(p, DTensor) else p for p in parameters]
 
 
 def main() -> None:
-    """Do one part and report parameters, losses of segments and what the hook's state owes."""
+    """Do one part and report parameters, losses of segments and the hook's residuals."""
     path, way, part, folder = sys.argv[1:]
     dist.init_process_group("gradwire")
     rank = dist.get_rank()

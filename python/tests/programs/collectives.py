@@ -1,6 +1,6 @@
 """Runs every check of the operations on three ranks and reports which of them failed, and how.
 
-Each check compares with what PyTorch computes locally from the inputs of all ranks.
+Each check computes the expected result locally by PyTorch, from the inputs of all ranks.
 """
 
 import datetime
@@ -82,7 +82,7 @@ def complex_tensors_sum() -> None:
 
 
 def undefined_reductions_are_refused() -> None:
-    """The message says what would be accepted, and the group stays usable."""
+    """The message names accepted types, and the group stays usable."""
     whole, real = torch.ones(8, dtype=torch.int32), torch.ones(8)
     refused(lambda: dist.all_reduce(whole, Op.AVG), "floating-point")
     refused(lambda: dist.all_reduce(real, Op.BAND), "integer or bool")
@@ -259,7 +259,7 @@ def the_profiler_sees_operations_by_name() -> None:
 
 
 def counters_and_job_can_be_read() -> None:
-    """What was sent is counted; the resolved job has its keys with dots."""
+    """Sent segments are counted; the resolved job has its keys with dots."""
     from gradwire import ddp
 
     backend = ddp.backend_of()

@@ -82,7 +82,7 @@ class Side:
     """One of the two backends: makes inputs for a case and reads results."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup) -> None:
-        """What ``case`` needs over ``group``."""
+        """Prepare ``case`` over ``group``."""
         self.case = case
         self.group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
@@ -126,7 +126,7 @@ class GlooSide(Side):
     """Gloo, with tensors that it takes."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup) -> None:
-        """What ``case`` needs over ``group``; always in flight with other cases."""
+        """Prepare ``case`` over ``group``; always in flight with other cases."""
         super().__init__(case, group)
         self.waits = False
         if case.reduction == "premul_sum":
@@ -339,7 +339,7 @@ def send_recv(side: Side) -> Started:
 
 
 def recv_any(side: Side) -> Started:
-    """Rank 0 receives from everybody, in any order; what comes is read by its source."""
+    """Rank 0 receives from everybody, in any order; messages are told apart by their source."""
     # A tag for each case: else a rank's message of another case in flight could be taken for one.
     tag = side.case.draw(side.case.layout, side.case.mode).randrange(60000)
     if side.is_mute():
@@ -418,7 +418,7 @@ def cases(seed: int, count: int) -> list[Case]:
 
 
 def finish(started: Started) -> list[torch.Tensor]:
-    """Wait for what was started and return its results."""
+    """Wait for the operations of a case and return their results."""
     works, results = started
     for work in works:
         if work is not None:
@@ -427,7 +427,7 @@ def finish(started: Started) -> list[torch.Tensor]:
 
 
 def check(own: Side, results: list[torch.Tensor], reference: Side, wanted: list) -> None:
-    """Compare what both sides have come to."""
+    """Compare the results of both sides."""
     assert len(results) == len(wanted)
     for result, expected in zip(results, wanted, strict=True):
         compare(own.case, own.read(result), reference.read(expected))
@@ -467,7 +467,7 @@ def run_all(every: list[Case]) -> list[str]:
 
 
 def main() -> None:
-    """Compare everything, report what differs and how many cases there were."""
+    """Compare everything, report differences and how many cases there were."""
     path, seed, count = sys.argv[1:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

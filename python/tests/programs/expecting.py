@@ -1,4 +1,4 @@
-"""What checks of operations expect: equal tensors, and refusals that say why."""
+"""Expectations of checks of operations: equal tensors, and refusals that say why."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Lets one rank fail in a chosen way and reports what the other ranks see.
+"""Lets one rank fail in a chosen way and reports how the other ranks fare.
 
 The argument after the report's path is the name of a function below.
 """
@@ -18,7 +18,7 @@ import gradwire
 
 
 def report(seen: dict[str, object]) -> None:
-    """Leave what this rank has seen."""
+    """Write this rank's observations."""
     with open(sys.argv[1], "w") as out:
         json.dump(seen, out)
 

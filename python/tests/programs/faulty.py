@@ -1,6 +1,6 @@
 """Lets one fault after the other happen in processes that live on, each in a new process group.
 
-What each rank has seen is reported by the name of the fault. The argument after the report's path
+Each rank reports its observations by the name of the fault. The argument after the report's path
 is how many process groups are created and destroyed.
 """
 
@@ -149,7 +149,7 @@ def many_groups(seen: dict[str, Any]) -> None:
 
 
 def summed(group: dist.ProcessGroup | None) -> float:
-    """Return what an all-reduce of ones gives."""
+    """Return the first element of an all-reduce of ones."""
     tensor = torch.ones(8)
     dist.all_reduce(tensor, group=group)
     return tensor[0].item()

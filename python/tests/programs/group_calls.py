@@ -1,4 +1,4 @@
-"""Checks of what a group can do beside moving tensors, each run on three ranks."""
+"""Checks of a group's calls that move no tensors, each run on three ranks."""
 
 import datetime
 import time
@@ -50,7 +50,7 @@ def groups_are_split_off_a_group() -> None:
 
 
 def coalesced_calls_end_as_one_work() -> None:
-    """Whatever is started between start and end is waited for at once."""
+    """One wait covers all operations between start and end."""
     rank = dist.get_rank()
     summed, shared = torch.full((8,), float(rank)), torch.full((5,), rank)
     group = dist.group.WORLD
@@ -95,7 +95,7 @@ def a_receive_from_any_rank_knows_its_source() -> None:
 
 
 def operations_that_ended_are_completed_in_the_flight_recorder() -> None:
-    """PyTorch's own recorder, which tells what hangs from what does not."""
+    """PyTorch's own recorder tells operations that hang from completed ones."""
     import json
 
     from torch._C._distributed_c10d import _dump_fr_trace_json

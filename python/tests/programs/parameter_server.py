@@ -1,8 +1,8 @@
 """A server, or a worker that trains until it is killed, a server is, or somebody says "enough".
 
-The argument is a folder: every rank writes there what it sees, each file whole at once. Workers
+The argument is a folder: every rank writes its notes there, each file whole at once. Workers
 leave ``entered<r>`` (clock at the start), ``clock<r>`` after five steps of each life, ``latest<r>``
-and ``error<r>`` when training fails: after how many seconds, and what was said.
+and ``error<r>`` when training fails: after how many seconds, and the error's text.
 """
 
 import os

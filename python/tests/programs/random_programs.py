@@ -48,7 +48,7 @@ def program(seed: int) -> list[tuple[int, Case]]:
 
 
 def run(seed: int, among: list[tuple[tuple[int, ...], Pair]]) -> list[str]:
-    """Run one program; return what differed."""
+    """Run one program; return the differences."""
     flying = []
     for chosen, case in program(seed):
         members, (ours, gloo) = among[chosen % len(among)]
@@ -69,7 +69,7 @@ def run(seed: int, among: list[tuple[tuple[int, ...], Pair]]) -> list[str]:
 
 
 def main() -> None:
-    """Run the programs, report what differed."""
+    """Run the programs, report the differences."""
     path, first, count = sys.argv[1:]
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

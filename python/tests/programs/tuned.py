@@ -1,4 +1,4 @@
-"""Trains a small network under DDP with the job's tuning, and reports what it found.
+"""Trains a small network under DDP with the job's tuning, and reports its choices.
 
 Arguments after the report's path: "whole", or "dies" where rank 1 dies in the middle of a trial.
 """
@@ -33,7 +33,7 @@ def train(model: nn.Module, data: torch.Generator) -> None:
 
 
 def main() -> None:
-    """Train, and report what the job says of its chunk after each step, and the parameters."""
+    """Train, and report the job's chunk and credit after each step, and the parameters."""
     path, how = sys.argv[1:]
     torch.set_num_threads(1)
     dist.init_process_group("gradwire")

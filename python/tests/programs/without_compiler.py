@@ -87,7 +87,7 @@ def _trained() -> list[float]:
 
 
 def main(report: str) -> None:
-    """Run everything; the report is what was trained."""
+    """Run everything; report the trained parameters."""
     dist.init_process_group("gradwire", timeout=timedelta(seconds=60))
     for check in (_one_to_all, _all_to_one, _all_to_all, _point_to_point, _errors_are_carried):
         check()

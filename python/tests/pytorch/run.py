@@ -22,7 +22,7 @@ EXEMPT = {
 
 
 class Verdicts(unittest.TextTestResult):
-    """A test result that remembers what passed."""
+    """A test result that remembers the tests that passed."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         """As the text result of unittest."""
@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _prepare(arguments: argparse.Namespace, folder: str) -> None:
-    """Set what the suite reads when it is imported, here and in its processes."""
+    """Set the variables that the suite reads when imported, here and in its processes."""
     os.environ.update(
         BACKEND="gloo",
         WORLD_SIZE=str(arguments.world),
@@ -94,7 +94,7 @@ def _recorded() -> dict[str, set[int]]:
 
 
 def _record(world: int, passed: set[str]) -> None:
-    """Add what passed to the file: a machine under load may fail a test once."""
+    """Add the tests that passed to the file: a machine under load may fail a test once."""
     recorded = _recorded()
     for test in passed:
         recorded.setdefault(test, set()).add(world)

@@ -1,7 +1,7 @@
 """PyTorch's own distributed tests, as its wheel ships them, ready to be run by `run.py`.
 
-PyTorch skips what is not for the backend that the environment names when this module is imported,
-so everything here is decided by variables: ``BACKEND``, ``WORLD_SIZE``, ``TEMP_DIR``, and
+When this module is imported, PyTorch skips tests that are not for the backend that the environment
+names, so variables decide everything here: ``BACKEND``, ``WORLD_SIZE``, ``TEMP_DIR``, and
 ``SUITE_ALIAS``, the name that means gradwire in every process.
 """
 
