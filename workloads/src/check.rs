@@ -1,6 +1,6 @@
 //! Checks that a workload fits a fabric and can end.
 //!
-//! Flows are checked here, programs in [`programs`].
+//! Flows are checked here, programs in `programs`.
 
 mod programs;
 

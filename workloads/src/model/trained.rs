@@ -13,7 +13,7 @@ pub const ELEMENT_BYTES: u64 = 4;
 /// A model as a training step uses it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Model {
-    /// One of [`NAMES`], or the name of its file.
+    /// One of [`NAMES`](super::NAMES), or the name of its file.
     pub name: String,
     /// The source of its times, in words.
     pub times: String,

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use gradwire_protocol::job::{DropFrom, Job};
-use gradwire_protocol::units::Share;
+use gradwire_protocol::job::Job;
+
 use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::COUNTS;
 use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
+use toml::{Table, Value};
 
 use super::journal::{Accepted, TrialRecord};
 use super::metric;
@@ -193,24 +194,33 @@ fn losses(seed: u64) -> (f64, f64) {
     }
 }
 
-/// Returns the user's job with this setting and these losses: drop, burst, seed.
+/// Returns the user's job with this setting and these losses: drop, burst, seed. Shares are written
+/// as numbers with all their digits.
 pub fn job_text(
     job: &Job,
     setting: &ToleranceSetting,
     (drop, burst, seed): (f64, f64, u64),
 ) -> String {
-    let share = |value| Share::new(value).expect("tolerances and losses lie between 0 and 1");
-    let mut job = job.clone();
-    job.tolerance = share(setting.least());
-    job.faults.drop = share(drop);
-    job.faults.drop_from = DropFrom::Droppable;
-    job.faults.burst = burst;
-    job.faults.seed = seed;
+    let text = job.to_toml();
+    let mut table: Table = text.parse().expect("a job writes a text that can be read");
+    table.insert("tolerance".to_owned(), Value::Float(setting.least()));
+    let mut put = |section: &str, key: &str, value: Value| {
+        let section = table[section].as_table_mut();
+        let section = section.expect("a job has this table");
+        section.insert(key.to_owned(), value);
+    };
+    put("faults", "drop", Value::Float(drop));
+    put("faults", "drop_from", Value::String("droppable".to_owned()));
+    put("faults", "burst", Value::Float(burst));
+    put("faults", "seed", Value::Integer(seed.cast_signed()));
     if setting.groups.len() > 1 {
-        job.loss.layer_tolerances = setting.groups.iter().copied().map(share).collect();
+        let groups = setting.groups.iter().copied().map(Value::Float);
+        put("loss", "layer_tolerances", Value::Array(groups.collect()));
     }
-    job.loss.tight_tolerance = setting.tight.map(share).or(job.loss.tight_tolerance);
-    job.to_toml()
+    if let Some(tight) = setting.tight {
+        put("loss", "tight_tolerance", Value::Float(tight));
+    }
+    table.to_string()
 }
 
 #[expect(clippy::disallowed_methods, reason = "scripts are timed")]
@@ -416,6 +426,8 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::job::DropFrom;
+
     use super::*;
 
     #[test]
