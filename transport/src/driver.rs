@@ -1,6 +1,6 @@
 //! Drives a rank's machine with sockets and shared memory.
 //!
-//! One round ([`engine`]):
+//! One round (`engine`):
 //! 1. Read the clock.
 //! 2. Drain all rings and sockets.
 //! 3. Let the machine's timeouts happen at that clock reading, so that no packet that had arrived

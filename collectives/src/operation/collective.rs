@@ -40,7 +40,8 @@ pub enum Collective {
         root: Rank,
     },
     /// Rank number i of the group gets block i of all inputs, in the group's order: input and
-    /// buffer have one block per rank, all of one length, or of the lengths that [`Splits`] say.
+    /// buffer have one block per rank, all of one length, or of the lengths that
+    /// [`Splits`](crate::operation::submission::Splits) say.
     AllToAll,
     /// No rank goes on before all ranks are here. The buffer is not used.
     Barrier,
