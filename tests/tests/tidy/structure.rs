@@ -14,9 +14,9 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
     ("collectives", &["protocol"]),
     ("transport", &["protocol"]),
     ("fabric", &["protocol"]),
-    ("testnet", &["protocol", "collectives"]),
+    ("testnet", &["protocol"]),
     ("switch-config", &["protocol", "fabric"]),
-    ("workloads", &["protocol", "collectives", "fabric"]),
+    ("workloads", &["protocol", "fabric"]),
     (
         "runtime",
         &["protocol", "collectives", "transport", "tuning"],
@@ -30,9 +30,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
         &[
             "protocol",
             "collectives",
-            "transport",
             "fabric",
-            "switch-config",
             "workloads",
             "tuning",
             "runtime",
@@ -40,15 +38,11 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
             "report",
         ],
     ),
-    (
-        "python",
-        &["protocol", "collectives", "transport", "tuning", "runtime"],
-    ),
+    ("python", &["protocol", "collectives", "runtime"]),
     (
         "cli",
         &[
             "protocol",
-            "collectives",
             "transport",
             "fabric",
             "switch-config",
