@@ -11,7 +11,7 @@ use crate::message::MessageOutline;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
-use crate::units::{Instant, MessageId, MessageKey, Share, Span, Step};
+use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
 
 /// A gap is at most 2 to this power times as long as the first one of its message.
@@ -56,6 +56,7 @@ impl GapTimer {
 /// A message that has not been closed.
 #[derive(Debug)]
 pub(super) struct ReceiveMessage {
+    pub(super) serial: MessageSerial,
     /// Header of its first packet. Reports answer with its fields.
     header: Header,
     /// The step whose budget bears its holes: the sender's, until the message is posted.
@@ -73,10 +74,16 @@ pub(super) struct ReceiveMessage {
 
 impl ReceiveMessage {
     /// The message that a packet belongs to, not posted. It may send its unscheduled start.
-    pub(super) fn new(now: Instant, header: &Header, settings: &EndpointSettings) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        serial: MessageSerial,
+        header: &Header,
+        settings: &EndpointSettings,
+    ) -> Self {
         let cut = Segmentation::new(header.message_bytes, settings.segment_bytes);
         let start = settings.unscheduled_segments().min(cut.segments());
         Self {
+            serial,
             header: *header,
             step: header.step,
             cut,
