@@ -126,14 +126,18 @@ impl ReceiveMessage {
         self.grants.expected
     }
 
-    /// Lets the sender send up to `most` segments more; gives how many, and whether the message
-    /// needs still more.
+    /// Lets the sender send up to `most` segments more; gives how many more are on their way, and
+    /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
         let segments = self.cut.segments();
+        let received = self.received.ones();
         let grants = &mut self.grants;
         let more = most.min(segments - grants.granted);
         grants.granted += more;
-        grants.expected += more;
+        // A sender that announced itself by PROBE in the midst of its unscheduled start has sent
+        // the rest of it, too: what has arrived is not on its way.
+        let before = grants.expected;
+        grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
             self.report.ack_now(now);
         }
@@ -141,7 +145,7 @@ impl ReceiveMessage {
             true => GrantNeed::More,
             false => GrantNeed::Nothing,
         };
-        (more, need)
+        (grants.expected - before, need)
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
