@@ -342,7 +342,7 @@ mod tests {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 100);
         (1..=20).for_each(|peer| grants.expect(start, peer, 100));
-        grants.wait(turn(0, 0), 21, MessageId(1));
+        grants.wait(turn(0, 0), 21, MessageSerial(1));
         assert_eq!(grants.take(), None);
         grants.doubt(start + gap * GAPS_SILENT, gap);
         assert_eq!(grants.expected, 6);
@@ -354,9 +354,9 @@ mod tests {
         let mut grants = Grants::new(Some(1000), 8);
         for peer in 0..100 {
             grants.expect(Instant::START, peer, 8);
-            grants.wait(turn(0, 0), peer, MessageId(1));
+            grants.wait(turn(0, 0), peer, MessageSerial(1));
         }
-        grants.wait(turn(0, 1), 100, MessageId(1));
+        grants.wait(turn(0, 1), 100, MessageSerial(1));
         assert_eq!(grants.take().map(|next| next.place), Some(100));
     }
 
