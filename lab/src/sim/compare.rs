@@ -270,7 +270,13 @@ fn row(summaries: &[Summary], base: &[Summary]) -> TransportRow {
             of_class.sum::<u64>() as f64
         }),
         links_lost: mean(|summary| summary.links_lost as f64),
-        trimmed: mean(|summary| summary.drops.iter().map(|row| row.counts.trimmed).sum::<u64>() as f64),
+        trimmed: mean(|summary| {
+            summary
+                .drops
+                .iter()
+                .map(|row| row.counts.trimmed)
+                .sum::<u64>() as f64
+        }),
         retransmissions: mean(|summary| summary.retransmissions as f64),
         lost_within_tolerance: mean(|summary| summary.lost_within_tolerance as f64),
         cpu_s: mean(|summary| summary.cpu_s),

@@ -169,9 +169,19 @@ fn losses(summary: &Summary) -> String {
     let used = summary.drops.iter();
     for row in used.filter(|row| row.counts.queued + row.dropped() > 0) {
         let of = &row.counts;
-        let values = [of.queued, of.dropped_early, of.dropped_full, of.trimmed, of.marked];
+        let values = [
+            of.queued,
+            of.dropped_early,
+            of.dropped_full,
+            of.trimmed,
+            of.marked,
+        ];
         let values = values.map(|value| format!("{:>12}", count(value)));
-        text += &format!("  {:<20}{}\n", format!("class {}", row.class), values.concat());
+        text += &format!(
+            "  {:<20}{}\n",
+            format!("class {}", row.class),
+            values.concat()
+        );
     }
     for (name, value) in [
         ("lost on links", summary.links_lost),

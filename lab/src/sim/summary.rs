@@ -6,9 +6,7 @@
 use std::collections::BTreeMap;
 
 use gradwire_netsim::results::outcome::{ClassCounts, FlowOutcome, Outcome, TaskOutcome};
-use gradwire_netsim::results::statistics::{
-    self, Goodput, NamedTasks, Spread, micros, rounded,
-};
+use gradwire_netsim::results::statistics::{self, Goodput, NamedTasks, Spread, micros, rounded};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
 use serde::{Deserialize, Serialize};

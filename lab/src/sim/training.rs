@@ -7,7 +7,6 @@ use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
-
 /// Layers of a table at most; those that lost most.
 const LAYERS_MAX: usize = 8;
 
