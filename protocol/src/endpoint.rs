@@ -25,7 +25,7 @@ use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, Rank, Share};
+use crate::units::{ByteCount, Instant, MessageId, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use crate::event::EndpointEvent;
@@ -95,6 +95,18 @@ impl Endpoint {
     pub fn with_neighbours(mut self, ranks: Vec<Rank>, near: MemoryPath) -> Self {
         assert!(self.peers.is_empty(), "neighbours are known before peers");
         self.common.bring_near(ranks, near);
+        self
+    }
+
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages: with
+    /// a first id near the end a test sees that in its first messages. The peers need not know.
+    ///
+    /// # Panics
+    /// When messages have been sent or posted already.
+    #[must_use]
+    pub fn with_first_message(mut self, first: MessageId) -> Self {
+        assert!(self.peers.is_empty(), "the first message is still to come");
+        self.common.begin_with(first);
         self
     }
 
