@@ -79,12 +79,18 @@ fn refused_super_packets_are_tried_again_later() {
 /// The link takes a packet a second, so that the sockets of the first host fill up.
 fn block(hosts: &Hosts) {
     let tbf = "root tbf burst 1600 limit 1000000";
-    hosts.run(0, &format!("tc qdisc add dev {} {tbf} rate 8kbit", LINKS[0]));
+    hosts.run(
+        0,
+        &format!("tc qdisc add dev {} {tbf} rate 8kbit", LINKS[0]),
+    );
 }
 
 fn unblock(hosts: &Hosts) {
     let tbf = "root tbf burst 100000 limit 1000000";
-    hosts.run(0, &format!("tc qdisc change dev {} {tbf} rate 1gbit", LINKS[0]));
+    hosts.run(
+        0,
+        &format!("tc qdisc change dev {} {tbf} rate 1gbit", LINKS[0]),
+    );
 }
 
 #[test]
@@ -120,5 +126,8 @@ fn packets_that_this_host_keeps_are_no_loss() {
     let counters = members[0].link.counters();
     assert!(counters.unsent_packets > 0, "{counters:?}");
     assert_eq!(members[1].lost().lost_segments, 0);
-    assert!(longest < Duration::from_millis(80), "a pause of {longest:?}");
+    assert!(
+        longest < Duration::from_millis(80),
+        "a pause of {longest:?}"
+    );
 }

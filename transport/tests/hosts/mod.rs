@@ -23,7 +23,10 @@ impl Hosts {
         let hosts = Self([left, right]);
         let other = format!("/proc/{}/fd/{}", std::process::id(), hosts.descriptor(1));
         let [near, far] = LINKS;
-        hosts.run(0, &format!("ip link add {near} type veth peer {far} netns {other}"));
+        hosts.run(
+            0,
+            &format!("ip link add {near} type veth peer {far} netns {other}"),
+        );
         for host in [0, 1] {
             let (link, address) = (LINKS[host], Self::address(host));
             hosts.run(host, &format!("ip address add {address}/24 dev {link}"));
