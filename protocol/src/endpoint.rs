@@ -18,7 +18,7 @@ use self::peer::{EndpointPeer, NextTurn};
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::Job;
-use crate::machine::{Datagram, Machine, SegmentRun, Transmit};
+use crate::machine::{Datagram, Machine, SegmentRun, Transmit, UnsentRun};
 use crate::message::{ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
@@ -503,6 +503,23 @@ impl Machine for Endpoint {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.common.ledger.on_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        let Some(at) = self.find(unsent.to) else {
+            return;
+        };
+        let peer = &mut self.peers[at];
+        match unsent.template.kind {
+            PacketKind::Data => peer.sender.take_back(unsent),
+            PacketKind::Close => peer.sender.close_again(&unsent.template),
+            // Another one follows soon: PROBE and RESET are repeated, and REFUSE answers them.
+            PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
+            PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
+                peer.receiver.report_again(&unsent.template);
+            }
+        }
+        self.touch(now, at);
     }
 
     fn tolerates_loss(&self) -> bool {

@@ -21,7 +21,8 @@
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
 //!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
-//!    ([`Ledger::blames_host`]): everything is requested.
+//!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
+//!    begins anew, once: this host stood still, and packets may wait below its sockets.
 //! 8. A complete message says STOP, which names its holes, until CLOSE comes. So both ends name the
 //!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
 //!    forgotten (`receiver/ending.rs`).
@@ -506,6 +507,9 @@ impl Receiver {
             self.on_stop_unheard(at, lent);
             return;
         }
+        if receiving.renew_gap(lent.now, lent.gap) {
+            return;
+        }
         // The network did not lose what this host's own kernel may have dropped.
         if !lent.ledger.blames_host(receiving.begun) {
             receiving.accept_holes(lent.ledger);
@@ -553,6 +557,16 @@ impl Receiver {
         let untold = untold.reduce(EchoStamp::older);
         let room = settings.segment_bytes as usize;
         self.messages[at].poll_report(now, untold, room, body)
+    }
+
+    /// This host did not take a report: it is due again, and covers the whole message.
+    pub(crate) fn report_again(&mut self, report: &Header) {
+        // The sender asks again about a message that is closed here.
+        let Some(at) = self.find(report.message) else {
+            return;
+        };
+        self.messages[at].report.again(report.kind);
+        self.note(at);
     }
 }
 

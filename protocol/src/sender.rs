@@ -23,9 +23,11 @@
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
 //!    holes.
-//! 9. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!    also for messages that it has forgotten.
-//! 10. REFUSE ends the message, too: the receiver will never take it. A message that its caller
+//! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
+//!    sent, so its absence is no loss, whatever the message tolerates.
+//! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
+//!     also for messages that it has forgotten.
+//! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
 mod cancel;
@@ -44,7 +46,7 @@ use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
-use crate::machine::{Ecn, SegmentRun};
+use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
 use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
@@ -412,6 +414,24 @@ impl Sender {
             ecn: taken.ecn,
             probe_at,
         })
+    }
+
+    /// Takes back segments that this host did not take: they are not in flight, and are sent again
+    /// although nothing says that they are lost.
+    pub(crate) fn take_back(&mut self, unsent: &UnsentRun) {
+        let Some(at) = self.position(unsent.template.message) else {
+            return;
+        };
+        let sending = &mut self.messages[at];
+        for &segment in unsent.segments() {
+            self.in_flight -= sending.land(segment);
+            sending.queue_repair(segment);
+        }
+    }
+
+    /// Takes back a CLOSE that this host did not take.
+    pub(crate) fn close_again(&mut self, close: &Header) {
+        self.closes.push(*close);
     }
 
     /// How many packets of this length the window has room for.

@@ -47,12 +47,15 @@ struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
     rounds: u32,
+    /// Whether this wait began anew, because its host had slept through the end of the first.
+    is_second: bool,
 }
 
 impl GapTimer {
     /// Waits for stragglers.
     fn restart(&mut self, now: Instant, gap: Span) {
         self.ends = Some(now + gap * (1 << self.rounds.min(GAP_DOUBLINGS)));
+        self.is_second = false;
     }
 
     /// Waits for CLOSE.
@@ -242,6 +245,19 @@ impl ReceiveMessage {
         } else {
             self.gap.ends = None;
         }
+    }
+
+    /// Starts the gap anew, once, if it ended more than a gap ago; tells whether it did. The host
+    /// has stood still since, perhaps below its sockets as well: packets that reached it in time
+    /// may come up only now.
+    pub(super) fn renew_gap(&mut self, now: Instant, gap: Span) -> bool {
+        let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
+        let renewed = overslept && self.is_posted() && !self.gap.is_second;
+        if renewed {
+            self.gap.restart(now, gap);
+            self.gap.is_second = true;
+        }
+        renewed
     }
 
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
