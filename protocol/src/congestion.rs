@@ -1,11 +1,25 @@
 //! How many bytes may be in flight to one peer.
 //!
-//! A window in the manner of DCTCP (Alizadeh et al., SIGCOMM 2010, section 3.3): once a round trip
-//! it shrinks by half of the smoothed share of CE marks. Delay above a target shrinks it in
-//! proportion to the excess (Swift, Kumar et al., SIGCOMM 2020, section 3.1). Loss is no signal by
-//! itself: a job may tolerate it, and a bad link is not a queue. The window shrinks for loss only
-//! when more than [`LOSS_IGNORED`] of a round trip's segments are lost, then by half of that share:
-//! some switches neither mark nor build measurable delay before they drop.
+//! 1. *Growth*: exponential until the first signal, then one packet per round trip, as TCP, so that
+//!    both share a link. Above the window at which the last signal came, the growth doubles every
+//!    [`DOUBLING_ROUNDS`] (as the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a
+//!    window that the sender does not fill does not grow (RFC 7661).
+//! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as DCTCP (Alizadeh et
+//!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
+//! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
+//!    2020, section 3.1), but not below [`DELAY_PACKETS_MIN`]: hosts delay packets, too. If the
+//!    round trip does not follow ([`DelayTest`]), others fill the queue, or a host is late: then the
+//!    cut is undone, and delay is ignored for a while, as in Copa's competitive mode (Arun and
+//!    Balakrishnan, NSDI 2018, section 4).
+//! 4. *Loss beside a queue* halves it, as Reno: a segment that had to arrive was lost while the
+//!    round trip was [clearly](QUEUE_PART) longer than the least one.
+//! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
+//!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
+//!    then by half of that share: some switches drop before they build measurable delay.
+//! 6. For a round trip after a cut, signals are about the window before it, and cut no more
+//!    (RFC 8257, section 3.3).
+//! 7. *Idle* time halves the window again and again, down to the initial one: what was true of the
+//!    path then may not be true now (RFC 7661). It grows back exponentially.
 
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span};
@@ -14,13 +28,28 @@ use crate::units::{ByteCount, Instant, Span};
 const MARK_WEIGHT: f64 = 1.0 / 16.0;
 /// The largest share that delay may take from the window in a round trip: Swift's max_mdf.
 const DELAY_CUT_MAX: f64 = 0.4;
+/// Share that a loss beside a queue takes from the window: Reno's.
+const QUEUE_LOSS_CUT: f64 = 0.5;
 /// Share of a round trip's segments whose loss is no signal. Ten times as much as a link within its
 /// specification loses, and as much as random loss by a bad link reaches.
 pub const LOSS_IGNORED: f64 = 0.05;
-/// Growth per round trip in bytes, after the first signal.
-const GROWTH: u64 = 32 * 1024;
-/// The window never falls below this many packets.
-const PACKETS_MIN: u64 = 16;
+/// A round trip is clearly longer than the least one by this part of the delay target.
+const QUEUE_PART: u64 = 8;
+/// Delay alone does not shrink the window below this many packets.
+const DELAY_PACKETS_MIN: u64 = 16;
+/// Quiet round trips above the last peak after which the growth doubles.
+const DOUBLING_ROUNDS: u32 = 64;
+/// A cut for delay has worked if the round trip has fallen by this part of it.
+const DELAY_FOLLOWS: f64 = 0.6;
+/// Round trips after a cut for delay until it must have worked.
+const DELAY_TEST_ROUNDS: u64 = 2;
+/// Round trips for which delay is ignored after a cut that did not work.
+const DELAY_IGNORED_ROUNDS: u32 = 256;
+/// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
+const RUNS_PER_WINDOW: u64 = 8;
+/// An idle period is this many times the wait for an answer, and this many gaps of the job.
+const IDLE_WAITS: u64 = 4;
+const IDLE_GAPS: u64 = 10;
 
 /// Bounds of a window.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +75,10 @@ pub struct Feedback {
     pub marks: u32,
     /// Segments newly found lost.
     pub lost: u32,
+    /// Those of them that have to arrive.
+    pub lost_needed: u32,
+    /// Bytes in flight before the acknowledgement.
+    pub in_flight: ByteCount,
 }
 
 /// The congestion window of one peer.
@@ -54,34 +87,50 @@ pub struct CongestionWindow {
     limits: WindowLimits,
     bytes: u64,
     mark_share: f64,
-    growing: Growing,
+    /// Growth is exponential below this.
+    linear_above: u64,
+    /// The window at the last signal.
+    peak: u64,
+    /// Quiet round trips above the peak.
+    beyond_peak: u32,
     round: Feedback,
     round_ends: Instant,
+    /// Until then signals are about the window before the last cut.
+    answered_until: Instant,
+    delay_test: Option<DelayTest>,
+    /// Round trips for which delay is ignored.
+    delay_ignored: u32,
+    /// The last acknowledgement.
+    heard: Instant,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Growing {
-    /// Until the first signal: by the bytes acknowledged, so it doubles in a round trip.
-    Exponential,
-    /// Afterwards: by [`GROWTH`] in a round trip.
-    Linear,
+/// A cut for delay whose effect is awaited.
+#[derive(Clone, Copy, Debug)]
+struct DelayTest {
+    until: Instant,
+    /// The window before the cut.
+    bytes: u64,
+    /// The longest round trip that counts as an effect.
+    most: Span,
 }
 
 impl CongestionWindow {
     /// A window at its initial size.
     pub fn new(limits: WindowLimits) -> Self {
-        let bytes = limits
-            .initial
-            .get()
-            .min(limits.most.get())
-            .max(limits.packet.get());
+        let most = limits.most.get();
         Self {
             limits,
-            bytes,
+            bytes: limits.initial.get().min(most).max(limits.packet.get()),
             mark_share: 0.0,
-            growing: Growing::Exponential,
+            linear_above: most,
+            peak: most,
+            beyond_peak: 0,
             round: Feedback::default(),
             round_ends: Instant::START,
+            answered_until: Instant::START,
+            delay_test: None,
+            delay_ignored: 0,
+            heard: Instant::START,
         }
     }
 
@@ -90,66 +139,144 @@ impl CongestionWindow {
         ByteCount::new(self.bytes)
     }
 
+    /// The most packets that leave in a row.
+    pub fn run_packets(&self) -> u64 {
+        match self.is_exponential() {
+            true => u64::MAX,
+            false => (self.bytes / self.limits.packet.get() / RUNS_PER_WINDOW).max(1),
+        }
+    }
+
     /// Takes the news of an acknowledgement.
     pub fn on_feedback(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+        self.heard = now;
         self.round.acked += feedback.acked;
         // A peer may report any number of marks.
         self.round.segments = self.round.segments.saturating_add(feedback.segments);
         self.round.marks = self.round.marks.saturating_add(feedback.marks);
         self.round.lost = self.round.lost.saturating_add(feedback.lost);
-        self.grow(feedback.acked);
+        self.round.lost_needed = self.round.lost_needed.saturating_add(feedback.lost_needed);
+        if feedback.in_flight.get() * 2 >= self.bytes {
+            self.grow(&feedback);
+        }
+        let queue_loss = feedback.lost_needed > 0 && self.has_queue(rtt);
+        if queue_loss {
+            self.cut(now, QUEUE_LOSS_CUT, rtt);
+        } else if feedback.marks > 0 && !self.is_exponential() {
+            self.cut(now, self.mark_share / 2.0, rtt);
+        }
         if now >= self.round_ends {
-            self.end_round(rtt);
+            self.end_round(now, rtt);
             self.round_ends = now + rtt.smoothed();
         }
     }
 
     /// Several probes in a row were not answered: the window starts again, at its least size.
     pub fn on_silence(&mut self) {
-        self.bytes = self.least();
-        self.growing = Growing::Exponential;
+        self.bytes = self.floor(1);
+        self.linear_above = self.limits.most.get();
     }
 
-    fn least(&self) -> u64 {
-        (self.limits.packet.get() * PACKETS_MIN).min(self.limits.most.get())
+    /// Data is to be sent while none is in flight; nothing was heard for perhaps a long time.
+    pub fn on_restart(&mut self, now: Instant, rtt: &Rtt, gap: Span) {
+        let initial = self.limits.initial.get();
+        if self.bytes <= initial {
+            return;
+        }
+        let period = (rtt.answer_wait() * IDLE_WAITS).max(gap * IDLE_GAPS);
+        let idle = now - self.heard;
+        let halvings = idle.as_picos() / period.as_picos().max(1);
+        if halvings > 0 {
+            self.linear_above = self.linear_above.max(self.bytes);
+            self.bytes = (self.bytes >> halvings.min(63)).max(initial);
+            self.heard = now;
+        }
     }
 
-    fn grow(&mut self, acked: ByteCount) {
-        let by = match self.growing {
-            Growing::Exponential => acked.get(),
-            Growing::Linear => GROWTH * acked.get() / self.bytes.max(1),
+    fn floor(&self, packets: u64) -> u64 {
+        (self.limits.packet.get() * packets).min(self.limits.most.get())
+    }
+
+    fn is_exponential(&self) -> bool {
+        self.bytes < self.linear_above
+    }
+
+    fn grow(&mut self, feedback: &Feedback) {
+        let segments = u64::from(feedback.segments.max(1));
+        let unmarked = segments.saturating_sub(u64::from(feedback.marks));
+        let acked = feedback.acked.get() * unmarked / segments;
+        let by = if self.is_exponential() {
+            acked
+        } else {
+            let packets = 1_u64 << (self.beyond_peak / DOUBLING_ROUNDS).min(16);
+            (self.limits.packet.get() * packets * acked / self.bytes.max(1)).min(acked)
         };
         self.bytes = (self.bytes + by).min(self.limits.most.get());
     }
 
-    fn end_round(&mut self, rtt: &Rtt) {
-        let seen = f64::from(self.round.segments.max(1));
-        let marked = (f64::from(self.round.marks) / seen).min(1.0);
-        self.mark_share += (marked - self.mark_share) * MARK_WEIGHT;
-        let lost = f64::from(self.round.lost) / (seen + f64::from(self.round.lost));
-        let by_marks = if self.round.marks > 0 {
-            self.first_or(marked) / 2.0
-        } else {
-            0.0
-        };
-        let by_loss = if lost > LOSS_IGNORED { lost / 2.0 } else { 0.0 };
-        let cut = by_marks.max(by_loss).max(self.delay_cut(rtt));
-        if cut > 0.0 {
-            let kept = (self.bytes as f64 * (1.0 - cut)) as u64;
-            self.bytes = kept.max(self.least());
-            self.growing = Growing::Linear;
+    fn end_round(&mut self, now: Instant, rtt: &Rtt) {
+        let round = std::mem::take(&mut self.round);
+        let seen = f64::from(round.segments.max(1));
+        let marked = (f64::from(round.marks) / seen).min(1.0);
+        let lost = f64::from(round.lost) / (seen + f64::from(round.lost));
+        if lost > LOSS_IGNORED {
+            self.cut(now, lost / 2.0, rtt);
+        } else if marked > 0.0 && self.is_exponential() {
+            // The smoothed share would hardly contain the first marks yet.
+            self.mark_share = self.mark_share.max(marked);
+            self.cut(now, marked / 2.0, rtt);
+        } else if now >= self.answered_until {
+            self.beyond_peak += u32::from(self.bytes > self.peak);
         }
-        self.round = Feedback::default();
+        self.mark_share += (marked - self.mark_share) * MARK_WEIGHT;
+        self.look_at_delay(now, rtt);
     }
 
-    /// The first marks end the exponential growth with their own share, since the smoothed share
-    /// would hardly contain them yet.
-    fn first_or(&self, marked: f64) -> f64 {
-        if self.growing == Growing::Exponential {
-            marked
-        } else {
-            self.mark_share
+    fn look_at_delay(&mut self, now: Instant, rtt: &Rtt) {
+        if let Some(test) = self.delay_test
+            && now >= test.until
+        {
+            self.delay_test = None;
+            if rtt.smoothed() > test.most {
+                self.bytes = self.bytes.max(test.bytes);
+                self.delay_ignored = DELAY_IGNORED_ROUNDS;
+            }
         }
+        if self.delay_ignored > 0 {
+            self.delay_ignored -= 1;
+            return;
+        }
+        let floor = self.floor(DELAY_PACKETS_MIN) as f64;
+        let cut = self.delay_cut(rtt).min(1.0 - floor / self.bytes as f64);
+        if cut <= 0.0 || now < self.answered_until {
+            return;
+        }
+        let followed = 1.0 - cut * DELAY_FOLLOWS;
+        self.delay_test = Some(DelayTest {
+            until: now + rtt.smoothed() * DELAY_TEST_ROUNDS,
+            bytes: self.bytes,
+            most: Span::from_picos((rtt.smoothed().as_picos() as f64 * followed) as u64),
+        });
+        self.cut(now, cut, rtt);
+    }
+
+    /// Takes this share from the window, unless the signal is about the window before the last cut.
+    fn cut(&mut self, now: Instant, share: f64, rtt: &Rtt) {
+        if now < self.answered_until {
+            return;
+        }
+        self.answered_until = now + rtt.smoothed();
+        self.peak = self.bytes;
+        self.beyond_peak = 0;
+        let kept = (self.bytes as f64 * (1.0 - share)) as u64;
+        self.bytes = kept.max(self.floor(1));
+        self.linear_above = self.bytes;
+    }
+
+    /// Whether a queue delays packets.
+    fn has_queue(&self, rtt: &Rtt) -> bool {
+        let delay = rtt.smoothed().beyond(rtt.least());
+        delay > self.limits.delay_target.divided(QUEUE_PART)
     }
 
     fn delay_cut(&self, rtt: &Rtt) -> f64 {

@@ -339,6 +339,9 @@ impl Sender {
         run: &mut SegmentRun,
     ) -> Option<Burst> {
         let packet = full_packet(settings);
+        if self.in_flight == 0 {
+            self.window.on_restart(now, rtt, settings.gap);
+        }
         let room = self.room(packet);
         if room < self.least_run(packet, settings) {
             return None;
@@ -347,8 +350,8 @@ impl Sender {
         let (_, at) = turns
             .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
             .min()?;
+        let most = room.min(self.run_packets(settings)) as usize;
         let sending = &mut self.messages[at];
-        let most = (room as usize).min(settings.run_segments);
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
         let template = Header {
@@ -384,11 +387,16 @@ impl Sender {
         self.window.bytes().get().saturating_sub(self.in_flight) / packet
     }
 
+    /// The most packets of a run.
+    fn run_packets(&self, settings: &EndpointSettings) -> u64 {
+        self.window.run_packets().min(settings.run_segments as u64)
+    }
+
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
     /// would make runs of one packet, so the sender waits until half a run fits, unless so little
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
-        let run = settings.run_segments as u64;
+        let run = self.run_packets(settings);
         let window = self.window.bytes().get() / packet;
         match self.in_flight {
             0 => 1,
@@ -426,6 +434,7 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         self.unscheduled -= sending.release();
+        let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes;
         self.counters.marks += u64::from(marks);
@@ -433,11 +442,14 @@ impl Sender {
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(at, packet, &settings.policy);
         }
+        let lost = self.find_lost(now, rtt, settings.gap);
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
             segments: acked.segments,
             marks,
-            lost: self.find_lost(now, rtt, settings.gap),
+            lost: lost.all,
+            lost_needed: lost.needed,
+            in_flight,
         };
         self.window.on_feedback(now, feedback, rtt);
         let sending = &mut self.messages[at];

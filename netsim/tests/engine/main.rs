@@ -7,6 +7,8 @@
 
 mod all_reduce;
 mod alone;
+mod cells;
+mod fairness;
 mod paths;
 mod programs;
 mod published;

@@ -58,6 +58,14 @@ impl LossHorizons {
     }
 }
 
+/// How many segments were found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundLost {
+    pub(super) all: u32,
+    /// Those that have to arrive.
+    pub(super) needed: u32,
+}
+
 impl Sender {
     /// Takes the echo of a report; tells whether it is the newest of its class.
     pub(super) fn on_echo(&mut self, report: &SegmentReport) -> bool {
@@ -66,19 +74,21 @@ impl Sender {
     }
 
     /// Finds segments that are lost by now, and tells how many.
-    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
+    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let horizons = LossHorizons::new(rtt, gap);
         let later = |a: u32, b: u32| if is_later(a, b) { a } else { b };
-        let (mut lost, mut newest) = (0, None);
+        let (mut lost, mut newest) = (FoundLost::default(), None);
         // From the lowest class up, so that `newest` covers a class and all lower ones.
         for class in (0..self.classes.len()).rev() {
             let of_class = self.classes[class].newest;
             newest = of_class.into_iter().chain(newest).reduce(later);
             if let Some(newest) = newest {
-                lost += self.find_lost_before(now, class, newest, horizons);
+                let of_class = self.find_lost_before(now, class, newest, horizons);
+                lost.all += of_class.all;
+                lost.needed += of_class.needed;
             }
         }
-        self.counters.found_lost += u64::from(lost);
+        self.counters.found_lost += u64::from(lost.all);
         lost
     }
 
@@ -89,15 +99,16 @@ impl Sender {
         class: usize,
         newest: u32,
         horizons: LossHorizons,
-    ) -> u32 {
-        let mut lost = 0;
+    ) -> FoundLost {
+        let mut lost = FoundLost::default();
         while let Some(&flight) = self.classes[class].flights.front() {
             let sending = self
                 .position(flight.message)
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
-                let wait = match sending.may_miss(flight.segment) {
+                let may_miss = sending.may_miss(flight.segment);
+                let wait = match may_miss {
                     true => horizons.tolerated,
                     false => horizons.repaired,
                 };
@@ -113,7 +124,8 @@ impl Sender {
                 let probe_at = sending.probe.at;
                 self.note_probe(probe_at);
                 self.spray.on_loss(flight.entropy);
-                lost += 1;
+                lost.all += 1;
+                lost.needed += u32::from(!may_miss);
             }
             self.classes[class].flights.pop_front();
         }
