@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::priority::Urgency;
-use crate::units::{Instant, MessageId, Span, Step};
+use crate::units::{Instant, MessageSerial, Span, Step};
 
 /// Quanta of a grant window. Fewer would save control packets and make bursts longer.
 const QUANTA_PER_WINDOW: u64 = 6;
@@ -58,7 +58,7 @@ pub struct Grants {
     /// By the peer's place.
     expected_of: Vec<PeerGrants>,
     /// The messages of each peer that wait, by turn, and within a turn by the number here.
-    queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageId)>>,
+    queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageSerial)>>,
     /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
     /// Counts the messages that have come to wait.
@@ -166,10 +166,10 @@ impl Grants {
     }
 
     /// A message of the peer at this place needs more than it was granted.
-    pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageId) {
+    pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageSerial) {
         self.arrivals += 1;
         let number = match turn {
-            Some(_) => u64::from(message.0),
+            Some(_) => message.0,
             None => self.arrivals,
         };
         let queue = self.queues.entry((turn, place)).or_default();
@@ -233,7 +233,7 @@ pub struct NextGrant {
     /// The peer that sends it.
     pub place: u32,
     /// The message.
-    pub message: MessageId,
+    pub message: MessageSerial,
     /// How many segments it is granted at most.
     pub most: u32,
 }
@@ -257,12 +257,12 @@ mod tests {
     }
 
     /// Which messages are granted something until nobody waits, if each needs two quanta.
-    fn order(waiting: &[(GrantTurn, u32, u32)]) -> Vec<(u32, u32)> {
+    fn order(waiting: &[(GrantTurn, u32, u64)]) -> Vec<(u32, u64)> {
         let mut grants = Grants::new(Some(64), 64);
         for &(turn, place, message) in waiting {
-            grants.wait(turn, place, MessageId(message));
+            grants.wait(turn, place, MessageSerial(message));
         }
-        let mut granted: Vec<(u32, u32)> = Vec::new();
+        let mut granted: Vec<(u32, u64)> = Vec::new();
         while let Some(next) = grants.take() {
             let one = (next.place, next.message.0);
             if !granted.contains(&one) {
@@ -292,8 +292,8 @@ mod tests {
     #[test]
     fn a_peer_with_a_full_window_lets_others_go() {
         let mut grants = Grants::new(Some(60), 24);
-        grants.wait(turn(0, 0), 1, MessageId(1));
-        grants.wait(turn(0, 9), 2, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        grants.wait(turn(0, 9), 2, MessageSerial(1));
         let mut granted = Vec::new();
         while let Some(next) = grants.take() {
             granted.push(next.place);
@@ -311,8 +311,8 @@ mod tests {
         let mut grants = Grants::new(Some(12), 12);
         grants.expect(start, 1, 8);
         grants.expect(start, 2, 4);
-        grants.wait(turn(0, 0), 1, MessageId(1));
-        grants.wait(turn(0, 1), 3, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "the window is full");
         assert_eq!(grants.look_at(gap), Some(start + gap));
         let later = start + gap * GAPS_SILENT;
@@ -320,7 +320,7 @@ mod tests {
         grants.doubt(later, gap);
         assert_eq!(grants.take().map(|next| next.place), Some(1));
         grants.expect(later, 1, 4);
-        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
         let next = grants.take().map(|next| next.place);
         assert_eq!(
             next,
@@ -328,7 +328,7 @@ mod tests {
             "the silent one has its window, though half of it is in doubt"
         );
         grants.expect(later, 3, 2);
-        grants.wait(turn(0, 1), 3, MessageId(1));
+        grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "no more than half is in doubt");
         // Of its twelve the first six were replaced.
         grants.settle(1, 6);
@@ -342,7 +342,7 @@ mod tests {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 100);
         (1..=20).for_each(|peer| grants.expect(start, peer, 100));
-        grants.wait(turn(0, 0), 21, MessageId(1));
+        grants.wait(turn(0, 0), 21, MessageSerial(1));
         assert_eq!(grants.take(), None);
         grants.doubt(start + gap * GAPS_SILENT, gap);
         assert_eq!(grants.expected, 6);
@@ -354,9 +354,9 @@ mod tests {
         let mut grants = Grants::new(Some(1000), 8);
         for peer in 0..100 {
             grants.expect(Instant::START, peer, 8);
-            grants.wait(turn(0, 0), peer, MessageId(1));
+            grants.wait(turn(0, 0), peer, MessageSerial(1));
         }
-        grants.wait(turn(0, 1), 100, MessageId(1));
+        grants.wait(turn(0, 1), 100, MessageSerial(1));
         assert_eq!(grants.take().map(|next| next.place), Some(100));
     }
 
@@ -364,7 +364,7 @@ mod tests {
     fn a_window_below_a_quantum_is_granted_whole() {
         let mut grants = Grants::new(Some(59), 7);
         grants.expect(Instant::START, 1, 1);
-        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
         assert_eq!(
             grants.take(),
             None,
