@@ -1,8 +1,8 @@
 //! How many bytes may be in flight to one peer.
 //!
 //! 1. *Growth*: exponential until the first signal, then one packet per round trip, as TCP, so that
-//!    both share a link. Above the window at which the last signal came, the growth doubles every
-//!    [`DOUBLING_ROUNDS`] (as the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a
+//!    both share a link. Above the window at which the last signal came, the growth doubles
+//!    again and again (as the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a
 //!    window that the sender does not fill does not grow (RFC 7661).
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as DCTCP (Alizadeh et
 //!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
@@ -12,7 +12,8 @@
 //!    cut is undone, and delay is ignored for a while, as in Copa's competitive mode (Arun and
 //!    Balakrishnan, NSDI 2018, section 4).
 //! 4. *Loss beside a queue* halves it, as Reno: a segment that had to arrive was lost while the
-//!    round trip was [clearly](QUEUE_PART) longer than the least one.
+//!    round trip was [clearly](QUEUE_PART) longer than the least one. Not on a path that has ever
+//!    marked: its queues speak by marks, and its losses are those of links.
 //! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
 //!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
 //!    then by half of that share: some switches drop before they build measurable delay.
@@ -34,11 +35,12 @@ const QUEUE_LOSS_CUT: f64 = 0.5;
 /// specification loses, and as much as random loss by a bad link reaches.
 pub const LOSS_IGNORED: f64 = 0.05;
 /// A round trip is clearly longer than the least one by this part of the delay target.
-const QUEUE_PART: u64 = 8;
+const QUEUE_PART: u64 = 4;
 /// Delay alone does not shrink the window below this many packets.
 const DELAY_PACKETS_MIN: u64 = 16;
-/// Quiet round trips above the last peak after which the growth doubles.
-const DOUBLING_ROUNDS: u32 = 64;
+/// Quiet round trips above the last peak after which the growth doubles: one for every four packets
+/// of the peak, half of what Reno takes to get back there, but so many at least and at most.
+const DOUBLING_ROUNDS: std::ops::RangeInclusive<u64> = 4..=32;
 /// A cut for delay has worked if the round trip has fallen by this part of it.
 const DELAY_FOLLOWS: f64 = 0.6;
 /// Round trips after a cut for delay until it must have worked.
@@ -46,7 +48,7 @@ const DELAY_TEST_ROUNDS: u64 = 2;
 /// Round trips for which delay is ignored after a cut that did not work.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
 /// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
-const RUNS_PER_WINDOW: u64 = 8;
+const RUNS_PER_WINDOW: u64 = 16;
 /// An idle period is this many times the wait for an answer, and this many gaps of the job.
 const IDLE_WAITS: u64 = 4;
 const IDLE_GAPS: u64 = 10;
@@ -97,6 +99,8 @@ pub struct CongestionWindow {
     round_ends: Instant,
     /// Until then signals are about the window before the last cut.
     answered_until: Instant,
+    /// Whether the path has ever marked.
+    has_marked: bool,
     delay_test: Option<DelayTest>,
     /// Round trips for which delay is ignored.
     delay_ignored: u32,
@@ -128,6 +132,7 @@ impl CongestionWindow {
             round: Feedback::default(),
             round_ends: Instant::START,
             answered_until: Instant::START,
+            has_marked: false,
             delay_test: None,
             delay_ignored: 0,
             heard: Instant::START,
@@ -159,7 +164,8 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        let queue_loss = feedback.lost_needed > 0 && self.has_queue(rtt);
+        self.has_marked |= feedback.marks > 0;
+        let queue_loss = feedback.lost_needed > 0 && !self.has_marked && self.has_queue(rtt);
         if queue_loss {
             self.cut(now, QUEUE_LOSS_CUT, rtt);
         } else if feedback.marks > 0 && !self.is_exponential() {
@@ -208,8 +214,11 @@ impl CongestionWindow {
         let by = if self.is_exponential() {
             acked
         } else {
-            let packets = 1_u64 << (self.beyond_peak / DOUBLING_ROUNDS).min(16);
-            (self.limits.packet.get() * packets * acked / self.bytes.max(1)).min(acked)
+            let packet = self.limits.packet.get();
+            let (least, most) = (*DOUBLING_ROUNDS.start(), *DOUBLING_ROUNDS.end());
+            let rounds = (self.peak / packet / 4).clamp(least, most);
+            let packets = 1_u64 << (u64::from(self.beyond_peak) / rounds).min(16);
+            (packet * packets * acked / self.bytes.max(1)).min(acked)
         };
         self.bytes = (self.bytes + by).min(self.limits.most.get());
     }

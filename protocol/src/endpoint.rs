@@ -329,7 +329,7 @@ impl Endpoint {
     /// most packets cost no look at queues, grants and deadlines.
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
-        self.common.grants.is_unlimited()
+        !self.common.grants_in_turn(peer.reach)
             && match peer.receiver.effect() {
                 DataEffect::None => true,
                 DataEffect::ReportIsDue => peer.talks,

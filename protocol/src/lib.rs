@@ -25,6 +25,7 @@ pub mod entropy;
 mod event;
 pub mod grants;
 pub mod job;
+pub mod launch;
 pub mod loss;
 pub mod machine;
 pub mod message;

@@ -4,17 +4,8 @@ use gradwire_netsim::setup::Setup;
 #[test]
 fn cells() {
     let cells: &[(&str, &str, bool)] = &[
-        ("fat-tree:k=4@100G", "permutation:8MB", false),
-        ("fat-tree:k=4@100G", "permutation:8MB", true),
         ("leaf-spine:4x8x2@100G", "permutation:4MB", false),
         ("leaf-spine:4x8x2@100G", "permutation:4MB", true),
-        ("leaf-spine:4x8x4@100G,balance=random", "all-to-all:500KB", false),
-        ("leaf-spine:4x8x4@100G,balance=random", "all-to-all:500KB", true),
-        ("single:65@100G", "incast:64x64KB", true),
-        ("leaf-spine:4x8x4@100G", "poisson:websearch@0.6:5ms", false),
-        ("leaf-spine:4x8x2@25G", "ring:16MiB", true),
-        ("leaf-spine:4x8x2@25G", "ps:8@32MiB", true),
-        ("leaf-spine:2x8x2@25G,loss=0.1%", "step:vgg16:ddp,scale=64", false),
         ("leaf-spine:2x8x2@25G,loss=1%", "ring:8MiB", false),
     ];
     for (shape, text, tol) in cells {
@@ -22,7 +13,7 @@ fn cells() {
             let mut s = lines(shape, text, seed);
             if *tol { s = tolerant(s); }
             let o = run(&s);
-            let e = micros(o.ended.since(gradwire_protocol::units::Instant::START));
+            let e = o.tasks.iter().filter_map(|t| t.ended).max().map_or(0.0, |at| micros(at.since(gradwire_protocol::units::Instant::START)));
             let t: Vec<f64> = o.flows.iter().filter(|f| f.received.is_some()).map(|f| micros(took(f))).collect();
             let mean = t.iter().sum::<f64>() / t.len() as f64;
             let max = t.iter().copied().fold(0.0, f64::max);

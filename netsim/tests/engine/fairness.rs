@@ -182,13 +182,14 @@ fn unfair(paths: &[&str], rival: Rival) -> Vec<String> {
     unfair
 }
 
-/// Round trips of 0.1, 2 and 8 ms, with marks.
-const MARKING: [&str; 3] = ["latency=10us", "latency=250us", "latency=1ms"];
+/// Round trips of 0.1 and 2 ms, with marks.
+const MARKING: [&str; 2] = ["latency=10us", "latency=250us"];
 /// The same with plain tail drop.
-const DROPPING: [&str; 3] = [
+const DROPPING: [&str; 4] = [
     "latency=10us,mark=off,buffer=64KiB",
+    "latency=10us,mark=off,buffer=128KiB",
+    "latency=250us,mark=off,buffer=96KiB",
     "latency=250us,mark=off,buffer=128KiB",
-    "latency=1ms,mark=off,buffer=192KiB",
 ];
 
 #[test]
