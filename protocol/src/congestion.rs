@@ -19,7 +19,10 @@
 //!    then by half of that share: some switches drop before they build measurable delay.
 //! 6. For a round trip after a cut, signals are about the window before it, and cut no more
 //!    (RFC 8257, section 3.3).
-//! 7. *Idle* time halves the window again and again, down to the initial one: what was true of the
+//! 7. *False marks*: if all packets of [`FALSE_MARK_ROUNDS`] come marked though the window is at its
+//!    least and no queue delays them, the path marks everything, and marks are ignored until some
+//!    packets come without.
+//! 8. *Idle* time halves the window again and again, down to the initial one: what was true of the
 //!    path then may not be true now (RFC 7661). It grows back exponentially.
 
 use crate::rtt::Rtt;
@@ -38,9 +41,12 @@ pub const LOSS_IGNORED: f64 = 0.05;
 const QUEUE_PART: u64 = 4;
 /// Delay alone does not shrink the window below this many packets.
 const DELAY_PACKETS_MIN: u64 = 16;
-/// Quiet round trips above the last peak after which the growth doubles: one for every four packets
-/// of the peak, half of what Reno takes to get back there, but so many at least and at most.
-const DOUBLING_ROUNDS: std::ops::RangeInclusive<u64> = 4..=32;
+/// Quiet round trips above the last peak after which the growth doubles, for each packet of the
+/// peak: the sawtooth of DCTCP is much shorter than that of Reno, which lasts half of this.
+const DOUBLING_MARKED: f64 = 0.25;
+const DOUBLING_UNMARKED: f64 = 1.0;
+/// The least and the most of them, times the same.
+const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
 /// A cut for delay has worked if the round trip has fallen by this part of it.
 const DELAY_FOLLOWS: f64 = 0.6;
 /// Round trips after a cut for delay until it must have worked.
@@ -48,7 +54,12 @@ const DELAY_TEST_ROUNDS: u64 = 2;
 /// Round trips for which delay is ignored after a cut that did not work.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
 /// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
-const RUNS_PER_WINDOW: u64 = 16;
+const RUNS_PER_WINDOW: u64 = 4;
+/// Round trips after which marks on all packets are false.
+const FALSE_MARK_ROUNDS: u32 = 64;
+/// A round trip without a queue exceeds the least one by a quarter, and this part of the delay
+/// target, at most.
+const NO_QUEUE_PART: u64 = 16;
 /// An idle period is this many times the wait for an answer, and this many gaps of the job.
 const IDLE_WAITS: u64 = 4;
 const IDLE_GAPS: u64 = 10;
@@ -96,11 +107,15 @@ pub struct CongestionWindow {
     /// Quiet round trips above the peak.
     beyond_peak: u32,
     round: Feedback,
+    /// Marks of the round trip, also those that are ignored.
+    round_marks: u32,
     round_ends: Instant,
     /// Until then signals are about the window before the last cut.
     answered_until: Instant,
     /// Whether the path has ever marked.
     has_marked: bool,
+    /// Round trips in a row of which all packets were marked for no reason.
+    falsely_marked: u32,
     delay_test: Option<DelayTest>,
     /// Round trips for which delay is ignored.
     delay_ignored: u32,
@@ -130,9 +145,11 @@ impl CongestionWindow {
             peak: most,
             beyond_peak: 0,
             round: Feedback::default(),
+            round_marks: 0,
             round_ends: Instant::START,
             answered_until: Instant::START,
             has_marked: false,
+            falsely_marked: 0,
             delay_test: None,
             delay_ignored: 0,
             heard: Instant::START,
@@ -153,8 +170,12 @@ impl CongestionWindow {
     }
 
     /// Takes the news of an acknowledgement.
-    pub fn on_feedback(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+    pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) {
         self.heard = now;
+        self.round_marks = self.round_marks.saturating_add(feedback.marks);
+        if self.ignores_marks() {
+            feedback.marks = 0;
+        }
         self.round.acked += feedback.acked;
         // A peer may report any number of marks.
         self.round.segments = self.round.segments.saturating_add(feedback.segments);
@@ -203,6 +224,28 @@ impl CongestionWindow {
         (self.limits.packet.get() * packets).min(self.limits.most.get())
     }
 
+    /// Whether the path marks packets for no reason.
+    pub fn ignores_marks(&self) -> bool {
+        self.falsely_marked >= FALSE_MARK_ROUNDS
+    }
+
+    fn judge_marks(&mut self, round: &Feedback, rtt: &Rtt) {
+        let marks = std::mem::take(&mut self.round_marks);
+        if round.segments == 0 {
+            return;
+        }
+        let most = rtt.least() + rtt.least().divided(4);
+        let most = most + self.limits.delay_target.divided(NO_QUEUE_PART);
+        let reason = self.bytes > self.floor(2) || rtt.smoothed() > most;
+        if marks < round.segments {
+            self.falsely_marked = 0;
+        } else if self.ignores_marks() || !reason {
+            self.falsely_marked = self.falsely_marked.saturating_add(1);
+        } else {
+            self.falsely_marked = 0;
+        }
+    }
+
     fn is_exponential(&self) -> bool {
         self.bytes < self.linear_above
     }
@@ -215,9 +258,13 @@ impl CongestionWindow {
             acked
         } else {
             let packet = self.limits.packet.get();
-            let (least, most) = (*DOUBLING_ROUNDS.start(), *DOUBLING_ROUNDS.end());
-            let rounds = (self.peak / packet / 4).clamp(least, most);
-            let packets = 1_u64 << (u64::from(self.beyond_peak) / rounds).min(16);
+            let (least, most) = DOUBLING_ROUNDS;
+            let peak = (self.peak as f64 / packet as f64).clamp(least, most);
+            let rounds = match self.has_marked {
+                true => peak * DOUBLING_MARKED,
+                false => peak * DOUBLING_UNMARKED,
+            };
+            let packets = 1_u64 << (self.beyond_peak / rounds as u32).min(16);
             (packet * packets * acked / self.bytes.max(1)).min(acked)
         };
         self.bytes = (self.bytes + by).min(self.limits.most.get());
@@ -225,6 +272,7 @@ impl CongestionWindow {
 
     fn end_round(&mut self, now: Instant, rtt: &Rtt) {
         let round = std::mem::take(&mut self.round);
+        self.judge_marks(&round, rtt);
         let seen = f64::from(round.segments.max(1));
         let marked = (f64::from(round.marks) / seen).min(1.0);
         let lost = f64::from(round.lost) / (seen + f64::from(round.lost));

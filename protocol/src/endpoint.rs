@@ -314,6 +314,12 @@ impl Endpoint {
         }
         if header.kind == PacketKind::Data {
             self.common.grants.on_arrival(now, at as u32);
+        } else if peer.reach == Reach::Network
+            && let Some(fault) = peer.receiver.note_ecn(datagram.ecn)
+        {
+            let rank = header.source;
+            self.events
+                .push_back(EndpointEvent::PathFault { rank, fault });
         }
         let placement = self.take(now, at, datagram);
         if header.kind == PacketKind::Data && self.is_quiet(at) {

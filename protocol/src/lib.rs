@@ -31,6 +31,7 @@ pub mod machine;
 pub mod message;
 pub mod metrics;
 mod outlook;
+pub mod path;
 pub mod priority;
 pub mod reach;
 pub mod receiver;

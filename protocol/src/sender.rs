@@ -50,6 +50,7 @@ use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
 use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
+use crate::path::{PathFault, PathWatch};
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -108,6 +109,10 @@ pub struct SenderCounters {
     pub marks: u64,
     /// Segments found lost.
     pub found_lost: u64,
+    /// How often the path has lost most of what was sent for seconds.
+    pub path_failures: u64,
+    /// How often marks were ignored from then on, since the path marks everything.
+    pub false_marks: u64,
 }
 
 impl SenderCounters {
@@ -118,6 +123,8 @@ impl SenderCounters {
         self.probes += other.probes;
         self.marks += other.marks;
         self.found_lost += other.found_lost;
+        self.path_failures += other.path_failures;
+        self.false_marks += other.false_marks;
     }
 }
 
@@ -135,6 +142,9 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
+    path: PathWatch,
+    /// Faults of the path that the caller has not taken.
+    faults: Vec<PathFault>,
     spray: Spray,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
@@ -165,6 +175,8 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
+            path: PathWatch::new(limits.packet),
+            faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
@@ -252,7 +264,13 @@ impl Sender {
     /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
     /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
+        let ended = !self.sent.is_empty() || !self.refused.is_empty();
+        ended || !self.still.is_empty() || !self.faults.is_empty()
+    }
+
+    /// A fault of the path that has shown since the last call.
+    pub fn take_fault(&mut self) -> Option<PathFault> {
+        self.faults.pop()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -408,6 +426,7 @@ impl Sender {
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
+        self.path.on_sent(now);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
@@ -439,7 +458,8 @@ impl Sender {
 
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
-        self.window.bytes().get().saturating_sub(self.in_flight) / packet
+        let window = self.path.limit(self.window.bytes());
+        window.get().saturating_sub(self.in_flight) / packet
     }
 
     /// The most packets of a run.
@@ -507,7 +527,7 @@ impl Sender {
             lost_needed: lost.needed,
             in_flight,
         };
-        self.window.on_feedback(now, feedback, rtt);
+        self.watch(now, feedback, rtt);
         let sending = &mut self.messages[at];
         if is_newest || acked.segments > 0 {
             let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
@@ -519,6 +539,20 @@ impl Sender {
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));
             self.end(at, now);
+        }
+    }
+
+    /// Takes the news of an acknowledgement to the window and to the watch over the path.
+    fn watch(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+        let ignored = self.window.ignores_marks();
+        self.window.on_feedback(now, feedback, rtt);
+        if self.window.ignores_marks() && !ignored {
+            self.counters.false_marks += 1;
+            self.faults.push(PathFault::MarksEverything);
+        }
+        if let Some(fault) = self.path.on_feedback(now, &feedback) {
+            self.counters.path_failures += 1;
+            self.faults.push(fault);
         }
     }
 

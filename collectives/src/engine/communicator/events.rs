@@ -81,6 +81,7 @@ impl Communicator {
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
             EndpointEvent::Refused { .. } | EndpointEvent::Reset { .. } => {}
+            EndpointEvent::PathFault { rank, fault } => self.path_faults.push((rank, fault)),
             EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
