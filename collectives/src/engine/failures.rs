@@ -51,6 +51,7 @@ impl FailureRecord {
     pub(crate) fn may_take(&self, key: MessageKey) -> bool {
         let (group, _, part) = key.parts();
         let is_collective = part < PARTS;
-        !self.ended.contains(&group) && !(is_collective && self.broken.contains(&group))
+        let is_broken = is_collective && self.broken.contains(&group);
+        !is_broken && !self.ended.contains(&group)
     }
 }
