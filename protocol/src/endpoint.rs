@@ -18,14 +18,14 @@ use self::peer::{EndpointPeer, NextTurn};
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::Job;
-use crate::machine::{Datagram, Machine, SegmentRun, Transmit};
+use crate::machine::{Datagram, Machine, SegmentRun, Transmit, UnsentRun};
 use crate::message::{ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, Rank, Share};
+use crate::units::{ByteCount, Instant, MessageId, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use crate::event::EndpointEvent;
@@ -95,6 +95,18 @@ impl Endpoint {
     pub fn with_neighbours(mut self, ranks: Vec<Rank>, near: MemoryPath) -> Self {
         assert!(self.peers.is_empty(), "neighbours are known before peers");
         self.common.bring_near(ranks, near);
+        self
+    }
+
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages: with
+    /// a first id near the end a test sees that in its first messages. The peers need not know.
+    ///
+    /// # Panics
+    /// When messages have been sent or posted already.
+    #[must_use]
+    pub fn with_first_message(mut self, first: MessageId) -> Self {
+        assert!(self.peers.is_empty(), "the first message is still to come");
+        self.common.begin_with(first);
         self
     }
 
@@ -448,6 +460,23 @@ impl Machine for Endpoint {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.common.ledger.on_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        let Some(at) = self.find(unsent.to) else {
+            return;
+        };
+        let peer = &mut self.peers[at];
+        match unsent.template.kind {
+            PacketKind::Data => peer.sender.take_back(unsent),
+            PacketKind::Close => peer.sender.close_again(&unsent.template),
+            // The next PROBE follows soon: it is one of a series.
+            PacketKind::Probe => {}
+            PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
+                peer.receiver.report_again(&unsent.template);
+            }
+        }
+        self.touch(now, at);
     }
 
     fn tolerates_loss(&self) -> bool {

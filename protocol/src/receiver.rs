@@ -20,7 +20,8 @@
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
 //!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
-//!    ([`Ledger::blames_host`]): everything is requested.
+//!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
+//!    begins anew, once: this host stood still, and packets may wait below its sockets.
 //! 8. A complete message says STOP, which names its holes, and says so again until CLOSE comes, a
 //!    limited number of times.
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
@@ -33,12 +34,14 @@
 //! `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column `lost` counts the
 //! segments that stayed missing, `repaired` those that were sent again.
 
+mod closed;
 mod holes;
 mod message;
 mod report;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
@@ -46,10 +49,11 @@ use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
-use crate::message::ReceiveRequest;
+use crate::message::{ReceiveRequest, find_open};
+use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
 use crate::settings::EndpointSettings;
-use crate::units::{Instant, MessageId, MessageKey, Rank, Span};
+use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 /// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
@@ -124,11 +128,11 @@ impl ReceiverCounters {
 #[derive(Debug)]
 pub struct Receiver {
     peer: Rank,
+    /// By number.
     messages: Vec<ReceiveMessage>,
     /// Posted messages of which no packet has come, by key.
     expected: VecDeque<ReceiveRequest>,
-    closed_floor: u32,
-    closed: BTreeSet<MessageId>,
+    closed: ClosedMessages,
     complete: VecDeque<MessageId>,
     early_segments: u64,
     events: VecDeque<EndpointEvent>,
@@ -174,8 +178,7 @@ impl Receiver {
             peer,
             messages: Vec::new(),
             expected: VecDeque::new(),
-            closed_floor: 0,
-            closed: BTreeSet::new(),
+            closed: ClosedMessages::default(),
             complete: VecDeque::new(),
             early_segments: 0,
             events: VecDeque::new(),
@@ -189,6 +192,13 @@ impl Receiver {
     /// Its counts so far.
     pub fn counters(&self) -> &ReceiverCounters {
         &self.counters
+    }
+
+    /// Adds what it keeps.
+    pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
+        sum.incoming += self.messages.len();
+        sum.posted += self.expected.len();
+        sum.closed_ranges += self.closed.ranges();
     }
 
     /// Adds the counts of the receiver that it replaces.
@@ -250,8 +260,8 @@ impl Receiver {
         if lent.grants.is_unlimited() {
             receiving.grant(lent.now, u32::MAX);
         } else {
-            let id = receiving.id();
-            lent.grants.wait(request.turn(), lent.place, id);
+            let serial = receiving.serial;
+            lent.grants.wait(request.turn(), lent.place, serial);
         }
         self.complete_if_done(at, lent);
         self.note(at);
@@ -275,11 +285,12 @@ impl Receiver {
     /// Grants a message up to `most` segments more; tells whether it needs still more.
     pub(crate) fn grant(
         &mut self,
-        id: MessageId,
+        serial: MessageSerial,
         most: u32,
         lent: &mut RankResources<'_>,
     ) -> GrantNeed {
-        let Some(at) = self.find(id) else {
+        let of_message = |receiving: &ReceiveMessage| receiving.serial;
+        let Ok(at) = self.messages.binary_search_by_key(&serial, of_message) else {
             return GrantNeed::Nothing;
         };
         let receiving = &mut self.messages[at];
@@ -353,7 +364,6 @@ impl Receiver {
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
-            None if self.is_closed(header.message) => return None,
             None => self.open(header, lent)?,
         };
         self.last = at;
@@ -370,9 +380,8 @@ impl Receiver {
         if last.is_some_and(|receiving| receiving.id() == id) {
             return Some(self.last);
         }
-        self.messages
-            .iter()
-            .position(|receiving| receiving.id() == id)
+        let newest = self.closed.newest(id);
+        find_open(&self.messages, newest, id, |receiving| receiving.serial)
     }
 
     fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
@@ -381,13 +390,17 @@ impl Receiver {
     }
 
     fn is_closed(&self, id: MessageId) -> bool {
-        id.0 <= self.closed_floor || self.closed.contains(&id)
+        self.closed.is_closed(self.closed.serial(id))
     }
 
     fn open(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
+        let serial = self.closed.serial(header.message);
+        if self.closed.is_closed(serial) {
+            return None;
+        }
         let segments = u64::from(header.segments);
-        let mut receiving = ReceiveMessage::new(lent.now, header, lent.settings);
-        let consistent = receiving.fits(header) && header.message.0 != 0;
+        let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
+        let consistent = receiving.fits(header);
         let posted = self.find_expected(header.key).ok();
         let excess = self.messages.len() >= EARLY_MESSAGES_MAX
             || self.early_segments + segments > EARLY_SEGMENTS_MAX;
@@ -402,8 +415,9 @@ impl Receiver {
         }
         lent.grants
             .expect(lent.now, lent.place, receiving.expected());
-        self.messages.push(receiving);
-        let at = self.messages.len() - 1;
+        self.closed.on_open(serial);
+        let at = (self.messages).partition_point(|before| before.serial < serial);
+        self.messages.insert(at, receiving);
         if let Some(posted) = posted {
             let request = self.expected.remove(posted).expect("just found");
             self.post(at, &request, lent);
@@ -515,6 +529,9 @@ impl Receiver {
             }
             return;
         }
+        if receiving.renew_gap(lent.now, lent.gap) {
+            return;
+        }
         // The network did not lose what this host's own kernel may have dropped.
         if !lent.ledger.blames_host(receiving.begun) {
             receiving.accept_holes(lent.ledger);
@@ -563,26 +580,28 @@ impl Receiver {
         self.messages[at].poll_report(now, untold, room, body)
     }
 
+    /// This host did not take a report: it is due again, and covers the whole message.
+    pub(crate) fn report_again(&mut self, report: &Header) {
+        // The sender asks again about a message that is closed here.
+        let Some(at) = self.find(report.message) else {
+            return;
+        };
+        self.messages[at].report.again(report.kind);
+        self.note(at);
+    }
+
     /// Takes CLOSE: the sender heard STOP.
     pub fn close(&mut self, id: MessageId) {
-        let of_id = |receiving: &ReceiveMessage| receiving.id() == id;
-        let Some(at) = self.messages.iter().position(of_id) else {
+        let Some(at) = self.find(id) else {
             return;
         };
         if self.messages[at].stage != ReceiveStage::Complete {
             self.counters.refused += 1;
             return;
         }
-        self.messages.remove(at);
+        let closed = self.messages.remove(at);
         self.complete.retain(|&kept| kept != id);
-        if id.0 != self.closed_floor + 1 {
-            self.closed.insert(id);
-            return;
-        }
-        self.closed_floor = id.0;
-        while self.closed.remove(&MessageId(self.closed_floor + 1)) {
-            self.closed_floor += 1;
-        }
+        self.closed.close(closed.serial);
     }
 
     /// Whether a packet is a PROBE for a message that is closed: its sender has not heard STOP.

@@ -23,8 +23,10 @@
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
 //!    holes.
-//! 9. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!    also for messages that it has forgotten.
+//! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
+//!    sent, so its absence is no loss, whatever the message tolerates.
+//! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
+//!     also for messages that it has forgotten.
 
 mod loss;
 mod message;
@@ -40,13 +42,16 @@ use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
-use crate::machine::{Ecn, SegmentRun};
-use crate::message::SendRequest;
+use crate::machine::{Ecn, SegmentRun, UnsentRun};
+use crate::message::{SendRequest, find_open};
+use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
-use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Span, Stamp};
+use crate::units::{
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
+};
 use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
 /// Unanswered probes of one message after which the window starts over.
@@ -118,6 +123,7 @@ impl SenderCounters {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
+    /// By number.
     messages: Vec<SendMessage>,
     /// By class: queues keep the packets of one class in order, and let others overtake them.
     classes: Vec<ClassFlights>,
@@ -129,7 +135,7 @@ pub struct Sender {
     unscheduled: u64,
     window: CongestionWindow,
     spray: Spray,
-    next_id: u32,
+    next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
     closes: Vec<Header>,
@@ -156,7 +162,7 @@ impl Sender {
             unscheduled: 0,
             window: CongestionWindow::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
-            next_id: 1,
+            next: MessageSerial::first(settings.first_message),
             probe_due: None,
             closes: Vec::new(),
             sent: VecDeque::new(),
@@ -167,14 +173,24 @@ impl Sender {
 
     /// Takes a message to send.
     pub fn send(&mut self, now: Instant, request: SendRequest, settings: &EndpointSettings) {
-        let id = MessageId(self.next_id);
-        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let serial = self.take_serial();
         let start = self.unscheduled_start(request.bytes, settings);
-        let sending = SendMessage::new(id, request, settings, start, now);
+        let sending = SendMessage::new(serial, request, settings, start, now);
         if sending.is_told() {
             self.note_probe(now);
         }
         self.messages.push(sending);
+    }
+
+    /// The number of the next message. An id that a message still has after all others went by is
+    /// left out.
+    fn take_serial(&mut self) -> MessageSerial {
+        while self.position(self.next.id()).is_some() {
+            self.next.0 += 1;
+        }
+        let serial = self.next;
+        self.next.0 += 1;
+        serial
     }
 
     /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
@@ -214,6 +230,12 @@ impl Sender {
         &self.counters
     }
 
+    /// Adds what it keeps.
+    pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
+        sum.outgoing += self.messages.len();
+        sum.flights += (self.classes.iter().map(|class| class.flights.len())).sum::<usize>();
+    }
+
     /// Adds the counts of the sender that it replaces.
     pub(crate) fn add_counters(&mut self, before: &SenderCounters) {
         self.counters.add(before);
@@ -246,9 +268,7 @@ impl Sender {
     }
 
     fn position(&self, message: MessageId) -> Option<usize> {
-        self.messages
-            .binary_search_by_key(&message, SendMessage::id)
-            .ok()
+        find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
     /// The next control packet: CLOSE for a message that has ended, PROBE for one that is in doubt.
@@ -380,6 +400,24 @@ impl Sender {
             ecn: taken.ecn,
             probe_at,
         })
+    }
+
+    /// Takes back segments that this host did not take: they are not in flight, and are sent again
+    /// although nothing says that they are lost.
+    pub(crate) fn take_back(&mut self, unsent: &UnsentRun) {
+        let Some(at) = self.position(unsent.template.message) else {
+            return;
+        };
+        let sending = &mut self.messages[at];
+        for &segment in unsent.segments() {
+            self.in_flight -= sending.land(segment);
+            sending.queue_repair(segment);
+        }
+    }
+
+    /// Takes back a CLOSE that this host did not take.
+    pub(crate) fn close_again(&mut self, close: &Header) {
+        self.closes.push(*close);
     }
 
     /// How many packets of this length the window has room for.

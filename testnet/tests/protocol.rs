@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
-use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -72,6 +72,10 @@ impl Machine for Recorder {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.endpoint.handle_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        self.endpoint.handle_unsent(now, unsent);
     }
 
     fn tolerates_loss(&self) -> bool {

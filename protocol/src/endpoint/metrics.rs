@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
-use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::metrics::{ClassTimes, EndpointFootprint, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
 impl Endpoint {
@@ -33,6 +33,20 @@ impl Endpoint {
             counters: self.counters(),
             ledger: self.common.ledger.total(),
         }
+    }
+
+    /// How much is kept at the moment.
+    pub fn footprint(&self) -> EndpointFootprint {
+        let mut sum = EndpointFootprint {
+            timers: self.deadlines.len(),
+            events: self.events.len(),
+            ..EndpointFootprint::default()
+        };
+        for peer in &self.peers {
+            peer.sender.add_footprint(&mut sum);
+            peer.receiver.add_footprint(&mut sum);
+        }
+        sum
     }
 
     /// The traffic of a new peer, if it is kept.

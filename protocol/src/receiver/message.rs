@@ -11,7 +11,7 @@ use crate::message::MessageOutline;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
-use crate::units::{Instant, MessageId, MessageKey, Share, Span, Step};
+use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
 
 /// A gap is at most 2 to this power times as long as the first one of its message.
@@ -45,17 +45,21 @@ struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
     rounds: u32,
+    /// Whether this wait began anew, because its host had slept through the end of the first.
+    is_second: bool,
 }
 
 impl GapTimer {
     fn restart(&mut self, now: Instant, gap: Span, doublings: u32) {
         self.ends = Some(now + gap * (1 << self.rounds.min(doublings)));
+        self.is_second = false;
     }
 }
 
 /// A message that has not been closed.
 #[derive(Debug)]
 pub(super) struct ReceiveMessage {
+    pub(super) serial: MessageSerial,
     /// Header of its first packet. Reports answer with its fields.
     header: Header,
     /// The step whose budget bears its holes: the sender's, until the message is posted.
@@ -73,10 +77,16 @@ pub(super) struct ReceiveMessage {
 
 impl ReceiveMessage {
     /// The message that a packet belongs to, not posted. It may send its unscheduled start.
-    pub(super) fn new(now: Instant, header: &Header, settings: &EndpointSettings) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        serial: MessageSerial,
+        header: &Header,
+        settings: &EndpointSettings,
+    ) -> Self {
         let cut = Segmentation::new(header.message_bytes, settings.segment_bytes);
         let start = settings.unscheduled_segments().min(cut.segments());
         Self {
+            serial,
             header: *header,
             step: header.step,
             cut,
@@ -119,14 +129,18 @@ impl ReceiveMessage {
         self.grants.expected
     }
 
-    /// Lets the sender send up to `most` segments more; gives how many, and whether the message
-    /// needs still more.
+    /// Lets the sender send up to `most` segments more; gives how many more are on their way, and
+    /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
         let segments = self.cut.segments();
+        let received = self.received.ones();
         let grants = &mut self.grants;
         let more = most.min(segments - grants.granted);
         grants.granted += more;
-        grants.expected += more;
+        // A sender that announced itself by PROBE in the midst of its unscheduled start has sent
+        // the rest of it, too: what has arrived is not on its way.
+        let before = grants.expected;
+        grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
             self.report.ack_now(now);
         }
@@ -134,7 +148,7 @@ impl ReceiveMessage {
             true => GrantNeed::More,
             false => GrantNeed::Nothing,
         };
-        (more, need)
+        (grants.expected - before, need)
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
@@ -212,6 +226,19 @@ impl ReceiveMessage {
         } else {
             self.gap.ends = None;
         }
+    }
+
+    /// Starts the gap anew, once, if it ended more than a gap ago; tells whether it did. The host
+    /// has stood still since, perhaps below its sockets as well: packets that reached it in time
+    /// may come up only now.
+    pub(super) fn renew_gap(&mut self, now: Instant, gap: Span) -> bool {
+        let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
+        let renewed = overslept && self.is_posted() && !self.gap.is_second;
+        if renewed {
+            self.gap.restart(now, gap, GAP_DOUBLINGS);
+            self.gap.is_second = true;
+        }
+        renewed
     }
 
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next

@@ -1,0 +1,6 @@
+//! The life of messages between endpoints: their ids, their end, their cancelling, and the memory
+//! that they leave behind.
+
+mod ids;
+mod memory;
+mod pair;
