@@ -27,7 +27,10 @@
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
 //!     also for messages that it has forgotten.
+//! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
+//!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
+mod cancel;
 mod loss;
 mod message;
 mod probe;
@@ -36,6 +39,7 @@ mod repair;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::cancel::CancelledMessages;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
 use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
@@ -139,7 +143,10 @@ pub struct Sender {
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
     closes: Vec<Header>,
+    cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
+    /// Messages that the receiver has refused, until the caller takes them.
+    refused: Vec<MessageKey>,
     /// Messages that stand still, until the caller takes them.
     still: Vec<MessageKey>,
     counters: SenderCounters,
@@ -165,7 +172,9 @@ impl Sender {
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             closes: Vec::new(),
+            cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
+            refused: Vec::new(),
             still: Vec::new(),
             counters: SenderCounters::default(),
         }
@@ -185,11 +194,12 @@ impl Sender {
     /// The number of the next message. An id that a message still has after all others went by is
     /// left out.
     fn take_serial(&mut self) -> MessageSerial {
-        while self.position(self.next.id()).is_some() {
-            self.next.0 += 1;
+        let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
+        let mut serial = self.next;
+        while is_used(serial.id()) {
+            serial.0 += 1;
         }
-        let serial = self.next;
-        self.next.0 += 1;
+        self.next = MessageSerial(serial.0 + 1);
         serial
     }
 
@@ -233,6 +243,7 @@ impl Sender {
     /// Adds what it keeps.
     pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
         sum.outgoing += self.messages.len();
+        sum.cancelled += self.cancelled.len();
         sum.flights += (self.classes.iter().map(|class| class.flights.len())).sum::<usize>();
     }
 
@@ -241,9 +252,10 @@ impl Sender {
         self.counters.add(before);
     }
 
-    /// Whether [`Sender::take_sent`] or [`Sender::take_still`] have something to give.
+    /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
+    /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty()
+        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -271,7 +283,8 @@ impl Sender {
         find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, PROBE for one that is in doubt.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is cancelled,
+    /// PROBE for one that is in doubt.
     /// Its body is written into `body`.
     pub fn poll_control(
         &mut self,
@@ -283,6 +296,10 @@ impl Sender {
         body.clear();
         if let Some(close) = self.closes.pop() {
             return Some(close);
+        }
+        let reset = self.cancelled.poll(now, rtt.probe_wait(settings.gap));
+        if reset.is_some() {
+            return reset;
         }
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
@@ -331,10 +348,10 @@ impl Sender {
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let probes = self.probe_due.is_some_and(|at| at <= now);
+        let due = self.probe_due.into_iter().chain(self.cancelled.due()).min();
         ControlOutlook {
-            talks: probes || !self.closes.is_empty(),
-            due: self.probe_due.filter(|&at| at > now),
+            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
+            due: due.filter(|&at| at > now),
         }
     }
 
@@ -451,6 +468,7 @@ impl Sender {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
                 self.closes.push(close_of(header, now));
+                self.cancelled.on_answer(header.message);
             }
             return;
         };
@@ -519,12 +537,17 @@ impl Sender {
         }
     }
 
-    /// Once per message; inlined it would make the loops of every report slower.
-    #[inline(never)]
-    fn end(&mut self, at: usize, now: Instant) {
+    fn forget(&mut self, at: usize) -> SendMessage {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
+        sending
+    }
+
+    /// Once per message; inlined it would make the loops of every report slower.
+    #[inline(never)]
+    fn end(&mut self, at: usize, now: Instant) {
+        let mut sending = self.forget(at);
         self.sent.push_back(SentMessage {
             key: sending.key(),
             message: sending.id(),
