@@ -7,6 +7,7 @@ mod hierarchical;
 mod loss;
 mod messages;
 mod mismatch;
+mod order;
 mod points;
 mod results;
 mod rooted;
