@@ -18,25 +18,24 @@
 //! 5. No peer is granted more than its window lets it have in flight: segments of others can come
 //!    meanwhile.
 //! 6. Segments of a peer from which no packet has come for some gaps are *doubted* instead of
-//!    expected, up to half of the window ([`Grants::doubt`]): others are granted as much, since one
-//!    peer's losses must not hold them up. When doubted segments arrive late, they settle the
-//!    doubt.
+//!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
+//!    since one peer's losses must not hold them up. When doubted segments arrive late, they settle
+//!    the doubt. Unscheduled starts may exceed the window many times, so the doubt is not bounded
+//!    by the window, but by what it leaves expected.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::priority::Urgency;
-use crate::units::{Instant, MessageId, Span, Step};
+use crate::units::{Instant, MessageSerial, Span, Step};
 
-/// How many places in the order of turns are searched for a peer that has room.
-const LOOKED_AT_MAX: usize = 64;
 /// Quanta of a grant window. Fewer would save control packets and make bursts longer.
 const QUANTA_PER_WINDOW: u64 = 6;
 /// The longest quantum, in segments.
 const QUANTUM_MAX: u64 = 8;
 /// Gaps without a packet of a peer after which its segments are doubted.
 const GAPS_SILENT: u64 = 2;
-/// One part in so many of the window may be doubted. Not all of it: the packets of silent peers may
-/// be lost, but they may also wait in a low class and come all at once.
+/// Doubt frees one part in so many of the window. Not all of it: the packets of silent peers may be
+/// lost, but they may also wait in a low class and come all at once.
 const DOUBTED_PART: u64 = 2;
 
 /// The order in which messages are granted segments, the least first. `None` when the urgency of a
@@ -59,7 +58,7 @@ pub struct Grants {
     /// By the peer's place.
     expected_of: Vec<PeerGrants>,
     /// The messages of each peer that wait, by turn, and within a turn by the number here.
-    queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageId)>>,
+    queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageSerial)>>,
     /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
     /// Counts the messages that have come to wait.
@@ -119,9 +118,12 @@ impl Grants {
     /// Doubts the segments of peers that have been silent for some of these gaps (rule 6).
     pub fn doubt(&mut self, now: Instant, gap: Span) {
         self.looked = now;
+        let half = self.window / DOUBTED_PART;
+        let on_its_way = self.expected + self.doubted;
+        let most = half.max(on_its_way.saturating_sub(half));
         for of_peer in &mut self.expected_of {
             if of_peer.since + gap * GAPS_SILENT <= now {
-                let room = (self.window / DOUBTED_PART).saturating_sub(self.doubted);
+                let room = most.saturating_sub(self.doubted);
                 let more = of_peer.expected.min(room);
                 of_peer.expected -= more;
                 of_peer.doubted += more;
@@ -164,10 +166,10 @@ impl Grants {
     }
 
     /// A message of the peer at this place needs more than it was granted.
-    pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageId) {
+    pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageSerial) {
         self.arrivals += 1;
         let number = match turn {
-            Some(_) => u64::from(message.0),
+            Some(_) => message.0,
             None => self.arrivals,
         };
         let queue = self.queues.entry((turn, place)).or_default();
@@ -209,7 +211,7 @@ impl Grants {
     /// The first turn with a peer that may have a quantum more on its way, and the peer's place in
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
-        let all = self.rounds.iter().flat_map(|(&turn, round)| {
+        let mut all = self.rounds.iter().flat_map(|(&turn, round)| {
             let numbered = round.iter().enumerate();
             numbered.map(move |(at, &place)| (turn, at, place))
         });
@@ -217,7 +219,8 @@ impl Grants {
             let expected = self.expected_of.get(place as usize);
             expected.is_none_or(|of_peer| of_peer.on_its_way() + self.quantum <= self.each)
         };
-        let (turn, at, _) = all.take(LOOKED_AT_MAX).find(has_room)?;
+        // Peers without room fill the window, or are in doubt: there are few of them.
+        let (turn, at, _) = all.find(has_room)?;
         Some((turn, at))
     }
 }
@@ -230,7 +233,7 @@ pub struct NextGrant {
     /// The peer that sends it.
     pub place: u32,
     /// The message.
-    pub message: MessageId,
+    pub message: MessageSerial,
     /// How many segments it is granted at most.
     pub most: u32,
 }
@@ -254,12 +257,12 @@ mod tests {
     }
 
     /// Which messages are granted something until nobody waits, if each needs two quanta.
-    fn order(waiting: &[(GrantTurn, u32, u32)]) -> Vec<(u32, u32)> {
+    fn order(waiting: &[(GrantTurn, u32, u64)]) -> Vec<(u32, u64)> {
         let mut grants = Grants::new(Some(64), 64);
         for &(turn, place, message) in waiting {
-            grants.wait(turn, place, MessageId(message));
+            grants.wait(turn, place, MessageSerial(message));
         }
-        let mut granted: Vec<(u32, u32)> = Vec::new();
+        let mut granted: Vec<(u32, u64)> = Vec::new();
         while let Some(next) = grants.take() {
             let one = (next.place, next.message.0);
             if !granted.contains(&one) {
@@ -289,8 +292,8 @@ mod tests {
     #[test]
     fn a_peer_with_a_full_window_lets_others_go() {
         let mut grants = Grants::new(Some(60), 24);
-        grants.wait(turn(0, 0), 1, MessageId(1));
-        grants.wait(turn(0, 9), 2, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        grants.wait(turn(0, 9), 2, MessageSerial(1));
         let mut granted = Vec::new();
         while let Some(next) = grants.take() {
             granted.push(next.place);
@@ -308,8 +311,8 @@ mod tests {
         let mut grants = Grants::new(Some(12), 12);
         grants.expect(start, 1, 8);
         grants.expect(start, 2, 4);
-        grants.wait(turn(0, 0), 1, MessageId(1));
-        grants.wait(turn(0, 1), 3, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "the window is full");
         assert_eq!(grants.look_at(gap), Some(start + gap));
         let later = start + gap * GAPS_SILENT;
@@ -317,7 +320,7 @@ mod tests {
         grants.doubt(later, gap);
         assert_eq!(grants.take().map(|next| next.place), Some(1));
         grants.expect(later, 1, 4);
-        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
         let next = grants.take().map(|next| next.place);
         assert_eq!(
             next,
@@ -325,7 +328,7 @@ mod tests {
             "the silent one has its window, though half of it is in doubt"
         );
         grants.expect(later, 3, 2);
-        grants.wait(turn(0, 1), 3, MessageId(1));
+        grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "no more than half is in doubt");
         // Of its twelve the first six were replaced.
         grants.settle(1, 6);
@@ -335,10 +338,33 @@ mod tests {
     }
 
     #[test]
+    fn unscheduled_starts_in_doubt_leave_half_the_window() {
+        let (gap, start) = (Span::from_micros(50), Instant::START);
+        let mut grants = Grants::new(Some(12), 100);
+        (1..=20).for_each(|peer| grants.expect(start, peer, 100));
+        grants.wait(turn(0, 0), 21, MessageSerial(1));
+        assert_eq!(grants.take(), None);
+        grants.doubt(start + gap * GAPS_SILENT, gap);
+        assert_eq!(grants.expected, 6);
+        assert_eq!(grants.take().map(|next| next.place), Some(21));
+    }
+
+    #[test]
+    fn peers_without_room_never_hide_a_peer_with_room() {
+        let mut grants = Grants::new(Some(1000), 8);
+        for peer in 0..100 {
+            grants.expect(Instant::START, peer, 8);
+            grants.wait(turn(0, 0), peer, MessageSerial(1));
+        }
+        grants.wait(turn(0, 1), 100, MessageSerial(1));
+        assert_eq!(grants.take().map(|next| next.place), Some(100));
+    }
+
+    #[test]
     fn a_window_below_a_quantum_is_granted_whole() {
         let mut grants = Grants::new(Some(59), 7);
         grants.expect(Instant::START, 1, 1);
-        grants.wait(turn(0, 0), 1, MessageId(1));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
         assert_eq!(
             grants.take(),
             None,

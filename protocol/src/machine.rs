@@ -16,7 +16,8 @@ pub trait Machine {
 
     /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
     /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
-    /// waits in a socket would look lost.
+    /// waits in a socket would look lost. A call long after that time tells the machine that its
+    /// host stood still.
     fn handle_timeout(&mut self, now: Instant);
 
     /// Tells the machine that this host's own kernel has dropped arrived packets before `now`. The
@@ -29,8 +30,13 @@ pub trait Machine {
     /// Whether the machine may accept holes. Otherwise it has every lost segment repaired.
     fn tolerates_loss(&self) -> bool;
 
+    /// Takes back packets of a run that this host did not take, because a queue of its own was
+    /// full. They were neither sent nor lost: the machine sends them later, also where it tolerates
+    /// loss. A simulator whose hosts take every run never calls this.
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun);
+
     /// The next run of packets to send; `None` when there is none now. Call it until `None` after
-    /// each of the other verbs.
+    /// each of the other verbs, or until this host's own queues are full.
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
 
     /// When to call [`Machine::handle_timeout`] next; `None`: not before another packet.
@@ -193,7 +199,39 @@ pub struct Transmit<'a> {
     pub message: Payload<'a>,
 }
 
+/// Packets of a run that were not handed over.
+#[derive(Clone, Copy, Debug)]
+pub struct UnsentRun {
+    /// The rank that they go to.
+    pub to: Rank,
+    /// The fields that their headers have in common.
+    pub template: Header,
+    run: SegmentRun,
+    first: usize,
+}
+
+impl UnsentRun {
+    /// Their segments; segment 0 for a control packet.
+    pub fn segments(&self) -> &[u32] {
+        &self.run.as_slice()[self.first..]
+    }
+}
+
 impl<'a> Transmit<'a> {
+    /// The packets from number `first` on, which were not handed over.
+    ///
+    /// # Panics
+    /// When there are fewer packets than `first`.
+    pub fn unsent_from(&self, first: usize) -> UnsentRun {
+        assert!(first <= self.packets(), "a packet of the run, or its end");
+        UnsentRun {
+            to: self.to,
+            template: self.template,
+            run: *self.run,
+            first,
+        }
+    }
+
     /// How many packets there are.
     pub fn packets(&self) -> usize {
         self.run.as_slice().len()

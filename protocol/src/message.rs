@@ -3,7 +3,7 @@
 use crate::grants::GrantTurn;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
-use crate::units::{MessageKey, Share, Signature, Step};
+use crate::units::{MessageId, MessageKey, MessageSerial, Share, Signature, Step};
 use crate::wire::{Header, PacketKind};
 
 /// A message to send.
@@ -64,11 +64,33 @@ pub struct MessageOutline {
     pub signature: Signature,
 }
 
-/// Whether a DATA header describes a segment of its message as this job cuts it.
+/// Ids of one sender that can be told apart from each other's next turn.
+const HALF_OF_IDS: u64 = 1 << 31;
+
+/// The place of the open message with this id. `open` is sorted by number, and `newest` is about as
+/// high as the highest number that was ever used.
+pub(crate) fn find_open<M>(
+    open: &[M],
+    newest: MessageSerial,
+    id: MessageId,
+    serial: impl Fn(&M) -> MessageSerial,
+) -> Option<usize> {
+    if let Ok(at) = open.binary_search_by_key(&newest.nearest(id), &serial) {
+        return Some(at);
+    }
+    // Half of all ids may have gone by since the oldest message was opened. Its own id is not given
+    // to another one until it has ended.
+    let oldest = serial(open.first()?);
+    let is_old = oldest.0 + HALF_OF_IDS <= newest.0;
+    (is_old.then(|| open.iter().position(|message| serial(message).id() == id))).flatten()
+}
+
+/// Whether a header of a sender describes its message as this job cuts it, and a DATA header the
+/// segment.
 pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     let in_range = header.segments == cut.segments() && header.segment < header.segments;
-    let placed = header.kind == PacketKind::Probe
+    let placed = header.kind != PacketKind::Data
         || (in_range
             && header.offset == cut.offset(header.segment)
             && u32::from(header.length) == cut.length(header.segment));

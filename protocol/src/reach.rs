@@ -10,7 +10,7 @@ use crate::machine::RUN_SEGMENTS_MAX;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
-use crate::units::{ByteCount, Instant, Rank, Span};
+use crate::units::{ByteCount, Instant, MessageId, Rank, Span};
 
 /// Runs in a window of memory, so that one is read while the next is written.
 const RUNS_PER_WINDOW: u64 = 8;
@@ -64,6 +64,14 @@ impl RankState {
         ranks.sort_unstable();
         self.host = Some(Box::new(near_settings(&self.network, near)));
         self.near = ranks;
+    }
+
+    /// The first message to each peer has this id.
+    pub(crate) fn begin_with(&mut self, first: MessageId) {
+        self.network.first_message = first;
+        if let Some(host) = &mut self.host {
+            host.first_message = first;
+        }
     }
 
     pub(crate) fn reach(&self, rank: Rank) -> Reach {

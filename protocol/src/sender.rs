@@ -23,9 +23,14 @@
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
 //!    holes.
-//! 9. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!    also for messages that it has forgotten.
+//! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
+//!    sent, so its absence is no loss, whatever the message tolerates.
+//! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
+//!     also for messages that it has forgotten.
+//! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
+//!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
+mod cancel;
 mod loss;
 mod message;
 mod probe;
@@ -34,19 +39,23 @@ mod repair;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::cancel::CancelledMessages;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
 use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
-use crate::machine::{Ecn, SegmentRun};
-use crate::message::SendRequest;
+use crate::machine::{Ecn, SegmentRun, UnsentRun};
+use crate::message::{SendRequest, find_open};
+use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
-use crate::units::{ByteCount, Class, Entropy, Instant, MessageId, MessageKey, Rank, Span};
+use crate::units::{
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span,
+};
 use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
 
 /// Unanswered probes of one message after which the window starts over.
@@ -115,6 +124,7 @@ impl SenderCounters {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
+    /// By number.
     messages: Vec<SendMessage>,
     /// By class: queues keep the packets of one class in order, and let others overtake them.
     classes: Vec<ClassFlights>,
@@ -126,11 +136,14 @@ pub struct Sender {
     unscheduled: u64,
     window: CongestionWindow,
     spray: Spray,
-    next_id: u32,
+    next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
     closes: Vec<Header>,
+    cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
+    /// Messages that the receiver has refused, until the caller takes them.
+    refused: Vec<MessageKey>,
     /// Messages that stand still, until the caller takes them.
     still: Vec<MessageKey>,
     counters: SenderCounters,
@@ -153,10 +166,12 @@ impl Sender {
             unscheduled: 0,
             window: CongestionWindow::new(limits),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
-            next_id: 1,
+            next: MessageSerial::first(settings.first_message),
             probe_due: None,
             closes: Vec::new(),
+            cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
+            refused: Vec::new(),
             still: Vec::new(),
             counters: SenderCounters::default(),
         }
@@ -164,14 +179,25 @@ impl Sender {
 
     /// Takes a message to send.
     pub fn send(&mut self, now: Instant, request: SendRequest, settings: &EndpointSettings) {
-        let id = MessageId(self.next_id);
-        self.next_id = self.next_id.wrapping_add(1).max(1);
+        let serial = self.take_serial();
         let start = self.unscheduled_start(request.bytes, settings);
-        let sending = SendMessage::new(id, request, settings, start, now);
+        let sending = SendMessage::new(serial, request, settings, start, now);
         if sending.is_told() {
             self.note_probe(now);
         }
         self.messages.push(sending);
+    }
+
+    /// The number of the next message. An id that a message still has after all others went by is
+    /// left out.
+    fn take_serial(&mut self) -> MessageSerial {
+        let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
+        let mut serial = self.next;
+        while is_used(serial.id()) {
+            serial.0 += 1;
+        }
+        self.next = MessageSerial(serial.0 + 1);
+        serial
     }
 
     /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
@@ -211,14 +237,22 @@ impl Sender {
         &self.counters
     }
 
+    /// Adds what it keeps.
+    pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
+        sum.outgoing += self.messages.len();
+        sum.cancelled += self.cancelled.len();
+        sum.flights += (self.classes.iter().map(|class| class.flights.len())).sum::<usize>();
+    }
+
     /// Adds the counts of the sender that it replaces.
     pub(crate) fn add_counters(&mut self, before: &SenderCounters) {
         self.counters.add(before);
     }
 
-    /// Whether [`Sender::take_sent`] or [`Sender::take_still`] have something to give.
+    /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
+    /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty()
+        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -243,12 +277,11 @@ impl Sender {
     }
 
     fn position(&self, message: MessageId) -> Option<usize> {
-        self.messages
-            .binary_search_by_key(&message, SendMessage::id)
-            .ok()
+        find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, PROBE for one that is in doubt.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is cancelled,
+    /// PROBE for one that is in doubt.
     /// Its body is written into `body`.
     pub fn poll_control(
         &mut self,
@@ -260,6 +293,10 @@ impl Sender {
         body.clear();
         if let Some(close) = self.closes.pop() {
             return Some(close);
+        }
+        let reset = self.cancelled.poll(now, rtt.probe_wait(settings.gap));
+        if reset.is_some() {
+            return reset;
         }
         if self.probe_due.is_none_or(|due| due > now) {
             return None;
@@ -308,10 +345,10 @@ impl Sender {
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let probes = self.probe_due.is_some_and(|at| at <= now);
+        let due = self.probe_due.into_iter().chain(self.cancelled.due()).min();
         ControlOutlook {
-            talks: probes || !self.closes.is_empty(),
-            due: self.probe_due.filter(|&at| at > now),
+            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
+            due: due.filter(|&at| at > now),
         }
     }
 
@@ -379,6 +416,24 @@ impl Sender {
         })
     }
 
+    /// Takes back segments that this host did not take: they are not in flight, and are sent again
+    /// although nothing says that they are lost.
+    pub(crate) fn take_back(&mut self, unsent: &UnsentRun) {
+        let Some(at) = self.position(unsent.template.message) else {
+            return;
+        };
+        let sending = &mut self.messages[at];
+        for &segment in unsent.segments() {
+            self.in_flight -= sending.land(segment);
+            sending.queue_repair(segment);
+        }
+    }
+
+    /// Takes back a CLOSE that this host did not take.
+    pub(crate) fn close_again(&mut self, close: &Header) {
+        self.closes.push(*close);
+    }
+
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
         self.window.bytes().get().saturating_sub(self.in_flight) / packet
@@ -410,6 +465,7 @@ impl Sender {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
                 self.closes.push(close_of(header, now));
+                self.cancelled.on_answer(header.message);
             }
             return;
         };
@@ -470,12 +526,17 @@ impl Sender {
         }
     }
 
-    /// Once per message; inlined it would make the loops of every report slower.
-    #[inline(never)]
-    fn end(&mut self, at: usize, now: Instant) {
+    fn forget(&mut self, at: usize) -> SendMessage {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
+        sending
+    }
+
+    /// Once per message; inlined it would make the loops of every report slower.
+    #[inline(never)]
+    fn end(&mut self, at: usize, now: Instant) {
+        let mut sending = self.forget(at);
         self.sent.push_back(SentMessage {
             key: sending.key(),
             message: sending.id(),

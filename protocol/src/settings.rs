@@ -3,7 +3,7 @@
 use crate::job::{GrantWindow, Job, Mtu};
 use crate::priority::Policy;
 use crate::segment;
-use crate::units::{ByteCount, JobId, Rank, Span};
+use crate::units::{ByteCount, JobId, MessageId, Rank, Span};
 
 /// The most bytes of one run, as many as one GSO send can carry beside the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -50,6 +50,8 @@ pub struct EndpointSettings {
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
     pub peer_timeout: Span,
+    /// The id of the first message to each peer.
+    pub first_message: MessageId,
     /// Classes, DSCPs and protection.
     pub policy: Policy,
 }
@@ -79,6 +81,7 @@ impl EndpointSettings {
             gap: job.transport.gap,
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,
+            first_message: MessageId(1),
             policy: job.policy(),
         }
     }

@@ -321,9 +321,36 @@ name!(
     Step(u32)
 );
 name!(
-    /// Number of a message between one sender and one receiver; counts up from 1.
+    /// Number of a message between one sender and one receiver as it travels: the low 32 bits of
+    /// its [`MessageSerial`]. It wraps.
     MessageId(u32)
 );
+name!(
+    /// Number of a message between one sender and one receiver, counted from their first. It never
+    /// wraps.
+    MessageSerial(u64)
+);
+
+impl MessageSerial {
+    /// The number of the first message between two ranks, whose id is this. Numbers below it stand
+    /// for messages that were sent before it and are overtaken by it.
+    pub const fn first(id: MessageId) -> Self {
+        Self(1 << 32 | id.0 as u64)
+    }
+
+    /// The number as it travels.
+    pub const fn id(self) -> MessageId {
+        MessageId(self.0 as u32)
+    }
+
+    /// Of all numbers with this id the one nearest to `self` (serial number arithmetic, RFC 1982).
+    #[must_use]
+    pub const fn nearest(self, id: MessageId) -> Self {
+        let ahead = id.0.wrapping_sub(self.0 as u32) as i32;
+        Self(self.0.wrapping_add_signed(ahead as i64))
+    }
+}
+
 name!(
     /// Position of a layer in forward order, 0 = needed first by the next forward pass.
     Layer(u16)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_collectives::overdue::OverdueQuestion;
-use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
@@ -319,6 +319,10 @@ impl Machine for RankDriver {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.communicator.handle_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        self.communicator.handle_unsent(now, unsent);
     }
 
     fn tolerates_loss(&self) -> bool {

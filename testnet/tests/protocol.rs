@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
-use gradwire_protocol::machine::{Datagram, Machine, Transmit};
+use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -72,6 +72,10 @@ impl Machine for Recorder {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.endpoint.handle_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        self.endpoint.handle_unsent(now, unsent);
     }
 
     fn tolerates_loss(&self) -> bool {
@@ -520,53 +524,6 @@ fn what_the_host_dropped_is_never_accepted_as_lost() {
         !many || (kept > 10 && repaired > 10),
         "{kept} kept, {repaired} repaired"
     );
-}
-
-#[test]
-fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
-    let job = Job::default();
-    let hosts = (0..2).map(|rank| Recorder::new(rank, 2, &job)).collect();
-    let profile = Profile::perfect(Span::from_micros(10));
-    let mut network = Network::new(hosts, profile, 1);
-    let (key, step, bytes, tolerance) = (MessageKey::new(1, 1, 0), Step(0), 10_000, Share::NONE);
-    let incoming = ReceiveRequest {
-        key,
-        signature: Signature::NONE,
-        step,
-        bytes,
-        tolerance,
-        urgency: None,
-    };
-    network.command(Rank(1), |host, now| {
-        host.endpoint.expect(now, Rank(0), incoming);
-    });
-    let segments = Segmentation::new(bytes, network.hosts()[0].endpoint.segment_bytes()).segments();
-    let shape = MessageShape {
-        segments,
-        layer_count: 0,
-    };
-    let outgoing = SendRequest {
-        key,
-        signature: Signature::NONE,
-        step,
-        bytes,
-        tolerance,
-        contributors: 1,
-        tags: job.policy().lossless(shape, &[]),
-    };
-    network.command(Rank(0), |host, now| {
-        host.endpoint.send(now, Rank(1), outgoing);
-    });
-    let deadline = Instant::START + Span::from_millis(10_000);
-    let received = |hosts: &[Recorder]| !hosts[1].received.is_empty();
-    assert_eq!(network.run(deadline, received), Ended::Reached);
-    let cut = Profile {
-        drop: Share::ALL,
-        ..profile
-    };
-    network.set_link(Rank(0), Rank(1), cut);
-    assert_eq!(network.run(deadline, |_| false), Ended::Idle);
-    assert_eq!(network.hosts()[0].sent.len(), 1, "STOP was heard");
 }
 
 #[test]

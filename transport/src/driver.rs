@@ -5,7 +5,7 @@
 //! 2. Drain all rings and sockets.
 //! 3. Let the machine's timeouts happen at that clock reading, so that no packet that had arrived
 //!    by then looks lost.
-//! 4. Run commands, send, and report progress.
+//! 4. Run commands, send (`sending`), and report progress.
 //!
 //! After some rounds without work the driving thread sleeps until a packet, a command or a timeout.
 //! Other threads talk to the machine by commands: closures that run between two rounds. A packet
@@ -20,6 +20,7 @@ mod counters;
 mod engine;
 mod patience;
 mod receiving;
+mod sending;
 mod setup;
 mod shared;
 

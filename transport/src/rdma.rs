@@ -40,13 +40,13 @@ use aws_lc_rs::rand;
 
 use gradwire_protocol::job::{Mtu, TransportKeys};
 use gradwire_protocol::machine::{Ecn, Transmit};
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::units::{Entropy, Rank};
 
 use crate::address::Address;
 use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{SocketCounters, SuperPacket};
-use crate::wake::{self, ReadableSockets, SocketPoller};
+use crate::wake::{ReadableSockets, SocketPoller};
 use abi::HEADER_ROOM;
 use device::{DeviceRequest, RdmaDevice};
 pub use error::RdmaError;
@@ -167,7 +167,7 @@ impl Rdma {
             sent_packets: self.sending.tally.packets,
             send_calls: self.sending.tally.doorbells,
             kernel_drops: self.receiving.tally.dry,
-            refused_packets: 0,
+            ..SocketCounters::default()
         }
     }
 
@@ -234,20 +234,15 @@ impl Rdma {
         Ok(self.sending.send(&self.device, transmit, skip, peer)?)
     }
 
-    /// Waits until the device has sent packets, or `most` has passed.
-    ///
-    /// # Errors
-    /// When the device no longer works.
-    pub fn wait_to_send(&mut self, most: Span) -> io::Result<()> {
-        let before = self.sending.tally.completions;
-        let fd = self.sending.arm(&self.device)?;
-        // Packets that were sent before the request for a notice give none.
+    /// Whether the queue pair of an entropy takes more packets.
+    pub(crate) fn has_room(&mut self, path: Entropy) -> io::Result<bool> {
         self.sending.collect(&self.device)?;
-        if self.sending.tally.completions == before {
-            self.watch.look(&self.device)?;
-            wake::wait_descriptor(fd, most);
-        }
-        Ok(())
+        Ok(self.sending.has_room(path))
+    }
+
+    /// Asks for a notice of the next packets that the device has sent, and gives its descriptor.
+    pub(crate) fn room_notice(&mut self) -> io::Result<RawFd> {
+        Ok(self.sending.arm(&self.device)?)
     }
 
     /// Makes arrivals wake the sleeper from now on. The caller looks once more before it sleeps.

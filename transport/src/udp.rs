@@ -4,11 +4,14 @@
 //!   run of equal packets, and one `recvmsg` returns up to 64 packets that the kernel has joined.
 //! - Every entropy is a socket with a port of its own.
 //! - DSCP and ECN are set per run and read per super-packet.
-//! - If a kernel or a NIC refuses GSO, packets go one by one from then on.
+//! - If the kernel refuses GSO on the way to a peer, packets to it go one by one for a while.
+//! - The kernel's refusal to send is a loss on the path, as the path may be mended. Only errors
+//!   that this process has made end its rank.
 //!
 //! Not here: which packets are sent (the machine decides), when (the [driver](crate::driver)), and
 //! which are dropped on purpose ([faults](crate::faults)).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -33,6 +36,8 @@ const GSO_BYTES_MAX: usize = 65_000;
 /// Packets of at least this many bytes are sent from where they lie, unless they are sealed.
 /// Shorter ones are copied together first, which costs less than two vectors a packet.
 const GATHER_FROM: usize = 4096;
+/// Packets that go one by one to a peer before a run is tried again.
+const PACKETS_BEFORE_RUN: u32 = 4096;
 /// The buffer size that sockets ask for; the kernel may grant less.
 const BUFFER_BYTES: usize = 8 << 20;
 
@@ -72,6 +77,8 @@ pub struct SocketCounters {
     pub kernel_drops: u64,
     /// Packets that the kernel refused to send, because it had no route or a firewall forbade it.
     pub refused_packets: u64,
+    /// Runs that the kernel refused as one call although it took their packets one by one.
+    pub super_packets_refused: u64,
 }
 
 /// How runs of packets are handed to the kernel.
@@ -88,6 +95,8 @@ pub struct Sockets {
     addresses: Vec<Address>,
     readiness: SocketPoller,
     segmentation: GsoMode,
+    /// Peers to which packets go one by one, and how many go so before the next run is tried.
+    refusing: BTreeMap<IpAddr, u32>,
     /// Drops of each socket so far.
     drops_seen: Vec<u32>,
     /// The sockets read since they were last asked for their drops, a bit for each.
@@ -136,6 +145,7 @@ impl Sockets {
             addresses,
             readiness,
             segmentation: GsoMode::Kernel,
+            refusing: BTreeMap::new(),
             drops_seen,
             unasked: 0,
             counters: SocketCounters::default(),
@@ -212,7 +222,17 @@ impl Sockets {
         Ok(())
     }
 
-    /// Sends packets one by one from now on, as it does after the kernel refused GSO.
+    /// Limits the kernel's queue of packets to send at each socket to `bytes`, bookkeeping included,
+    /// as for a user without privileges.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn limit_send_buffers(&mut self, bytes: usize) -> io::Result<()> {
+        let limit = |socket: &Socket| socket.set_send_buffer_size(bytes);
+        self.sockets.iter().try_for_each(limit)
+    }
+
+    /// Sends packets one by one from now on, as to a peer for which the kernel refused GSO.
     pub fn send_one_by_one(&mut self) {
         self.segmentation = GsoMode::OneByOne;
     }
@@ -244,17 +264,16 @@ impl Sockets {
         let descriptor = self.descriptor(transmit.entropy);
         let Destination { addresses, seal } = to;
         let to = addresses[path % addresses.len()].socket();
-        let to = to.ok_or_else(|| io::Error::other("a peer has no UDP sockets"))?;
-        let to = SockAddr::from(to);
+        let peer = to.ok_or_else(|| io::Error::other("a peer has no UDP sockets"))?;
+        let to = SockAddr::from(peer);
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
         let mut done = skip;
         while done < transmit.packets() {
             let packet = transmit.header(done).packet_bytes().as_usize() + seal.tag_bytes();
             let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);
-            let most = if self.segmentation == GsoMode::Kernel {
-                fitting
-            } else {
-                1
+            let most = match self.takes_runs(peer.ip()) {
+                true => fitting,
+                false => 1,
             };
             let count = most.min(transmit.packets() - done);
             let control = SendControl {
@@ -273,32 +292,72 @@ impl Sockets {
             let hand_over = |message: &_| hand_over(descriptor, message);
             match message::written(&packets, &control, hand_over) {
                 Ok(()) => {
+                    self.on_taken(peer.ip(), count);
                     done += count;
                     self.counters.send_calls += 1;
                     self.counters.sent_packets += count as u64;
                 }
                 Err(error) if is_full(&error) => return Ok(done),
-                Err(error) if count > 1 && refuses_gso(&error) => self.send_one_by_one(),
-                Err(error) if is_of_the_path(&error) => {
+                Err(error) if count > 1 && refuses_gso(&error) => {
+                    self.refusing.insert(peer.ip(), PACKETS_BEFORE_RUN);
+                }
+                Err(error) if is_own_fault(&error) => return Err(error),
+                Err(_) => {
+                    self.refusing.remove(&peer.ip());
                     done += count;
                     self.counters.refused_packets += count as u64;
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(done)
     }
 
+    /// Whether a run to this peer may go by one call.
+    fn takes_runs(&self, peer: IpAddr) -> bool {
+        let refuses = || !self.refusing.is_empty() && self.refusing.contains_key(&peer);
+        self.segmentation == GsoMode::Kernel && !refuses()
+    }
+
+    /// The kernel has taken packets to this peer by one call.
+    fn on_taken(&mut self, peer: IpAddr, count: usize) {
+        if count > 1 || self.refusing.is_empty() {
+            return;
+        }
+        let Some(left) = self.refusing.get_mut(&peer) else {
+            return;
+        };
+        *left -= 1;
+        match *left {
+            // It takes the first single packet after it has refused a run, so GSO is the reason.
+            n if n == PACKETS_BEFORE_RUN - 1 => self.note_refused_run(peer),
+            0 => {
+                self.refusing.remove(&peer);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_refused_run(&mut self, peer: IpAddr) {
+        self.counters.super_packets_refused += 1;
+        if self.counters.super_packets_refused == 1 {
+            log::warn!(
+                "the kernel refuses several packets in one call to {peer} (the route's MTU may be \
+                 below transport.mtu): packets go one by one, which is slower, and runs are tried \
+                 again after every {PACKETS_BEFORE_RUN} packets; further refusals are only counted"
+            );
+        }
+    }
+
     /// Reads one super-packet from socket `index` into `slot`; `None` when the socket is empty.
     ///
     /// # Errors
-    /// The kernel's error, unless it only means an empty socket or a peer that does not listen.
+    /// The kernel's error about the socket itself.
     pub fn receive(&mut self, index: usize, slot: &mut [u8]) -> io::Result<Option<SuperPacket>> {
         let descriptor = self.sockets[index].as_raw_fd();
         match message::receive(descriptor, slot) {
             Ok(received) => Ok(Some(self.arrived(index, 0, &received))),
-            Err(error) if is_passing(&error) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if is_own_fault(&error) => Err(error),
+            Err(_) => Ok(None),
         }
     }
 
@@ -373,18 +432,12 @@ fn refuses_gso(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the path refused packets for a reason that may pass: no route, an interface that is
-/// down, a firewall, a peer that does not listen.
-fn is_of_the_path(error: &io::Error) -> bool {
+/// Whether an error is this process's own, and so every further call would fail. An error without a
+/// number is one of a ring. All others come from the path, the device or the kernel, and may pass:
+/// no route, an interface that is down, a firewall, no memory.
+fn is_own_fault(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(
-            libc::ECONNREFUSED
-                | libc::ENETUNREACH
-                | libc::EHOSTUNREACH
-                | libc::ENETDOWN
-                | libc::EHOSTDOWN
-                | libc::EPERM
-        )
+        None | Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT)
     )
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "poll and epoll take descriptors by number")]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -47,14 +47,26 @@ impl ThreadWaker {
         self.armed.store(false, Ordering::SeqCst);
     }
 
-    /// Sleeps until a socket or `other` can be read, another thread wakes this one, or `most` has
-    /// passed.
-    pub(crate) fn sleep(&self, sockets: &SocketPoller, other: Option<RawFd>, most: Span) {
+    /// Sleeps until a socket or the bell of `others` can be read, a path has room, another thread
+    /// wakes this one, or `most` has passed.
+    pub(crate) fn sleep(
+        &self,
+        sockets: &SocketPoller,
+        others: (Option<RawFd>, Option<RoomNotice>),
+        most: Span,
+    ) {
+        let (bell, room) = others;
         let event = self.event.as_fd();
-        // Without another descriptor the event is asked twice, which changes nothing.
-        let other = other.map_or(event, borrowed);
-        let mut polled = [event, sockets.epoll.0.as_fd(), other]
-            .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
+        // In the place of a missing descriptor the event is asked again, which changes nothing.
+        let bell = bell.map_or(event, borrowed);
+        let (room, flags) = match room {
+            Some(RoomNotice::Writable(descriptor)) => (borrowed(descriptor), PollFlags::POLLOUT),
+            Some(RoomNotice::Completion(descriptor)) => (borrowed(descriptor), PollFlags::POLLIN),
+            None => (event, PollFlags::POLLIN),
+        };
+        let read = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+        let sockets = read(sockets.epoll.0.as_fd());
+        let mut polled = [read(event), sockets, read(bell), PollFd::new(room, flags)];
         wait(&mut polled, most);
         self.disarm();
         if polled[0].any() != Some(false) {
@@ -120,23 +132,26 @@ impl Iterator for ReadableSockets {
     }
 }
 
-/// Waits until the send buffer of `descriptor` has room, or `most` has passed.
-pub(crate) fn wait_writable(descriptor: RawFd, most: Span) {
-    wait_for(PollFlags::POLLOUT, descriptor, most);
+/// How a path tells that it may take packets again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RoomNotice {
+    /// This socket can be written to.
+    Writable(RawFd),
+    /// This channel of an RDMA device can be read: packets have been sent.
+    Completion(RawFd),
+}
+
+/// Whether the send buffer of `descriptor` has room. Does not wait.
+pub(crate) fn is_writable(descriptor: RawFd) -> bool {
+    let mut polled = [PollFd::new(borrowed(descriptor), PollFlags::POLLOUT)];
+    wait(&mut polled, Span::ZERO);
+    polled[0].any() == Some(true)
 }
 
 /// Waits until a socket can be read, or `most` has passed.
 pub(crate) fn wait_readable(sockets: &SocketPoller, most: Span) {
-    wait_for(PollFlags::POLLIN, sockets.epoll.0.as_raw_fd(), most);
-}
-
-/// Waits until `descriptor` can be read, or `most` has passed.
-pub(crate) fn wait_descriptor(descriptor: RawFd, most: Span) {
-    wait_for(PollFlags::POLLIN, descriptor, most);
-}
-
-fn wait_for(events: PollFlags, descriptor: RawFd, most: Span) {
-    wait(&mut [PollFd::new(borrowed(descriptor), events)], most);
+    let sockets = sockets.epoll.0.as_fd();
+    wait(&mut [PollFd::new(sockets, PollFlags::POLLIN)], most);
 }
 
 fn wait(polled: &mut [PollFd<'_>], most: Span) {

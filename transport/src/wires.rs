@@ -13,7 +13,7 @@ use std::os::fd::RawFd;
 
 use gradwire_protocol::job::{TransportKeys, WireChoice};
 use gradwire_protocol::machine::Transmit;
-use gradwire_protocol::units::{Entropy, Rank, Span};
+use gradwire_protocol::units::{Entropy, Rank};
 
 use crate::address::Address;
 use crate::rdma::{Rdma, RdmaError};
@@ -21,7 +21,7 @@ use crate::seal::Destination;
 use crate::slot::PacketSlot;
 use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
 use crate::uring::{UringSockets, UringUnavailable};
-use crate::wake::{self, ReadableSockets, SocketPoller};
+use crate::wake::{self, ReadableSockets, RoomNotice, SocketPoller};
 
 /// The sockets or queue pairs of a rank.
 #[derive(Debug)]
@@ -178,17 +178,26 @@ impl Wires {
         }
     }
 
-    /// Waits until the path of an entropy can send more, or `most` has passed.
+    /// Whether the path of an entropy takes more packets, after it has taken fewer than all.
     ///
     /// # Errors
     /// When the device no longer works.
-    pub fn wait_to_send(&mut self, path: Entropy, most: Span) -> io::Result<()> {
+    pub(crate) fn has_room(&mut self, path: Entropy) -> io::Result<bool> {
         match self {
-            Self::Rdma(rdma) => return rdma.wait_to_send(most),
-            Self::Sockets(sockets) => wake::wait_writable(sockets.descriptor(path), most),
-            Self::Uring(ring) => wake::wait_writable(ring.sockets().descriptor(path), most),
+            Self::Rdma(rdma) => rdma.has_room(path),
+            Self::Sockets(_) | Self::Uring(_) => Ok(wake::is_writable(self.descriptor(path))),
         }
-        Ok(())
+    }
+
+    /// Ends a sleep when the path of an entropy may take more packets.
+    ///
+    /// # Errors
+    /// When the device no longer works.
+    pub(crate) fn room_notice(&mut self, path: Entropy) -> io::Result<RoomNotice> {
+        match self {
+            Self::Rdma(rdma) => Ok(RoomNotice::Completion(rdma.room_notice()?)),
+            Self::Sockets(_) | Self::Uring(_) => Ok(RoomNotice::Writable(self.descriptor(path))),
+        }
     }
 
     /// From here on an arriving packet ends a sleep on [`Wires::readiness`]. Look once more between

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{IdleMode, Job, Mtu};
-use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -72,6 +72,10 @@ impl Machine for Carrier {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.endpoint.handle_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        self.endpoint.handle_unsent(now, unsent);
     }
 
     fn tolerates_loss(&self) -> bool {

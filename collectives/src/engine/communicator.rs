@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
-use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
+use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 
@@ -302,6 +302,10 @@ impl Machine for Communicator {
 
     fn handle_host_drops(&mut self, now: Instant) {
         self.parts.endpoint.handle_host_drops(now);
+    }
+
+    fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
+        self.parts.endpoint.handle_unsent(now, unsent);
     }
 
     fn tolerates_loss(&self) -> bool {

@@ -4,6 +4,7 @@ use gradwire_fabric::topology::Device;
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::setup::Setup;
 use gradwire_netsim::simulation;
+use gradwire_protocol::job::GrantWindow;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{Flow, Start};
 
@@ -122,4 +123,18 @@ fn a_late_flow_gets_its_half_at_once() {
         (first - 0.5).abs() < 0.01 && (second - 0.5).abs() < 0.01,
         "{first} and {second}"
     );
+}
+
+/// A receiver whose grant window is far below the unscheduled starts of its senders grants on when
+/// these have arrived, though some of the senders announced themselves by PROBE.
+#[test]
+fn an_incast_of_large_unscheduled_starts_ends() {
+    let mut setup = lines("single:128@100G", "incast:127x2MB", SEED);
+    let transport = &mut setup.job.transport;
+    transport.window = ByteCount::mib(1);
+    transport.unscheduled = ByteCount::kib(256);
+    transport.grant_window = GrantWindow::Bytes(ByteCount::kib(64));
+    let outcome = simulation::run(&setup, &mut |_| ()).expect("the setup makes sense");
+    let ended = outcome.flows.iter().filter(|flow| flow.received.is_some());
+    assert_eq!(ended.count(), 127, "ended at {:?}", outcome.ended);
 }

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
-use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::metrics::{ClassTimes, EndpointFootprint, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
 impl Endpoint {
@@ -35,6 +35,20 @@ impl Endpoint {
         }
     }
 
+    /// How much is kept at the moment.
+    pub fn footprint(&self) -> EndpointFootprint {
+        let mut sum = EndpointFootprint {
+            timers: self.deadlines.len(),
+            events: self.events.len(),
+            ..EndpointFootprint::default()
+        };
+        for peer in &self.peers {
+            peer.sender.add_footprint(&mut sum);
+            peer.receiver.add_footprint(&mut sum);
+        }
+        sum
+    }
+
     /// The traffic of a new peer, if it is kept.
     pub(super) fn new_traffic(times: Option<&ClassTimes>) -> Option<Box<PeerTraffic>> {
         times.map(|_| Box::default())
@@ -48,6 +62,9 @@ impl Endpoint {
         while let Some(key) = self.peers[at].sender.take_still() {
             self.events
                 .push_back(EndpointEvent::StandsStill { to, key });
+        }
+        while let Some(key) = self.peers[at].sender.take_refused() {
+            self.events.push_back(EndpointEvent::Refused { to, key });
         }
         while let Some(sent) = self.peers[at].sender.take_sent() {
             self.note_sent(at, &sent);

@@ -11,13 +11,15 @@ use crate::message::MessageOutline;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
-use crate::units::{Instant, MessageId, MessageKey, Share, Span, Step};
+use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
 
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
-/// So is the wait for a CLOSE.
-const STOP_DOUBLINGS: u32 = 8;
+/// So is the wait for a CLOSE, up to [`STOP_WAIT_MAX`].
+const STOP_DOUBLINGS: u32 = 20;
+/// The longest wait for a CLOSE, unless a gap is longer.
+const STOP_WAIT_MAX: Span = Span::from_millis(1_000);
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,17 +47,28 @@ struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
     rounds: u32,
+    /// Whether this wait began anew, because its host had slept through the end of the first.
+    is_second: bool,
 }
 
 impl GapTimer {
-    fn restart(&mut self, now: Instant, gap: Span, doublings: u32) {
-        self.ends = Some(now + gap * (1 << self.rounds.min(doublings)));
+    /// Waits for stragglers.
+    fn restart(&mut self, now: Instant, gap: Span) {
+        self.ends = Some(now + gap * (1 << self.rounds.min(GAP_DOUBLINGS)));
+        self.is_second = false;
+    }
+
+    /// Waits for CLOSE.
+    fn await_close(&mut self, now: Instant, gap: Span) {
+        let doubled = gap * (1 << self.rounds.min(STOP_DOUBLINGS));
+        self.ends = Some(now + doubled.min(STOP_WAIT_MAX.max(gap)));
     }
 }
 
 /// A message that has not been closed.
 #[derive(Debug)]
 pub(super) struct ReceiveMessage {
+    pub(super) serial: MessageSerial,
     /// Header of its first packet. Reports answer with its fields.
     header: Header,
     /// The step whose budget bears its holes: the sender's, until the message is posted.
@@ -73,10 +86,16 @@ pub(super) struct ReceiveMessage {
 
 impl ReceiveMessage {
     /// The message that a packet belongs to, not posted. It may send its unscheduled start.
-    pub(super) fn new(now: Instant, header: &Header, settings: &EndpointSettings) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        serial: MessageSerial,
+        header: &Header,
+        settings: &EndpointSettings,
+    ) -> Self {
         let cut = Segmentation::new(header.message_bytes, settings.segment_bytes);
         let start = settings.unscheduled_segments().min(cut.segments());
         Self {
+            serial,
             header: *header,
             step: header.step,
             cut,
@@ -95,6 +114,11 @@ impl ReceiveMessage {
 
     pub(super) fn id(&self) -> MessageId {
         self.header.message
+    }
+
+    /// Header of its first packet.
+    pub(super) fn header(&self) -> &Header {
+        &self.header
     }
 
     pub(super) fn key(&self) -> MessageKey {
@@ -119,14 +143,18 @@ impl ReceiveMessage {
         self.grants.expected
     }
 
-    /// Lets the sender send up to `most` segments more; gives how many, and whether the message
-    /// needs still more.
+    /// Lets the sender send up to `most` segments more; gives how many more are on their way, and
+    /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
         let segments = self.cut.segments();
+        let received = self.received.ones();
         let grants = &mut self.grants;
         let more = most.min(segments - grants.granted);
         grants.granted += more;
-        grants.expected += more;
+        // A sender that announced itself by PROBE in the midst of its unscheduled start has sent
+        // the rest of it, too: what has arrived is not on its way.
+        let before = grants.expected;
+        grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
             self.report.ack_now(now);
         }
@@ -134,7 +162,7 @@ impl ReceiveMessage {
             true => GrantNeed::More,
             false => GrantNeed::Nothing,
         };
-        (more, need)
+        (grants.expected - before, need)
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
@@ -204,20 +232,38 @@ impl ReceiveMessage {
         self.gap.ends
     }
 
-    /// Starts to wait for stragglers anew, if the message may end with holes.
+    /// Whether gaps end for it: it may end with holes, or its sender would let it, and has to be
+    /// asked for what it leaves.
+    fn has_gaps(&self) -> bool {
+        self.is_posted() && (!self.tolerance().is_none() || self.holes.are_left())
+    }
+
+    /// Starts to wait for stragglers anew, if gaps end for the message.
     pub(super) fn restart_gap(&mut self, now: Instant, gap: Span) {
-        let may_lose = !self.tolerance().is_none();
-        if may_lose && self.holes.all_sent() && self.received.zeros() > 0 {
-            self.gap.restart(now, gap, GAP_DOUBLINGS);
+        if self.has_gaps() && self.holes.all_sent() && self.received.zeros() > 0 {
+            self.gap.restart(now, gap);
         } else {
             self.gap.ends = None;
         }
     }
 
+    /// Starts the gap anew, once, if it ended more than a gap ago; tells whether it did. The host
+    /// has stood still since, perhaps below its sockets as well: packets that reached it in time
+    /// may come up only now.
+    pub(super) fn renew_gap(&mut self, now: Instant, gap: Span) -> bool {
+        let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
+        let renewed = overslept && self.is_posted() && !self.gap.is_second;
+        if renewed {
+            self.gap.restart(now, gap);
+            self.gap.is_second = true;
+        }
+        renewed
+    }
+
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
     pub(super) fn end_gap_if_settled(&mut self, now: Instant) {
-        if !self.tolerance().is_none() && self.holes.is_settled(&self.received) {
+        if self.has_gaps() && self.holes.is_settled(&self.received) {
             self.gap.ends = Some(now);
         }
     }
@@ -267,7 +313,17 @@ impl ReceiveMessage {
     pub(super) fn say_stop(&mut self, now: Instant, gap: Span) {
         self.report.due = ReportDue::Whole(PacketKind::Stop, 0);
         self.gap.rounds += 1;
-        self.gap.restart(now, gap, STOP_DOUBLINGS);
+        self.wait_for_close(now, gap);
+    }
+
+    /// Waits for a CLOSE.
+    pub(super) fn wait_for_close(&mut self, now: Instant, gap: Span) {
+        self.gap.await_close(now, gap);
+    }
+
+    /// Releases its accepted holes in the ledger.
+    pub(super) fn release(&mut self, ledger: &mut Ledger) {
+        self.holes.release(self.step, self.cut, ledger);
     }
 
     /// How often STOP was said since the sender last asked.

@@ -128,6 +128,15 @@ impl ReportState {
         }
     }
 
+    /// A report of this kind was not sent after all. Its packets count as unreported until the next
+    /// report, which covers the whole message.
+    pub(super) fn again(&mut self, kind: PacketKind) {
+        if !matches!(self.due, ReportDue::Whole(..)) || kind != PacketKind::Ack {
+            self.due = ReportDue::Whole(kind, 0);
+        }
+        self.first_unreported = Some(self.newest);
+    }
+
     /// Whether a report is due now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.time().is_some_and(|due| due <= now)

@@ -13,7 +13,9 @@ use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
-use crate::units::{Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, Share, Span};
+use crate::units::{
+    Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, Share, Span,
+};
 use crate::wire::{
     Flags, HEADER_BYTES, Header, PacketKind, REPORT_BYTES, SEGMENTS_MAX, SegmentReport,
 };
@@ -76,6 +78,7 @@ struct StopHeard {
 /// A message that has not ended.
 #[derive(Debug)]
 pub(super) struct SendMessage {
+    pub(super) serial: MessageSerial,
     /// The header fields that its packets have in common, apart from the time stamp.
     header: Header,
     pub(super) tags: SegmentTags,
@@ -92,7 +95,7 @@ pub(super) struct SendMessage {
 impl SendMessage {
     /// A message before its first packet. If it has no unscheduled start, a PROBE announces it now.
     pub(super) fn new(
-        id: MessageId,
+        serial: MessageSerial,
         request: SendRequest,
         settings: &EndpointSettings,
         start: UnscheduledStart,
@@ -111,7 +114,8 @@ impl SendMessage {
             _ => (SendStage::Unsent, now + PROBE_WAIT_MAX),
         };
         Self {
-            header: header_of(id, &request, settings, cut),
+            serial,
+            header: header_of(serial.id(), &request, settings, cut),
             tags: request.tags,
             cut,
             tolerance: request.tolerance,

@@ -22,7 +22,7 @@ const BOUNDS_US: [u64; 19] = [
 ];
 
 /// The counts of the driver that are no refusals of packets; every other one is.
-const DRIVER_COUNTS: [&str; 7] = [
+const DRIVER_COUNTS: [&str; 9] = [
     "sent_packets",
     "send_calls",
     "received_packets",
@@ -30,6 +30,8 @@ const DRIVER_COUNTS: [&str; 7] = [
     "kernel_drops",
     "faults_dropped",
     "abandoned_packets",
+    "unsent_packets",
+    "super_packets_refused",
 ];
 
 /// Everything that a rank has counted.

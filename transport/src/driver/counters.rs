@@ -57,9 +57,15 @@ driver_counters! {
     kernel_drops,
     /// Packets dropped by injected faults.
     faults_dropped,
-    /// Packets that the kernel refused, because its buffer was full or it had no route. They are
-    /// repaired like lost ones.
+    /// Packets that the kernel refused, because it had no route or a firewall forbade it. They
+    /// count as lost on the path.
     abandoned_packets,
+    /// Packets that this host did not take at once, because its own queue was full. The machine
+    /// sends them later.
+    unsent_packets,
+    /// Runs that the kernel refused as one call, because of the path or the device. Their packets
+    /// went one by one.
+    super_packets_refused,
 }
 
 impl DriverCounters {

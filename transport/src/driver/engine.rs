@@ -1,4 +1,4 @@
-//! A machine with everything that drives it: the loop of rounds, sleeping, and sending.
+//! A machine with everything that drives it: the loop of rounds, and sleeping.
 
 use std::fmt;
 use std::io;
@@ -12,20 +12,16 @@ use gradwire_protocol::units::{Instant, Span};
 
 use super::counters::DriverCounters;
 use super::patience::{DrainWatch, IdlePatience};
+use super::sending::FullPath;
 use super::setup::{DriverSetup, MachineCommand, ProgressHook};
 use super::shared::DriverShared;
 use crate::faults::FaultInjector;
-use crate::seal::Destination;
 use crate::shm::HostNeighbours;
 use crate::slot::PacketSlot;
 use crate::wake::ThreadWaker;
 
-/// Runs sent before the sockets are drained again: acknowledgements open the window.
-const RUNS_PER_ROUND: usize = 16;
 /// Longest sleep, so that a lost wake-up delays but does not hang.
 const SLEEP_MAX: Span = Span::from_millis(100);
-/// How many milliseconds to wait for a full send buffer before the run is left to repair.
-const FULL_WAITS: u32 = 100;
 
 /// The driver's clock: time since the driver started.
 pub(super) struct DriverClock(std::time::Instant);
@@ -55,6 +51,8 @@ pub(super) struct DriverEngine<M> {
     pub(super) clock: DriverClock,
     pub(super) slot: PacketSlot,
     drain_watch: DrainWatch,
+    /// The last path that took no more, during the pause after that.
+    pub(super) full: Option<FullPath>,
     pub(super) rounds: u32,
     patience: IdlePatience,
     pub(super) tally: DriverCounters,
@@ -84,6 +82,7 @@ impl<M: Machine> DriverEngine<M> {
             clock: DriverClock::start(),
             slot: PacketSlot::new(),
             drain_watch: DrainWatch::default(),
+            full: None,
             rounds: 0,
             tally: DriverCounters::default(),
         })
@@ -111,7 +110,7 @@ impl<M: Machine> DriverEngine<M> {
                 // Packets that arrived before arming wake no one, so look once more.
                 self.rounds = 0;
                 if !self.round()? && !is_over() {
-                    self.sleep();
+                    self.sleep()?;
                 }
                 self.disarm()?;
                 self.patience.slept();
@@ -204,14 +203,16 @@ impl<M: Machine> DriverEngine<M> {
         }
     }
 
-    /// Sleeps until a packet, a command, a timeout, or a packet held by faults is due.
-    fn sleep(&mut self) {
+    /// Sleeps until a packet, a command, a timeout, room to send, or a packet held by faults.
+    fn sleep(&mut self) -> io::Result<()> {
         if self.shared.stop.load(Ordering::Relaxed) {
-            return;
+            return Ok(());
         }
+        let room = self.room_notice()?;
+        let pause = self.full.map(|full| full.until);
         let faults = self.setup.faults.as_ref();
         let held = faults.and_then(FaultInjector::next_release);
-        let next = [self.machine.poll_timeout(), held]
+        let next = [self.machine.poll_timeout(), held, pause]
             .into_iter()
             .flatten()
             .min();
@@ -219,48 +220,12 @@ impl<M: Machine> DriverEngine<M> {
         self.publish();
         let bell = self.setup.neighbours.as_ref().map(HostNeighbours::bell);
         let pipe = bell.as_ref().map(|bell| bell.descriptor());
-        self.waker.sleep(self.setup.sockets.readiness(), pipe, most);
+        let sockets = self.setup.sockets.readiness();
+        self.waker.sleep(sockets, (pipe, room), most);
         if let Some(bell) = bell {
             bell.drain();
         }
-    }
-
-    /// Sends runs until the machine has none or it is time to receive; returns whether any left.
-    fn send(&mut self) -> io::Result<bool> {
-        let mut busy = false;
-        for _ in 0..RUNS_PER_ROUND {
-            let now = self.clock.now();
-            let Some(transmit) = self.machine.poll_transmit(now) else {
-                break;
-            };
-            busy = true;
-            let DriverSetup {
-                sockets,
-                peers,
-                seal,
-                neighbours,
-                ..
-            } = &mut self.setup;
-            if let Some(neighbours) = neighbours.as_mut().filter(|near| near.reaches(transmit.to)) {
-                let sent = neighbours.send(&transmit, 0);
-                self.tally.sent_packets += sent as u64;
-                self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
-                continue;
-            }
-            let addresses = &peers[usize::from(transmit.to.0)];
-            let (mut sent, mut waits) = (0, 0);
-            loop {
-                let to = Destination { addresses, seal };
-                sent = sockets.send(&transmit, sent, to)?;
-                if sent == transmit.packets() || waits == FULL_WAITS {
-                    break;
-                }
-                waits += 1;
-                sockets.wait_to_send(transmit.entropy, Span::from_millis(1))?;
-            }
-            self.tally.abandoned_packets += (transmit.packets() - sent) as u64;
-        }
-        Ok(busy)
+        Ok(())
     }
 
     /// Makes the counters visible to other threads.
@@ -273,7 +238,8 @@ impl<M: Machine> DriverEngine<M> {
             send_calls: sockets.send_calls,
             kernel_drops: sockets.kernel_drops,
             faults_dropped: faults.map_or(0, FaultInjector::dropped),
-            abandoned_packets: tally.abandoned_packets + sockets.refused_packets,
+            abandoned_packets: sockets.refused_packets,
+            super_packets_refused: sockets.super_packets_refused,
             ..*tally
         });
     }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 
 use gradwire_protocol::machine::Transmit;
+use gradwire_protocol::units::Entropy;
 
 use super::abi::{
     AddressHandle, AddressVector, CHANGE_PLACE, CHANGE_SEND_NUMBER, CHANGE_STATE,
@@ -135,6 +136,11 @@ impl SendQueues {
             parts: vec![ScatterEntry::NONE; CHAIN],
             tally: SendQueueCounters::default(),
         })
+    }
+
+    /// Whether the queue pair of an entropy takes more packets, as far as completions tell.
+    pub(super) fn has_room(&self, path: Entropy) -> bool {
+        self.paths[usize::from(path.0) % self.paths.len()].room() > 0
     }
 
     /// The addresses of this rank, one per path.

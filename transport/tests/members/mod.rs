@@ -95,13 +95,27 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         wires.sockets_mut().into_iter().for_each(prepare);
         wires
     });
-    let peers: Vec<Vec<Address>> = wires
-        .iter()
-        .map(|wires| wires.addresses().to_vec())
-        .collect();
-    let mut rank = 0..2_u16;
+    pair_over(wires, job)
+}
+
+/// Two members over these wires.
+pub(crate) fn pair_over(wires: [Wires; 2], job: &Job) -> [Member; 2] {
+    let addresses = wires.each_ref().map(|wires| wires.addresses().to_vec());
+    let peers = [addresses.clone(), addresses].map(Vec::from);
+    pair_between(wires, peers, job)
+}
+
+/// Two members over these wires, each with the addresses by which it knows all ranks.
+pub(crate) fn pair_between(
+    wires: [Wires; 2],
+    peers: [Vec<Vec<Address>>; 2],
+    job: &Job,
+) -> [Member; 2] {
+    let (mut rank, mut peers) = (0..2_u16, peers.into_iter());
     wires.map(|wires| {
         let rank = rank.next().expect("two members");
+        let peers = peers.next().expect("two members");
+        let addresses = sockets_of(wires.addresses());
         let identity = Identity {
             rank: Rank(rank),
             world_size: 2,
@@ -116,7 +130,7 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         let (tell, events) = channel();
         let setup = DriverSetup {
             sockets: wires,
-            peers: peers.clone(),
+            peers,
             seal,
             faults: FaultInjector::new(&job.faults, Rank(rank)),
             neighbours: None,
@@ -134,7 +148,7 @@ pub(crate) fn pair_on(address: IpAddr, job: &Job, prepare: fn(&mut Sockets)) -> 
         Member {
             link,
             events,
-            addresses: sockets_of(&peers[usize::from(rank)]),
+            addresses,
         }
     })
 }
