@@ -64,6 +64,7 @@ impl Communicator {
             memory: StepMemory::of(job),
             departures: DepartureQueue::new(job.collectives.credit),
             transform: job.loss.transform,
+            sums: job.collectives.sums,
         };
         Self {
             parts,

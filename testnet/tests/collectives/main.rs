@@ -8,6 +8,7 @@ mod hierarchical;
 mod loss;
 mod messages;
 mod mismatch;
+mod order;
 mod points;
 mod results;
 mod rooted;

@@ -25,7 +25,8 @@ impl Communicator {
             return; // its operation has failed
         };
         if let Some(running) = self.table.get_mut(found.slot) {
-            running.place(found.message, placement.offset, payload);
+            let spares = &mut self.parts.memory.spares;
+            running.place(found.message, placement.offset, payload, spares);
         }
     }
 
