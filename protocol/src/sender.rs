@@ -55,12 +55,15 @@ use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span,
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
 /// Unanswered probes of one message after which the window starts over.
 const SILENT_PROBES: u32 = 3;
+/// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
+/// parts per million disagree about a microsecond.
+const HELD_SAMPLED: Span = Span::from_millis(10);
 
 /// A message that has ended at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -422,7 +425,7 @@ impl Sender {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        self.in_flight += sending.on_sent(run, &template, flights);
+        self.in_flight += sending.on_sent(run, (now.stamp(), entropy), flights);
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
@@ -499,9 +502,10 @@ impl Sender {
         };
         let report = &packet.report;
         // Only the newest echo of its class is a sample.
-        let is_newest = report.echo != 0 && self.on_echo(report);
-        if is_newest {
-            rtt.sample(round_trip(report, now));
+        let echo = echo_of(report, now);
+        let is_newest = self.on_echo(report.echo_class, echo);
+        if is_newest && let Some(sample) = round_trip(report, echo, now) {
+            rtt.sample(sample);
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
@@ -516,7 +520,7 @@ impl Sender {
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {
-            self.repair_missing(at, packet, &settings.policy);
+            self.repair_missing(now, at, packet, &settings.policy);
         }
         let lost = self.find_lost(now, rtt, settings.gap);
         let feedback = Feedback {
@@ -558,13 +562,20 @@ impl Sender {
 
     /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
     /// echoes and cannot be waiting in a queue behind that packet's class.
-    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
+    fn repair_missing(
+        &mut self,
+        now: Instant,
+        at: usize,
+        packet: &ReportPacket<'_>,
+        policy: &Policy,
+    ) {
         let sending = &mut self.messages[at];
         sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
+        let echo = echo_of(report, now);
         for segment in report.missing(packet.bitmap, segments).iter_ones() {
             let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || is_later(sending.sent_at(segment), report.echo) {
+            if waits || sending.sent_at(segment) > echo {
                 continue;
             }
             self.in_flight -= sending.land(segment);
@@ -609,10 +620,20 @@ fn full_packet(settings: &EndpointSettings) -> u64 {
     u64::from(settings.segment_bytes) + HEADER_BYTES as u64
 }
 
-/// Time from the echoed packet's sending until now, less the time that its receiver held it.
-fn round_trip(report: &SegmentReport, now: Instant) -> Span {
-    let since = now.wire_micros().wrapping_sub(report.echo);
-    Span::from_micros(u64::from(since.saturating_sub(report.held).max(1)))
+/// The stamp of the packet that a report echoes: the latest one that its receiver can have held for
+/// as long as it says, by a clock that may run a thousandth faster.
+fn echo_of(report: &SegmentReport, now: Instant) -> Stamp {
+    let held = Span::from_micros(u64::from(report.held));
+    let surely_held = held.beyond(held.divided(1000));
+    Stamp::from_wire(report.echo, now.stamp().before(surely_held))
+}
+
+/// Time from the echoed packet's sending until now, less the time that its receiver held it; `None`
+/// when that was long, since it was measured by another clock.
+fn round_trip(report: &SegmentReport, echo: Stamp, now: Instant) -> Option<Span> {
+    let held = Span::from_micros(u64::from(report.held));
+    let round_trip = now.stamp().since(echo).beyond(held);
+    (held < HELD_SAMPLED).then(|| round_trip.max(Span::from_micros(1)))
 }
 
 fn close_of(stop: &Header, now: Instant) -> Header {

@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<PeerSnapshot>; 8] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 11] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
