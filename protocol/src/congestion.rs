@@ -43,7 +43,7 @@ const QUEUE_PART: u64 = 4;
 const DELAY_PACKETS_MIN: u64 = 16;
 /// Quiet round trips above the last peak after which the growth doubles, for each packet of the
 /// peak: the sawtooth of DCTCP is much shorter than that of Reno, which lasts half of this.
-const DOUBLING_MARKED: f64 = 0.25;
+const DOUBLING_MARKED: f64 = 0.2;
 const DOUBLING_UNMARKED: f64 = 1.0;
 /// The least and the most of them, times the same.
 const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
@@ -55,6 +55,10 @@ const DELAY_TEST_ROUNDS: u64 = 2;
 const DELAY_IGNORED_ROUNDS: u32 = 256;
 /// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
 const RUNS_PER_WINDOW: u64 = 4;
+/// A sender waits for room for one part in so many of its window, so that runs are long; after a
+/// signal for less, since what it leaves unused others take.
+const ROOM_PART: u64 = 2;
+const ROOM_PART_SIGNALLED: u64 = 16;
 /// Round trips after which marks on all packets are false.
 const FALSE_MARK_ROUNDS: u32 = 64;
 /// A round trip without a queue exceeds the least one by a quarter, and this part of the delay
@@ -167,6 +171,15 @@ impl CongestionWindow {
             true => u64::MAX,
             false => (self.bytes / self.limits.packet.get() / RUNS_PER_WINDOW).max(1),
         }
+    }
+
+    /// The most room, in packets, that a sender waits for.
+    pub fn room_waited_for(&self) -> u64 {
+        let part = match self.is_exponential() {
+            true => ROOM_PART,
+            false => ROOM_PART_SIGNALLED,
+        };
+        self.bytes / self.limits.packet.get() / part
     }
 
     /// Takes the news of an acknowledgement.
@@ -347,59 +360,77 @@ impl CongestionWindow {
 mod tests {
     use super::*;
 
+    const PACKET: u64 = 1440;
+    const GAP: Span = Span::from_millis(1);
+
     fn window() -> CongestionWindow {
         CongestionWindow::new(WindowLimits {
             initial: ByteCount::kib(256),
             most: ByteCount::mib(1),
-            packet: ByteCount::new(1440),
+            packet: ByteCount::new(PACKET),
             delay_target: Span::from_millis(1),
         })
     }
 
-    fn steady() -> Rtt {
+    /// A round trip that was 100 us at first, and then so long.
+    fn round_trip(now: Span) -> Rtt {
         let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_micros(100));
+        for _ in 0..100 {
+            rtt.sample(now);
+        }
         rtt
     }
 
-    fn round(window: &mut CongestionWindow, n: u64, feedback: Feedback, rtt: &Rtt) {
-        window.on_feedback(Instant::START + Span::from_millis(n), feedback, rtt);
+    fn steady() -> Rtt {
+        round_trip(Span::from_micros(100))
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::START + Span::from_millis(millis)
+    }
+
+    /// News of a full window.
+    fn news(window: &CongestionWindow, segments: u32, marks: u32, lost: u32) -> Feedback {
+        Feedback {
+            acked: ByteCount::new(u64::from(segments) * PACKET),
+            segments,
+            marks,
+            lost,
+            lost_needed: lost,
+            in_flight: window.bytes(),
+        }
     }
 
     #[test]
     fn loss_within_the_ignored_share_is_no_signal() {
         let (mut window, rtt) = (window(), steady());
         for n in 0..20 {
-            let acked = ByteCount::kib(100);
-            round(
-                &mut window,
-                n,
-                Feedback {
-                    acked,
-                    segments: 97,
-                    lost: 3,
-                    marks: 0,
-                },
-                &rtt,
-            );
+            let feedback = news(&window, 97, 0, 3);
+            window.on_feedback(at(n), feedback, &rtt);
         }
         assert_eq!(window.bytes(), ByteCount::mib(1));
+    }
+
+    #[test]
+    fn loss_beside_a_queue_halves_the_window_unless_the_path_marks() {
+        let queue = round_trip(Span::from_micros(900));
+        for (marks, kept) in [(0, 0.5), (1, 0.9)] {
+            let mut window = window();
+            let feedback = news(&window, 97, marks, 1);
+            let before = window.bytes().get() + feedback.acked.get();
+            window.on_feedback(at(1), feedback, &queue);
+            let share = window.bytes().get() as f64 / before as f64;
+            assert!((share - kept).abs() < 0.1, "{share} of the window");
+        }
     }
 
     #[test]
     fn marks_shrink_the_window_by_half_their_share() {
         let (mut window, rtt) = (window(), steady());
         let before = window.bytes().get();
-        round(
-            &mut window,
-            1,
-            Feedback {
-                segments: 100,
-                marks: 100,
-                ..Feedback::default()
-            },
-            &rtt,
-        );
+        let feedback = news(&window, 100, 100, 0);
+        window.on_feedback(at(1), feedback, &rtt);
         assert_eq!(window.bytes().get(), before / 2);
     }
 
@@ -411,33 +442,105 @@ mod tests {
             marks: u32::MAX,
             ..Feedback::default()
         };
-        round(&mut window, 0, Feedback::default(), &rtt);
+        window.on_feedback(at(0), Feedback::default(), &rtt);
         let before = window.bytes().get();
         for _ in 0..3 {
             window.on_feedback(Instant::START, absurd, &rtt);
         }
-        round(&mut window, 1, absurd, &rtt);
+        window.on_feedback(at(1), absurd, &rtt);
         assert_eq!(window.bytes().get(), before / 2);
     }
 
     #[test]
-    fn delay_shrinks_the_window_down_to_its_floor() {
-        let mut rtt = steady();
-        for _ in 0..100 {
-            rtt.sample(Span::from_millis(5));
-        }
-        let mut window = window();
+    fn delay_alone_leaves_sixteen_packets_and_marks_leave_one() {
+        let (mut window, mut path) = (window(), round_trip(Span::from_millis(5)));
         for n in 0..100 {
-            round(
-                &mut window,
-                n,
-                Feedback {
-                    segments: 1,
-                    ..Feedback::default()
-                },
-                &rtt,
-            );
+            window.on_feedback(at(n * 20), Feedback::default(), &path);
+            // The round trip follows, so the queue is this sender's own.
+            let share = window.bytes().get() as f64 / ByteCount::kib(256).get() as f64;
+            path = round_trip(Span::from_micros(1_200 + (5_000.0 * share) as u64));
         }
-        assert_eq!(window.bytes().get(), 16 * 1440);
+        assert!(window.bytes().get() >= 16 * PACKET);
+        for n in 0..200 {
+            let feedback = news(&window, 10, 10, 0);
+            window.on_feedback(at(2_000 + n), feedback, &steady());
+        }
+        assert!(window.bytes().get() < 3 * PACKET, "{}", window.bytes());
+    }
+
+    #[test]
+    fn delay_that_a_cut_does_not_shorten_is_ignored() {
+        let (mut window, late) = (window(), round_trip(Span::from_millis(5)));
+        let before = window.bytes();
+        window.on_feedback(at(0), Feedback::default(), &late);
+        assert!(window.bytes() < before);
+        window.on_feedback(at(20), Feedback::default(), &late);
+        assert_eq!(window.bytes(), before, "the cut is undone");
+        window.on_feedback(at(40), Feedback::default(), &late);
+        assert_eq!(window.bytes(), before);
+    }
+
+    #[test]
+    fn a_window_grows_by_a_packet_in_a_round_trip_after_a_signal() {
+        let (mut window, rtt) = (window(), steady());
+        let marked = news(&window, 100, 100, 0);
+        window.on_feedback(at(1), marked, &rtt);
+        let before = window.bytes().get();
+        let packets = (before / PACKET) as u32;
+        let feedback = news(&window, packets, 0, 0);
+        window.on_feedback(at(2), feedback, &rtt);
+        let grown = window.bytes().get() - before;
+        assert!((PACKET - 50..=PACKET).contains(&grown), "by {grown} bytes");
+    }
+
+    #[test]
+    fn a_window_that_is_not_filled_does_not_grow() {
+        let (mut window, rtt) = (window(), steady());
+        let before = window.bytes();
+        let feedback = Feedback {
+            in_flight: ByteCount::kib(100),
+            ..news(&window, 50, 0, 0)
+        };
+        window.on_feedback(at(1), feedback, &rtt);
+        assert_eq!(window.bytes(), before);
+    }
+
+    #[test]
+    fn an_idle_window_decays_to_the_initial_one_and_grows_back() {
+        let (mut window, rtt) = (window(), steady());
+        for n in 0..10 {
+            let feedback = news(&window, 200, 0, 0);
+            window.on_feedback(at(n), feedback, &rtt);
+        }
+        assert_eq!(window.bytes(), ByteCount::mib(1));
+        window.on_restart(at(15), &rtt, GAP);
+        assert_eq!(window.bytes(), ByteCount::mib(1), "a pause of 6 ms");
+        window.on_restart(at(20), &rtt, GAP);
+        assert_eq!(window.bytes(), ByteCount::kib(512), "one period of 10 ms");
+        window.on_restart(at(100_000), &rtt, GAP);
+        assert_eq!(window.bytes(), ByteCount::kib(256));
+        let feedback = news(&window, 180, 0, 0);
+        window.on_feedback(at(100_001), feedback, &rtt);
+        assert!(window.bytes() > ByteCount::kib(500), "{}", window.bytes());
+    }
+
+    #[test]
+    fn a_path_that_marks_everything_is_found_out() {
+        let (mut window, rtt) = (window(), steady());
+        let marked = |window: &CongestionWindow| news(window, 10, 10, 0);
+        for n in 0..200 {
+            let feedback = marked(&window);
+            window.on_feedback(at(n), feedback, &rtt);
+        }
+        assert!(window.ignores_marks());
+        let least = window.bytes();
+        for n in 200..400 {
+            let feedback = marked(&window);
+            window.on_feedback(at(n), feedback, &rtt);
+        }
+        assert!(window.bytes().get() > least.get() * 10);
+        let unmarked = news(&window, 10, 0, 0);
+        window.on_feedback(at(401), unmarked, &rtt);
+        assert!(!window.ignores_marks(), "some packets come without");
     }
 }

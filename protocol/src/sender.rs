@@ -376,7 +376,7 @@ impl Sender {
     /// Whether the window has room for a run, and there is a message to send.
     pub fn has_room(&self, settings: &EndpointSettings) -> bool {
         let packet = full_packet(settings);
-        !self.messages.is_empty() && self.room(packet) >= self.least_run(packet, settings)
+        !self.messages.is_empty() && self.room(packet) >= self.least_run(settings)
     }
 
     /// The turn of the segment that would be sent next, if the window allowed it.
@@ -401,7 +401,7 @@ impl Sender {
             self.window.on_restart(now, rtt, settings.gap);
         }
         let room = self.room(packet);
-        if room < self.least_run(packet, settings) {
+        if room < self.least_run(settings) {
             return None;
         }
         let turns = self.messages.iter_mut().enumerate();
@@ -473,12 +473,11 @@ impl Sender {
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
     /// would make runs of one packet, so the sender waits until half a run fits, unless so little
     /// is in flight that no acknowledgement would open the window.
-    fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
+    fn least_run(&self, settings: &EndpointSettings) -> u64 {
         let run = self.run_packets(settings);
-        let window = self.window.bytes().get() / packet;
         match self.in_flight {
             0 => 1,
-            _ => (run / 2).min(window / 2).max(1),
+            _ => (run / 2).min(self.window.room_waited_for()).max(1),
         }
     }
 

@@ -185,9 +185,8 @@ fn unfair(paths: &[&str], rival: Rival) -> Vec<String> {
 /// Round trips of 0.1 and 2 ms, with marks.
 const MARKING: [&str; 2] = ["latency=10us", "latency=250us"];
 /// The same with plain tail drop.
-const DROPPING: [&str; 4] = [
+const DROPPING: [&str; 3] = [
     "latency=10us,mark=off,buffer=64KiB",
-    "latency=10us,mark=off,buffer=128KiB",
     "latency=250us,mark=off,buffer=96KiB",
     "latency=250us,mark=off,buffer=128KiB",
 ];

@@ -7,7 +7,6 @@
 
 mod all_reduce;
 mod alone;
-mod cells;
 mod fairness;
 mod paths;
 mod programs;
