@@ -268,7 +268,8 @@ impl Receiver {
             receiving.grant(lent.now, u32::MAX);
         } else {
             let serial = receiving.serial;
-            lent.grants.wait(request.turn(), lent.place, serial);
+            let turn = lent.grants.turn(request.step, request.urgency);
+            lent.grants.wait(turn, lent.place, serial);
         }
         self.complete_if_done(at, lent);
         self.note(at);

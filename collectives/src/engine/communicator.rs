@@ -97,6 +97,15 @@ impl Communicator {
         self
     }
 
+    /// Counts the point-to-point messages of each pair and tag from `first` instead of 0. The counts
+    /// wrap after 2^16 messages: with a first count near the end a test sees that soon. Must be equal
+    /// on all ranks.
+    #[must_use]
+    pub fn with_first_count(mut self, first: u16) -> Self {
+        self.matching = Matching::starting_at(first);
+        self
+    }
+
     /// Lets the driver ask the other ranks about an operation that misses its deadline: it fails
     /// only when the driver calls [`Communicator::conclude`].
     #[must_use]
