@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod buckets;
+mod conservation;
 mod failures;
 mod hierarchical;
 mod loss;

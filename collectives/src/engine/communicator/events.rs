@@ -61,8 +61,8 @@ impl Communicator {
                     self.let_go(now);
                     return;
                 };
-                self.advance(now, slot, |running, _, parts| {
-                    running.on_sent(message, missing.as_ref(), &mut parts.memory);
+                self.advance(now, slot, |running, _, _| {
+                    running.on_sent(message, missing.as_ref());
                 });
             }
             EndpointEvent::Mismatch {
