@@ -4,6 +4,7 @@ mod algorithms;
 mod buckets;
 mod conservation;
 mod failures;
+mod forgetting;
 mod hierarchical;
 mod loss;
 mod messages;
