@@ -532,6 +532,19 @@ impl RunningOperation {
         }
     }
 
+    /// The messages in that are not complete, by sender and key.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        let inbounds = self.progress.missing().map(|at| &self.plan.inbounds[at]);
+        inbounds.map(|inbound| (inbound.from, self.key(inbound.part)))
+    }
+
+    /// The messages out that are on their way, by receiver and key.
+    pub(crate) fn on_their_way(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        let outbounds = self.progress.on_their_way();
+        let outbounds = outbounds.map(|at| &self.plan.outbounds[at]);
+        outbounds.map(|outbound| (outbound.to, self.key(outbound.part)))
+    }
+
     /// Copies of the messages that others still wait for, when the operation ends before they do.
     pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
         self.progress.on_their_way().filter_map(|at| {

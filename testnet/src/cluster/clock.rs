@@ -51,8 +51,7 @@ impl HostClock {
             for _ in 0..rng.random_range(1..4) {
                 at += draw::span_between(&mut rng, Span::from_micros(50), Span::from_millis(500))
                     .as_nanos();
-                let by =
-                    draw::span_between(&mut rng, Span::from_micros(10), Span::from_millis(3000));
+                let by = draw::span_between(&mut rng, JUMP_MIN, Span::from_millis(3000));
                 jumps.push((at, by.as_nanos()));
             }
         }

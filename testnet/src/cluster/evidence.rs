@@ -233,14 +233,14 @@ impl SeenMessage {
         let first = (report.first as usize).min(end);
         bitmap::decode_runs(encoded, report.bits, |at, run| {
             let start = first + at as usize;
-            for segment in start..(start + run as usize).min(end) {
-                arrived[segment] = true;
-            }
+            arrived[start.min(end)..(start + run as usize).min(end)].fill(true);
         });
         let mut news = Vec::new();
-        for segment in first..end {
-            if !arrived[segment] && !self.holes[segment] {
-                self.holes[segment] = true;
+        for (segment, _) in (first..end)
+            .zip(&arrived[first..])
+            .filter(|(_, arrived)| !**arrived)
+        {
+            if !std::mem::replace(&mut self.holes[segment], true) {
                 news.push(segment);
             }
         }

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{GrantWindow, HoleFilling, Job, Mtu, PacketSecurity, ReduceAlgorithm};
-use gradwire_protocol::units::{ByteCount, Rank, Share, Span, Step};
+use gradwire_protocol::units::{ByteCount, MessageKey, Rank, Share, Span, Step};
 
 use super::draw::{self, pick, span_between};
 use super::faults::{ClusterFault, FaultSet};
@@ -18,6 +18,8 @@ use super::schedule::ClusterSchedule;
 
 /// Peers may be silent for this long: longer than all outages of a run together.
 const PEER_TIMEOUT: Span = Span::from_millis(3_600_000);
+/// Parts of messages from here on are of messages from rank to rank.
+const MESSAGE_PARTS: u16 = 1 << 15;
 /// Bytes of a packet beside its payload: IP, UDP, and the header.
 const OVERHEAD: u32 = 112;
 
@@ -99,6 +101,20 @@ impl PlannedOperation {
                 ..
             }
         )
+    }
+
+    /// Whether a message belongs to it.
+    pub(crate) fn owns(&self, key: MessageKey) -> bool {
+        let (group, sequence, part) = key.parts();
+        if group != self.group.id {
+            return false;
+        }
+        match self.collective {
+            PlannedCollective::Group(_) => part < MESSAGE_PARTS && sequence == self.sequence,
+            PlannedCollective::Message { tag, .. } => {
+                part >= MESSAGE_PARTS && sequence >> 16 == u32::from(tag)
+            }
+        }
     }
 
     /// A rank's place in the group.

@@ -3,6 +3,7 @@
 mod algorithms;
 mod buckets;
 mod failures;
+mod forgetting;
 mod hierarchical;
 mod loss;
 mod messages;
