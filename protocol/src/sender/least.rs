@@ -45,7 +45,7 @@ impl Sender {
             rtt.renew_least(sample);
             self.window.on_new_path();
         } else if self.in_flight <= self.window.least() {
-            search.light_since.get_or_insert(now.stamp());
+            search.light_since.get_or_insert_with(|| now.stamp());
         }
     }
 }
