@@ -233,6 +233,17 @@ impl CongestionWindow {
         }
     }
 
+    /// The path has a longer least round trip: the window grows as fast as at the start.
+    pub(crate) fn on_new_path(&mut self) {
+        self.linear_above = self.limits.most.get();
+        self.delay_ignored = 0;
+    }
+
+    /// The least size in bytes to which delay shrinks it.
+    pub(crate) fn least(&self) -> u64 {
+        self.floor(DELAY_PACKETS_MIN).min(self.bytes)
+    }
+
     fn floor(&self, packets: u64) -> u64 {
         (self.limits.packet.get() * packets).min(self.limits.most.get())
     }

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod buckets;
+mod conservation;
 mod failures;
 mod forgetting;
 mod hierarchical;
@@ -16,6 +17,7 @@ mod scheduling;
 mod transform;
 mod uneven;
 mod world;
+mod wraps;
 
 /// Whether long tests are wanted.
 #[expect(
