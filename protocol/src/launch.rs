@@ -95,7 +95,10 @@ mod tests {
         assert_eq!(transport.window, window);
         assert_eq!(transport.grant_window, Some(GrantWindow::Bytes(window)));
         let starts = transport.unscheduled.get() * 127;
-        assert!(starts <= window.get(), "{starts} bytes of unscheduled starts");
+        assert!(
+            starts <= window.get(),
+            "{starts} bytes of unscheduled starts"
+        );
     }
 
     #[test]

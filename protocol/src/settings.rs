@@ -74,7 +74,9 @@ impl EndpointSettings {
             unscheduled: job.transport.unscheduled,
             grant_segments: match job.transport.grant_window {
                 None | Some(GrantWindow::Unlimited) => None,
-                Some(GrantWindow::Bytes(bytes)) => Some((bytes.get() / u64::from(segment_bytes)).max(2)),
+                Some(GrantWindow::Bytes(bytes)) => {
+                    Some((bytes.get() / u64::from(segment_bytes)).max(2))
+                }
             },
             run_segments: run_segments as usize,
             entropies: job.transport.entropies,
