@@ -8,7 +8,7 @@
 //!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below [`DELAY_PACKETS_MIN`]: hosts delay packets, too. If the
-//!    round trip does not follow ([`DelayTest`]), others fill the queue, or a host is late: then the
+//!    round trip does not follow ([`DelayTest`]), others fill the queue, or a host is late: the
 //!    cut is undone, and delay is ignored for a while, as in Copa's competitive mode (Arun and
 //!    Balakrishnan, NSDI 2018, section 4).
 //! 4. *Loss beside a queue* halves it, as Reno: a segment that had to arrive was lost while the
@@ -19,11 +19,11 @@
 //!    then by half of that share: some switches drop before they build measurable delay.
 //! 6. For a round trip after a cut, signals are about the window before it, and cut no more
 //!    (RFC 8257, section 3.3).
-//! 7. *False marks*: if all packets of [`FALSE_MARK_ROUNDS`] come marked though the window is at its
-//!    least and no queue delays them, the path marks everything, and marks are ignored until some
+//! 7. *False marks*: if all packets of [`FALSE_MARK_ROUNDS`] come marked though the window is at
+//!    its least and no queue delays them, the path marks everything, and marks are ignored until some
 //!    packets come without.
-//! 8. *Idle* time halves the window again and again, down to the initial one: what was true of the
-//!    path then may not be true now (RFC 7661). It grows back exponentially.
+//! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
+//!    changed (RFC 7661). It grows back exponentially.
 
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span};
@@ -58,7 +58,7 @@ const DELAY_IGNORED_ROUNDS: u32 = 256;
 /// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
 const RUNS_PER_WINDOW: u64 = 4;
 /// A sender waits for room for one part in so many of its window, so that runs are long; after a
-/// signal for less, since what it leaves unused others take.
+/// signal for less, since others take the room that it leaves.
 const ROOM_PART: u64 = 2;
 const ROOM_PART_SIGNALLED: u64 = 16;
 /// Round trips after which marks on all packets are false.

@@ -9,7 +9,7 @@
 //!    and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000, section
 //!    13.4.2); delay and loss remain signals.
 //! 4. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
-//!    without. No marks can come then, so delay and loss remain signals. Told by the receiving side.
+//!    without. No marks can come then; delay and loss remain signals. The receiving side tells.
 
 use crate::congestion::Feedback;
 use crate::machine::Ecn;

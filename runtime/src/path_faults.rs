@@ -1,4 +1,4 @@
-//! Log lines about faults of paths: what was seen, and what to do.
+//! Log lines about faults of paths: the symptom, and the remedy.
 
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::Rank;
