@@ -14,6 +14,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,10 +34,21 @@ class BindingError(RuntimeError):
     """The PyTorch binding cannot be built or loaded; the message names a remedy."""
 
 
+_loading = threading.Lock()
+
+
 def load() -> ModuleType:
-    """Return the module ``gradwire._binding``; compile it first if necessary."""
-    if _MODULE in sys.modules:
+    """Return the module ``gradwire._binding``; compile it first if necessary.
+
+    Any number of threads may ask at once: each gets the whole module.
+    """
+    with _loading:
+        if _MODULE not in sys.modules:
+            return _loaded()
         return sys.modules[_MODULE]
+
+
+def _loaded() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
     library = _library()

@@ -37,6 +37,8 @@ const JOIN_SECONDS_MAX: f64 = 86_400.0;
 /// `gw_rank`: a rank from `gw_open` to `gw_close`.
 #[derive(Debug)]
 pub struct GwRank {
+    /// The process that opened the rank. A fork of it has the memory, but not the threads.
+    process: u32,
     job: Job,
     rendezvous: String,
     stage: Mutex<Stage>,
@@ -51,6 +53,20 @@ enum Stage {
 }
 
 impl GwRank {
+    /// Refuses a fork of the process that opened the rank. Two processes that send as one rank
+    /// would corrupt the sums of the others, and encrypt twice with one nonce.
+    fn own_process(&self) -> Result<(), String> {
+        let (here, opened) = (std::process::id(), self.process);
+        if here == opened {
+            return Ok(());
+        }
+        Err(format!(
+            "process {here} is a fork of process {opened}, which opened this rank: a fork cannot \
+             take part in the job; start workers by spawn or forkserver, or create the process \
+             group after the fork"
+        ))
+    }
+
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,13 +104,15 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
     room: 0,
 };
 
-/// The rank behind a pointer that may be null.
+/// The rank behind a pointer that may be null, for the process that opened it.
 ///
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
 pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
     // SAFETY: the caller vouches for the pointer.
-    unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
+    let rank = unsafe { rank.as_ref() }.ok_or("the rank is null")?;
+    rank.own_process()?;
+    Ok(rank)
 }
 
 /// The rank behind a pointer, which must have joined its job.
@@ -170,6 +188,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         .rendezvous()
         .map_or_else(String::new, |address| address.to_string());
     Ok(GwRank {
+        process: std::process::id(),
         job: open.job().clone(),
         rendezvous,
         stage: Mutex::new(Stage::Open(Box::new(open))),
@@ -401,10 +420,20 @@ pub unsafe extern "C" fn gw_ticket_holes(
     holes.len()
 }
 
-/// See `gw_wait` in the header. With a null rank or ticket it returns at once.
+/// See `gw_wait` in the header. With a null ticket it returns at once.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, seconds: f64) {
-    guarded(NO_ERROR_TEXT, || {
+pub unsafe extern "C" fn gw_wait(
+    rank: *mut GwRank,
+    ticket: *const GwTicket,
+    seconds: f64,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let error = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    let waited = guarded(error, || {
         // SAFETY: the header asks for a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
         if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
@@ -413,6 +442,7 @@ pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, sec
         }
         Ok(())
     });
+    c_int::from(waited.is_none())
 }
 
 /// See `gw_ticket_free` in the header. Null is ignored.
@@ -499,6 +529,17 @@ pub unsafe extern "C" fn gw_text_free(text: *mut c_char) {
     }
 }
 
+/// See `gw_takes_operations` in the header; 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_takes_operations(rank: *mut GwRank) -> c_int {
+    let taken = guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        let rank = unsafe { borrowed(rank) }?;
+        Ok(rank.joined().is_some_and(|rank| rank.takes_operations()))
+    });
+    c_int::from(taken.unwrap_or(false))
+}
+
 /// See `gw_abort` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
@@ -519,6 +560,8 @@ pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
         if rank.is_null() {
             return Ok(());
         }
+        // SAFETY: the header asks for a rank from `gw_open`. A fork leaves it to its parent.
+        unsafe { borrowed(rank) }?;
         // SAFETY: the rank came from `Box::into_raw` in `gw_open`, and this is its last use.
         let rank = unsafe { Box::from_raw(rank) };
         if let Some(rank) = rank.joined() {
@@ -551,7 +594,7 @@ mod tests {
             gw_close(null_mut());
             gw_abort(null_mut(), null());
             gw_counters_read(null_mut(), null_mut());
-            gw_wait(null_mut(), null(), 1.0);
+            assert_eq!(gw_wait(null_mut(), null(), 1.0, null_mut(), 0), 1);
             gw_ticket_free(null_mut());
             assert_eq!(gw_ticket_holes(null(), null_mut(), 1), 0);
             assert_eq!(gw_job_json(null_mut(), null_mut(), 0), 0);

@@ -13,7 +13,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Rank};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
-    self, ControlEvent, ControlPlane, JoinRole, Membership, RosterPeer,
+    self, ControlPlane, ControlSender, JoinRole, Membership, RosterPeer,
 };
 use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
@@ -116,7 +116,7 @@ impl LocalRank {
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
         control.barrier(timeout)?;
-        let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
+        let vigil = vigil_over(lives.unwrap_or_default(), control.sender());
         drop(names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
@@ -279,6 +279,13 @@ impl LocalRank {
         self.watch.snapshot()
     }
 
+    /// Whether operations can still begin: false once the job has ended on any rank, by an abort, a
+    /// mismatch or a missed deadline, and after [`LocalRank::close`].
+    pub fn takes_operations(&self) -> bool {
+        self.ask(|seat| seat.communicator().aborted().is_none())
+            .unwrap_or(false)
+    }
+
     /// A dump of the flight recorder. If the driver does not answer within a second, it lacks the
     /// needs of pending operations.
     pub fn trace(&self) -> TraceDump {
@@ -382,13 +389,9 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
     }
 }
 
-/// Tells the driver of ranks that share memory with this one and whose processes end.
-fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
-    let told = Arc::clone(inbox);
-    ProcessVigil::over(lives, move |rank| {
-        let reason = "its process has ended".to_owned();
-        told.take(ControlEvent::PeerLost { rank, reason });
-    })
+/// Tells all ranks of those that share memory with this one and whose processes end.
+fn vigil_over(lives: Vec<(Rank, RankLife)>, voice: ControlSender) -> ProcessVigil {
+    ProcessVigil::over(lives, move |rank| voice.lost(rank, "its process has ended"))
 }
 
 fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {

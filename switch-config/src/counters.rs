@@ -23,6 +23,11 @@ pub struct QueueCount {
     pub full: u64,
 }
 
+/// A number of an export in JSON, or one in quotes.
+pub(crate) fn number_of(value: &serde_json::Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
 /// How an export is judged.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum CounterVerdict {

@@ -3,4 +3,5 @@
 pub mod indented;
 pub mod json;
 pub mod set_lines;
+pub(crate) mod words;
 pub mod yaml;

@@ -132,6 +132,14 @@ impl Plan {
         profiles.find(|profile| profile.share == share && profile.rate == port.rate)
     }
 
+    /// A port of each speed, ascending.
+    pub fn port_of_each_rate(&self) -> Vec<&SwitchPort> {
+        let mut ports: Vec<&SwitchPort> = self.site.ports.iter().collect();
+        ports.sort_by_key(|port| port.rate);
+        ports.dedup_by_key(|port| port.rate);
+        ports
+    }
+
     /// The queue of gradwire's control packets.
     pub fn control(&self) -> &PlanQueue {
         let is_control = |queue: &&PlanQueue| queue.purpose == Purpose::Control;

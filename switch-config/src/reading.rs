@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::lint::Finding;
+use crate::lint::{Finding, Rule};
+use crate::plan::{Plan, SwitchPort};
 use gradwire_fabric::policy::DSCPS;
 
 /// A text that the platform did not export.
@@ -18,6 +19,25 @@ pub struct ReadError {
     pub line: Option<usize>,
     /// The mistake, and how to mend it.
     pub message: String,
+}
+
+impl ReadError {
+    /// A mistake of the whole text.
+    pub fn new(what: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            what,
+            line: None,
+            message: message.into(),
+        }
+    }
+
+    /// A mistake in a line, from 1.
+    pub fn at(what: &'static str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::new(what, message)
+        }
+    }
 }
 
 /// The configuration of the plan's ports.
@@ -39,6 +59,41 @@ impl Reading {
             }
         }
         Self { ports, findings }
+    }
+}
+
+/// A platform's reader of the plan's ports, which notes the mistakes that it finds on the way.
+pub(crate) trait ConfigReader {
+    /// The mistakes found so far.
+    fn findings(&mut self) -> &mut Vec<Finding>;
+
+    /// The configuration of a port, where there is any.
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading>;
+
+    /// The configuration of every port of a plan, by name.
+    fn ports(&mut self, plan: &Plan) -> BTreeMap<String, PortReading> {
+        let ports = plan.site.ports.iter();
+        let read = ports.filter_map(|port| Some((port.name.clone(), self.port(port)?)));
+        read.collect()
+    }
+
+    /// Notes a mistake.
+    fn find(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
+        self.findings().push(Finding::new(rule, place, text));
+    }
+
+    /// A value that should be there; where it is not, that is a mistake.
+    fn wanted<T>(
+        &mut self,
+        value: Option<T>,
+        rule: Rule,
+        place: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Option<T> {
+        if value.is_none() {
+            self.find(rule, place, text);
+        }
+        value
     }
 }
 

@@ -104,6 +104,11 @@ impl ConfigEntry {
         }
     }
 
+    /// The words behind these, of the first line directly below it that begins so.
+    pub fn command(&self, words: &str) -> Option<&str> {
+        self.facts().find_map(|line| line.after(words))
+    }
+
     /// Entries directly below it that say something.
     pub fn facts(&self) -> impl Iterator<Item = &Self> {
         facts(&self.below)

@@ -9,7 +9,8 @@
 //! layers that have ended when the first such operation of a later step is submitted. Of
 //! all-reduces all ranks hold the same bits, so all decide alike; of reduce-scatters each has the
 //! norm of its own shards, so ranks may decide differently, which the protocol bears: a receiver
-//! accepts no more holes than it tolerates itself, and a sender that is strict protects everything.
+//! accepts no more holes than it tolerates itself and asks for the others, and a sender that is
+//! strict protects everything.
 //! Steps are those of operations, and count up. Models that train in turns in one process, such as
 //! a generator and its critic, look like one whose norm moves.
 

@@ -6,13 +6,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gradwire_netsim::results::statistics::Estimate;
+use gradwire_netsim::results::statistics::{Estimate, Spread};
 use gradwire_report::numbers::count;
 use serde::Serialize;
 
 use super::progress::RunProgress;
 use super::scenario::Scenario;
-use super::summary::{Figures, Summary};
+use super::summary::{ClassDrops, Summary};
 use crate::error::LabError;
 
 /// A compared quantity: its name for people and for programs, and its place in a summary.
@@ -58,7 +58,7 @@ const METRICS: [Metric; 5] = [
 ];
 
 /// Percentiles of a run whose flows did not all end would flatter it.
-fn all_ended(summary: &Summary) -> Option<&Figures> {
+fn all_ended(summary: &Summary) -> Option<&Spread> {
     let ended = summary.finished == summary.flows;
     summary.fct_us.as_ref().filter(|_| ended)
 }
@@ -72,7 +72,7 @@ pub struct TransportComparison {
     background: Option<String>,
     seeds: Vec<u64>,
     base: String,
-    transports: Vec<Row>,
+    transports: Vec<TransportRow>,
     /// Of each metric the transport with the least mean.
     fastest: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
@@ -81,7 +81,7 @@ pub struct TransportComparison {
 
 /// One transport over all seeds.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TransportRow {
     transport: String,
     flows: usize,
     finished: usize,
@@ -92,34 +92,16 @@ struct Row {
     retransmissions: f64,
     lost_within_tolerance: f64,
     cpu_s: f64,
-    metrics: Vec<Measured>,
+    metrics: Vec<MetricEstimate>,
 }
 
 /// One metric of one transport.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct MetricEstimate {
     metric: &'static str,
-    mean: Option<Interval>,
+    mean: Option<Estimate>,
     /// To the first transport, seed by seed.
-    ratio: Option<Interval>,
-}
-
-/// An estimate and its 95 % interval.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Interval {
-    mean: f64,
-    low: f64,
-    high: f64,
-}
-
-impl From<Estimate> for Interval {
-    fn from(estimate: Estimate) -> Self {
-        Self {
-            mean: estimate.mean,
-            low: estimate.low,
-            high: estimate.high,
-        }
-    }
+    ratio: Option<Estimate>,
 }
 
 /// The parameters of a comparison.
@@ -237,7 +219,7 @@ fn comparison(
     runs: &[&[Summary]],
 ) -> TransportComparison {
     let rows = runs.iter().map(|summaries| row(summaries, runs[0]));
-    let transports: Vec<Row> = rows.collect();
+    let transports: Vec<TransportRow> = rows.collect();
     let fastest = METRICS.iter().enumerate().filter_map(|(index, metric)| {
         let row = fastest(&transports, index)?;
         Some((metric.key.to_owned(), row.transport.clone().into()))
@@ -255,8 +237,8 @@ fn comparison(
     }
 }
 
-fn fastest(rows: &[Row], metric: usize) -> Option<&Row> {
-    let mean = |row: &&Row| row.metrics[metric].mean.map(|interval| interval.mean);
+fn fastest(rows: &[TransportRow], metric: usize) -> Option<&TransportRow> {
+    let mean = |row: &&TransportRow| row.metrics[metric].mean.map(|interval| interval.mean);
     let with_mean = rows.iter().filter(|row| mean(row).is_some());
     with_mean.min_by(|a, b| {
         let (a, b) = (mean(a).unwrap_or(f64::MAX), mean(b).unwrap_or(f64::MAX));
@@ -264,7 +246,7 @@ fn fastest(rows: &[Row], metric: usize) -> Option<&Row> {
     })
 }
 
-fn row(summaries: &[Summary], base: &[Summary]) -> Row {
+fn row(summaries: &[Summary], base: &[Summary]) -> TransportRow {
     let mean = |count: fn(&Summary) -> f64| {
         summaries.iter().map(count).sum::<f64>() / summaries.len() as f64
     };
@@ -273,26 +255,28 @@ fn row(summaries: &[Summary], base: &[Summary]) -> Row {
         let values: Option<Vec<f64>> = of(summaries);
         let base: Option<Vec<f64>> = of(base);
         let ratio = values.as_ref().zip(base);
-        Measured {
+        MetricEstimate {
             metric: metric.key,
-            ratio: ratio
-                .and_then(|(values, base)| Estimate::of_ratio(values, &base))
-                .map(Interval::from),
-            mean: values
-                .and_then(|values| Estimate::of_mean(&values))
-                .map(Interval::from),
+            ratio: ratio.and_then(|(values, base)| Estimate::of_ratio(values, &base)),
+            mean: values.and_then(|values| Estimate::of_mean(&values)),
         }
     });
-    Row {
+    TransportRow {
         transport: summaries[0].transport.clone(),
         flows: summaries.iter().map(|summary| summary.flows).sum(),
         finished: summaries.iter().map(|summary| summary.finished).sum(),
         dropped: mean(|summary| {
-            let of_class = summary.drops.iter().map(|row| row.early + row.full);
+            let of_class = summary.drops.iter().map(ClassDrops::dropped);
             of_class.sum::<u64>() as f64
         }),
         links_lost: mean(|summary| summary.links_lost as f64),
-        trimmed: mean(|summary| summary.drops.iter().map(|row| row.trimmed).sum::<u64>() as f64),
+        trimmed: mean(|summary| {
+            summary
+                .drops
+                .iter()
+                .map(|row| row.counts.trimmed)
+                .sum::<u64>() as f64
+        }),
         retransmissions: mean(|summary| summary.retransmissions as f64),
         lost_within_tolerance: mean(|summary| summary.lost_within_tolerance as f64),
         cpu_s: mean(|summary| summary.cpu_s),
@@ -338,7 +322,7 @@ fn table(comparison: &TransportComparison) -> String {
     text
 }
 
-fn cell(row: &Row, metric: usize, base: &str) -> String {
+fn cell(row: &TransportRow, metric: usize, base: &str) -> String {
     let measured = &row.metrics[metric];
     let Some(mean) = measured.mean else {
         let ended = format!(

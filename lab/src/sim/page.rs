@@ -5,8 +5,9 @@ use super::drawn::DrawnRun;
 use super::map::{self, map, several};
 use super::run::subject;
 use super::steps;
-use super::summary::{Figures, Summary};
+use super::summary::{ClassDrops, Summary};
 use super::timeline;
+use gradwire_netsim::results::statistics::Spread;
 use gradwire_report::html::{self, cell, document, figure, heads, row, section};
 use gradwire_report::numbers::{bytes, count};
 use gradwire_report::plot::colour;
@@ -117,11 +118,11 @@ const OF_ALL: [Column; 5] = [
         cell(&format!("{:.2}", summary.makespan_us))
     }),
     ("dropped", |summary| {
-        let of_classes = summary.drops.iter().map(|row| row.early + row.full);
+        let of_classes = summary.drops.iter().map(ClassDrops::dropped);
         loss(of_classes.sum::<u64>() + summary.links_lost)
     }),
     ("trimmed", |summary| {
-        loss(summary.drops.iter().map(|row| row.trimmed).sum())
+        loss(summary.drops.iter().map(|row| row.counts.trimmed).sum())
     }),
     ("re-sent", |summary| cell(&count(summary.retransmissions))),
     ("tolerated", |summary| {
@@ -129,7 +130,7 @@ const OF_ALL: [Column; 5] = [
     }),
 ];
 
-fn figure_of(figures: &Option<Figures>, of: fn(&Figures) -> f64) -> String {
+fn figure_of(figures: &Option<Spread>, of: fn(&Spread) -> f64) -> String {
     let value = figures.as_ref().map(of);
     cell(&value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")))
 }
@@ -253,15 +254,15 @@ fn losses(runs: &[DrawnRun]) -> String {
 
 fn loss_rows(summary: &Summary) -> String {
     let used = summary.drops.iter();
-    let used = used.filter(|one| one.queued + one.early + one.full + one.trimmed > 0);
-    let rows = used.map(|one| {
+    let used = used.filter(|one| one.counts.queued + one.dropped() + one.counts.trimmed > 0);
+    let rows = used.map(|ClassDrops { class, counts }| {
         row(&[
-            cell(&format!("class {}", one.class)),
-            cell(&count(one.queued)),
-            loss(one.early),
-            loss(one.full),
-            loss(one.trimmed),
-            cell(&count(one.marked)),
+            cell(&format!("class {}", class)),
+            cell(&count(counts.queued)),
+            loss(counts.dropped_early),
+            loss(counts.dropped_full),
+            loss(counts.trimmed),
+            cell(&count(counts.marked)),
         ])
     });
     rows.collect()

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use gradwire_netsim::results::outcome::Outcome;
-use gradwire_netsim::results::statistics::{self, PlacePair, micros};
+use gradwire_netsim::results::statistics::{self, PlacePair, Spread, micros};
 use gradwire_protocol::units::Span;
 use gradwire_report::numbers::{bytes, count};
 
 use super::progress::RunProgress;
 use super::scenario::{Loaded, Scenario};
-use super::summary::{ClassDrops, Figures, Summary};
+use super::summary::Summary;
 use crate::error::LabError;
 
 /// Names of tasks in a table at most.
@@ -123,7 +123,7 @@ fn times(summary: &Summary) -> String {
     text
 }
 
-fn figures(name: &str, figures: Option<&Figures>) -> String {
+fn figures(name: &str, figures: Option<&Spread>) -> String {
     let Some(one) = figures else {
         return format!("{name:<22}{:>12}\n", "none");
     };
@@ -166,22 +166,22 @@ fn losses(summary: &Summary) -> String {
         "\n{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
         "packets at ports", "queued", "early", "full", "trimmed", "marked"
     );
-    let used = summary
-        .drops
-        .iter()
-        .filter(|row| row.queued + row.early + row.full > 0);
-    for row in used {
-        let ClassDrops {
-            class,
-            queued,
-            early,
-            full,
-            trimmed,
-            marked,
-        } = *row;
-        let values = [queued, early, full, trimmed, marked];
+    let used = summary.drops.iter();
+    for row in used.filter(|row| row.counts.queued + row.dropped() > 0) {
+        let of = &row.counts;
+        let values = [
+            of.queued,
+            of.dropped_early,
+            of.dropped_full,
+            of.trimmed,
+            of.marked,
+        ];
         let values = values.map(|value| format!("{:>12}", count(value)));
-        text += &format!("  {:<20}{}\n", format!("class {class}"), values.concat());
+        text += &format!(
+            "  {:<20}{}\n",
+            format!("class {}", row.class),
+            values.concat()
+        );
     }
     for (name, value) in [
         ("lost on links", summary.links_lost),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::drawn::DrawnRun;
 use super::step;
-use super::summary::{Figures, Summary};
+use super::summary::Summary;
 use super::training::TrainingSummary;
+use gradwire_netsim::results::statistics::Spread;
 use gradwire_report::html::{self, cell, figure, heads, row, section};
 use gradwire_report::numbers::count;
 use gradwire_report::plot::colour;
@@ -59,7 +60,7 @@ fn times(runs: &[DrawnRun]) -> String {
             let share = job.exposed_us.zip(job.iteration_us);
             let share =
                 share.map(|(exposed, iteration)| exposed / iteration.max(f64::MIN_POSITIVE));
-            let fct = |of: fn(&Figures) -> f64| micros(job.fct_us.as_ref().map(of));
+            let fct = |of: fn(&Spread) -> f64| micros(job.fct_us.as_ref().map(of));
             text += &row(&[
                 cell(&swatch(&summary.transport)),
                 cell(&escaped(&job.job)),

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::results::outcome::{FlowOutcome, Outcome, TaskOutcome};
-use gradwire_netsim::results::statistics::{self, Goodput, Spread, micros};
+use gradwire_netsim::results::outcome::{ClassCounts, FlowOutcome, Outcome, TaskOutcome};
+use gradwire_netsim::results::statistics::{self, Goodput, NamedTasks, Spread, micros, rounded};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
 use serde::{Deserialize, Serialize};
@@ -49,11 +49,11 @@ pub struct Summary {
     /// How many of these ended.
     pub background_finished: usize,
     /// From a flow's start until its receiver is complete.
-    pub fct_us: Option<Figures>,
+    pub fct_us: Option<Spread>,
     /// From a flow's start until its sender knows so.
-    pub fct_acked_us: Option<Figures>,
+    pub fct_acked_us: Option<Spread>,
     /// `fct_us` over the time that the flow takes alone on an idle fabric.
-    pub slowdown: Option<Figures>,
+    pub slowdown: Option<Spread>,
     /// Rate of all flows of the workload together, first start to last end.
     pub goodput_gbps: f64,
     /// The same for the mean receiving host.
@@ -109,52 +109,21 @@ pub struct Summary {
     pub digest: String,
 }
 
-/// Mean, percentiles by nearest rank, and extremes.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Figures {
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// Largest.
-    pub max: f64,
-    /// Smallest.
-    pub min: f64,
-}
-
-impl Figures {
-    /// The figures of some values; `None` of an empty list.
-    pub fn of(values: Vec<f64>) -> Option<Self> {
-        Spread::of(values).map(|spread| Self {
-            mean: rounded(spread.mean),
-            p50: rounded(spread.p50),
-            p99: rounded(spread.p99),
-            p999: rounded(spread.p999),
-            max: rounded(spread.max),
-            min: rounded(spread.min),
-        })
-    }
-}
-
 /// Counts of packets of one class at ports.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClassDrops {
     /// The class, 0 = highest.
     pub class: usize,
-    /// Packets that entered a queue, once for every port.
-    pub queued: u64,
-    /// Droppable packets dropped above the threshold.
-    pub early: u64,
-    /// Packets dropped because there was no room.
-    pub full: u64,
-    /// Packets cut to their header.
-    pub trimmed: u64,
-    /// Protected packets marked.
-    pub marked: u64,
+    /// Its packets, once for every port.
+    #[serde(flatten)]
+    pub counts: ClassCounts,
+}
+
+impl ClassDrops {
+    /// Packets that ports dropped.
+    pub fn dropped(&self) -> u64 {
+        self.counts.dropped_early + self.counts.dropped_full
+    }
 }
 
 /// How the tasks of programs went.
@@ -165,31 +134,11 @@ pub struct TaskSummary {
     /// How many ended.
     pub finished: usize,
     /// By name, those that took longest in all first, 64 names at most.
-    pub by_name: Vec<TaskFigures>,
+    pub by_name: Vec<NamedTasks>,
 }
 
-/// The tasks of one name, over all hosts.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct TaskFigures {
-    /// Their name, or their kind of work where they have no name.
-    pub name: String,
-    /// How many.
-    pub tasks: usize,
-    /// How many ended.
-    pub finished: usize,
-    /// Mean time from start to end.
-    pub mean_us: f64,
-    /// Longest time from start to end.
-    pub max_us: f64,
-}
-
-/// To the picosecond of a microsecond, without the noise of binary fractions.
-fn rounded(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
-fn times(flows: &[FlowOutcome], time: fn(&FlowOutcome) -> Option<Span>) -> Option<Figures> {
-    Figures::of(flows.iter().filter_map(time).map(micros).collect())
+fn times(flows: &[FlowOutcome], time: fn(&FlowOutcome) -> Option<Span>) -> Option<Spread> {
+    Spread::of(flows.iter().filter_map(time).map(micros).collect())
 }
 
 fn finished(flows: &[FlowOutcome]) -> usize {
@@ -223,7 +172,7 @@ impl Summary {
             background_finished: finished(background),
             fct_us: times(flows, statistics::completion),
             fct_acked_us: times(flows, statistics::acknowledged),
-            slowdown: Figures::of(flows.iter().filter_map(statistics::slowdown).collect()),
+            slowdown: Spread::of(flows.iter().filter_map(statistics::slowdown).collect()),
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),
@@ -297,30 +246,17 @@ fn changed_keys(job: &Job) -> BTreeMap<String, String> {
 
 fn drops(outcome: &Outcome) -> Vec<ClassDrops> {
     let classes = statistics::by_class(&outcome.links).into_iter().enumerate();
-    let drops = classes.map(|(class, counts)| ClassDrops {
-        class,
-        queued: counts.queued,
-        early: counts.dropped_early,
-        full: counts.dropped_full,
-        trimmed: counts.trimmed,
-        marked: counts.marked,
-    });
+    let drops = classes.map(|(class, counts)| ClassDrops { class, counts });
     drops.collect()
 }
 
 fn tasks(loaded: &Loaded, outcomes: &[TaskOutcome]) -> Option<TaskSummary> {
-    let named = statistics::named_tasks(&loaded.setup.workload, outcomes);
+    let mut named = statistics::named_tasks(&loaded.setup.workload, outcomes);
     let finished = named.iter().map(|tasks| tasks.finished).sum();
-    let by_name = named.into_iter().take(NAMES_MAX).map(|tasks| TaskFigures {
-        name: tasks.name,
-        tasks: tasks.tasks,
-        finished: tasks.finished,
-        mean_us: rounded(micros(tasks.mean)),
-        max_us: rounded(micros(tasks.max)),
-    });
+    named.truncate(NAMES_MAX);
     (!loaded.tasks.is_empty()).then(|| TaskSummary {
         tasks: loaded.tasks.values().sum(),
         finished,
-        by_name: by_name.collect(),
+        by_name: named,
     })
 }

@@ -1,13 +1,11 @@
 //! Training steps in the results of a run: their times, and the accepted losses of layers.
 
 use gradwire_netsim::results::outcome::TaskOutcome;
-use gradwire_netsim::results::statistics::micros;
-use gradwire_netsim::results::steps::Steps;
+use gradwire_netsim::results::statistics::{Spread, micros};
+use gradwire_netsim::results::steps::{LayerLoss, Steps};
 use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
-
-use super::summary::Figures;
 
 /// Layers of a table at most; those that lost most.
 const LAYERS_MAX: usize = 8;
@@ -35,18 +33,9 @@ pub struct TrainingSummary {
     /// Completion times of the job's messages as a training script knows them, from the time at
     /// which one could start: of a push on the worker, of a pull on the server, of an all-reduce
     /// on every rank.
-    pub fct_us: Option<Figures>,
+    pub fct_us: Option<Spread>,
     /// Accepted losses of hosts, layers in the order of the forward pass.
-    pub losses: Vec<LostShare>,
-}
-
-/// The accepted loss of a layer's gradients.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct LostShare {
-    /// The layer.
-    pub layer: String,
-    /// Share of the segments that hosts expected; those of a bucket count for all of its layers.
-    pub share: f64,
+    pub losses: Vec<LayerLoss>,
 }
 
 impl TrainingSummary {
@@ -62,21 +51,17 @@ impl TrainingSummary {
     fn of_job(ends: &StepEnds, steps: Steps) -> Self {
         let times: Vec<f64> = steps.iterations.iter().copied().map(micros).collect();
         let exposed: Vec<f64> = steps.exposed().map(micros).collect();
-        let losses = steps.losses.into_iter().map(|loss| LostShare {
-            layer: loss.name,
-            share: loss.share,
-        });
         Self {
             job: steps.name,
             steps: ends.steps,
             workers: ends.workers.len(),
             iteration_us: mean(&times),
-            iteration_p99_us: Figures::of(times.clone()).map(|figures| figures.p99),
+            iteration_p99_us: Spread::of(times.clone()).map(|figures| figures.p99),
             iterations_us: times,
             compute_us: micros(steps.compute),
             exposed_us: mean(&exposed),
-            fct_us: Figures::of(steps.completions.into_iter().map(micros).collect()),
-            losses: losses.collect(),
+            fct_us: Spread::of(steps.completions.into_iter().map(micros).collect()),
+            losses: steps.losses,
         }
     }
 
@@ -90,7 +75,7 @@ impl TrainingSummary {
             return text + "  none has ended\n";
         };
         let rows = [
-            ("iteration", Figures::of(self.iterations_us.clone())),
+            ("iteration", Spread::of(self.iterations_us.clone())),
             ("FCT", self.fct_us),
         ];
         for (name, figures) in rows {
@@ -113,7 +98,7 @@ impl TrainingSummary {
     }
 
     fn lost(&self) -> String {
-        let mut lost: Vec<&LostShare> =
+        let mut lost: Vec<&LayerLoss> =
             self.losses.iter().filter(|loss| loss.share > 0.0).collect();
         lost.sort_by(|one, other| other.share.total_cmp(&one.share));
         let rows = lost.iter().take(LAYERS_MAX).map(|loss| {

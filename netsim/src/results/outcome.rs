@@ -4,6 +4,7 @@
 //! [`crate::results::statistics`] computes percentiles and slowdowns from them.
 
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+use serde::{Deserialize, Serialize};
 
 use gradwire_fabric::topology::Device;
 
@@ -48,13 +49,15 @@ pub struct TaskOutcome {
 }
 
 /// Packets of one class that a port queued, dropped and marked.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClassCounts {
     /// Packets that entered the queue.
     pub queued: u64,
     /// Droppable packets dropped above the threshold.
+    #[serde(rename = "early")]
     pub dropped_early: u64,
     /// Packets dropped because there was no room.
+    #[serde(rename = "full")]
     pub dropped_full: u64,
     /// Packets cut to their header.
     pub trimmed: u64,

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{Instant, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::results::outcome::{ClassCounts, FlowOutcome, LinkOutcome, Outcome, TaskOutcome};
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_workloads::workload::{CollectiveKind, Task, Work, Workload};
 
-/// Mean and percentiles of some values, in their unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Mean and percentiles of some values, in their unit, to a millionth of it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
@@ -35,14 +36,19 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         Some(Self {
-            mean: values.iter().sum::<f64>() / values.len() as f64,
-            p50: percentile(&values, 500),
-            p99: percentile(&values, 990),
-            p999: percentile(&values, 999),
-            max,
-            min,
+            mean: rounded(values.iter().sum::<f64>() / values.len() as f64),
+            p50: rounded(percentile(&values, 500)),
+            p99: rounded(percentile(&values, 990)),
+            p999: rounded(percentile(&values, 999)),
+            max: rounded(max),
+            min: rounded(min),
         })
     }
+}
+
+/// To a millionth, such as the picosecond of a microsecond, without the noise of binary fractions.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// The value at `per_mille` thousandths of `sorted`, which is ascending and not empty, by nearest
@@ -156,7 +162,7 @@ impl Extent {
 }
 
 /// The tasks of one name, over all hosts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct NamedTasks {
     /// Their name, or their work where they have no name.
     pub name: String,
@@ -164,10 +170,10 @@ pub struct NamedTasks {
     pub tasks: usize,
     /// Number of tasks that ended.
     pub finished: usize,
-    /// Mean time from start to end.
-    pub mean: Span,
-    /// Longest time from start to end.
-    pub max: Span,
+    /// Mean time from start to end, in microseconds.
+    pub mean_us: f64,
+    /// Longest time from start to end, in microseconds.
+    pub max_us: f64,
 }
 
 /// Tasks by name, those that took longest in all first.
@@ -195,8 +201,8 @@ pub fn named_tasks(workload: &Workload, outcomes: &[TaskOutcome]) -> Vec<NamedTa
         name: name.to_owned(),
         tasks,
         finished: times.len(),
-        mean: total(&times).divided(times.len().max(1) as u64),
-        max: times.into_iter().max().unwrap_or_default(),
+        mean_us: micros(total(&times).divided(times.len().max(1) as u64)),
+        max_us: micros(times.into_iter().max().unwrap_or_default()),
     });
     named.collect()
 }
@@ -380,7 +386,7 @@ pub fn digest(outcome: &Outcome) -> u64 {
 }
 
 /// A mean with the interval that holds the true one in 95 of 100 cases.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
@@ -692,8 +698,7 @@ mod tests {
         let outcomes = [outcome(0, None), outcome(1, Some(3)), outcome(2, Some(5))];
         let named = named_tasks(&workload, &outcomes);
         assert_eq!((named[0].name.as_str(), named[0].tasks), ("forward", 2));
-        assert_eq!(named[0].mean, Span::from_micros(3));
-        assert_eq!(named[0].max, Span::from_micros(4));
+        assert_eq!((named[0].mean_us, named[0].max_us), (3.0, 4.0));
         assert_eq!((named[1].name.as_str(), named[1].finished), ("compute", 0));
     }
 

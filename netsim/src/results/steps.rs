@@ -2,6 +2,7 @@
 //! losses of each layer.
 
 use gradwire_protocol::units::{Instant, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::results::outcome::TaskOutcome;
 use gradwire_workloads::training::StepEnds;
@@ -27,10 +28,10 @@ pub struct Steps {
 }
 
 /// Accepted losses of a layer's gradients, over all steps and hosts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LayerLoss {
     /// The layer.
-    pub name: String,
+    pub layer: String,
     /// Share of the segments that others were to send to a host. A loss in a message of several
     /// layers counts for all of them alike, since the run does not record which bytes are missing.
     pub share: f64,
@@ -150,7 +151,7 @@ fn sends(kind: CollectiveKind, members: &[u32], host: u32) -> bool {
 fn named(job: &StepEnds, sums: Vec<(f64, f64)>) -> Vec<LayerLoss> {
     let sums = job.layers.iter().zip(sums);
     let losses = sums.map(|(name, (lost, expected))| LayerLoss {
-        name: name.clone(),
+        layer: name.clone(),
         share: if expected > 0.0 { lost / expected } else { 0.0 },
     });
     losses.collect()

@@ -7,6 +7,9 @@ use crate::wire::{Header, PacketKind, SegmentReport, is_later};
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
 
+/// Packets that arrive less than this apart carry stamps of the same turn of 2^32 microseconds.
+const STAMPS_COMPARED: Span = Span::from_micros(1 << 30);
+
 /// The next report of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ReportDue {
@@ -46,9 +49,13 @@ impl EchoStamp {
         }
     }
 
-    /// The one that was sent first.
+    /// The one that was sent first. Stamps of packets that came long after each other have wrapped.
     pub(super) fn older(self, other: Self) -> Self {
-        match is_later(self.sent_at, other.sent_at) {
+        let later = match (self.arrived - other.arrived).max(other.arrived - self.arrived) {
+            apart if apart < STAMPS_COMPARED => is_later(self.sent_at, other.sent_at),
+            _ => self.arrived > other.arrived,
+        };
+        match later {
             true => other,
             false => self,
         }
@@ -157,7 +164,7 @@ impl ReportState {
         let echo = untold.map_or(self.newest, |untold| self.newest.older(untold));
         SegmentReport {
             echo: echo.sent_at,
-            held: (now - echo.arrived).as_micros() as u32,
+            held: u32::try_from((now - echo.arrived).as_micros()).unwrap_or(u32::MAX),
             ce: self.marks,
             ce_entropies: self.marked_entropies,
             echo_class: echo.class,

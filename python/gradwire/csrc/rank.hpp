@@ -16,8 +16,10 @@
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace gradwire {
 
@@ -50,8 +52,10 @@ class Rank {
     std::string log;    // log level on standard error
   };
 
-  Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own)
-      : place_(place), process_(getpid()) {
+  // `job` is the key at which the ranks' store counts the groups of this job.
+  Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own,
+       std::string job)
+      : place_(place), job_(std::move(job)), process_(getpid()) {
     std::array<char, kErrorBytes> error{};
     const auto given = [](const std::string& text) {
       return text.empty() ? nullptr : text.c_str();
@@ -79,6 +83,10 @@ class Rank {
 
   Place place() const {
     return place_;
+  }
+
+  const std::string& job() const {
+    return job_;
   }
 
   std::string rendezvous() {
@@ -117,7 +125,11 @@ class Rank {
   // Drives the core on this thread until the operation has ended, or another thread drives.
   void wait(const Ticket& ticket, std::chrono::duration<double> patience) {
     std::shared_lock lock(handle_mutex_);
-    if (handle_ != nullptr) gw_wait(handle_, ticket.get(), patience.count());
+    if (handle_ == nullptr) return;
+    std::array<char, kErrorBytes> error{};
+    if (gw_wait(handle_, ticket.get(), patience.count(), error.data(), error.size())) {
+      throw std::runtime_error(error.data());
+    }
   }
 
   void operation_ended() {
@@ -195,6 +207,12 @@ class Rank {
     return handle_ != nullptr;
   }
 
+  // Whether operations can begin: false once the job has ended on any rank, and in a fork.
+  bool takes_operations() {
+    std::shared_lock lock(handle_mutex_);
+    return handle_ != nullptr && gw_takes_operations(handle_) != 0;
+  }
+
   // Each group counts itself in and out, and the last one out closes the rank. If a callback drops
   // the last group, closing would join the callback's own thread, so the exit of Python closes.
   void group_created() {
@@ -233,6 +251,14 @@ class Rank {
     if (handle != nullptr) gw_close(handle);
   }
 
+  // Closes several ranks at the same time: each waits for the other ranks of its own job, which may
+  // close theirs in another order.
+  static void close_all(const std::vector<std::shared_ptr<Rank>>& ranks) {
+    std::vector<std::thread> closing;
+    for (const auto& rank : ranks) closing.emplace_back([rank] { rank->close(); });
+    for (auto& thread : closing) thread.join();
+  }
+
  private:
   static constexpr size_t kErrorBytes = 2048;
 
@@ -259,6 +285,7 @@ class Rank {
   }
 
   const Place place_;
+  const std::string job_;
   const pid_t process_;
   gw_rank* handle_ = nullptr;
   std::shared_mutex handle_mutex_;  // held exclusively only to take the handle away

@@ -49,6 +49,13 @@ def _all_to_all() -> None:
     sums = torch.zeros(2)
     dist.reduce_scatter_tensor(sums, torch.arange(2.0 * world))
     assert torch.equal(sums, world * torch.tensor([2.0 * rank, 2.0 * rank + 1]))
+    both = torch.arange(2.0 * world)
+    dist.reduce_scatter_tensor(both[:2], both)
+    assert torch.equal(both[:2], sums), both
+    overlapping = torch.arange(3.0 * world) + rank
+    dist.all_gather_into_tensor(overlapping[: 2 * world], overlapping[1:3])
+    wanted = [value + float(i) for i in range(world) for value in (1, 2)]
+    assert overlapping[: 2 * world].tolist() == wanted, overlapping
     uneven = torch.zeros(sum(range(1, world + 1)), dtype=torch.int64)
     source = torch.full((world * (rank + 1),), rank)
     dist.all_to_all_single(uneven, source, list(range(1, world + 1)), [rank + 1] * world)

@@ -33,10 +33,9 @@ pub fn read(text: &str) -> Option<Result<Vec<QueueCount>, ReadError>> {
 }
 
 fn rows(text: &str) -> Result<Vec<QueueCount>, ReadError> {
-    let rows: Vec<Row> = serde_json::from_str(text).map_err(|error| ReadError {
-        what: "counters in the neutral form",
-        line: Some(error.line()),
-        message: error.to_string(),
+    let rows: Vec<Row> = serde_json::from_str(text).map_err(|error| {
+        let what = "counters in the neutral form";
+        ReadError::at(what, error.line(), error.to_string())
     })?;
     let counts = rows.into_iter().map(|row| QueueCount {
         port: row.port,

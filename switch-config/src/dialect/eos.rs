@@ -20,7 +20,7 @@ mod render;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look};
+use crate::dialect::contract::{Dialect, Look, steps};
 use crate::limits::PlatformLimits;
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
@@ -77,7 +77,7 @@ impl Dialect for Eos {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        counters::procedure()
+        steps(counters::PROCEDURE)
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {

@@ -11,7 +11,7 @@ mod read;
 mod render;
 pub mod yang;
 
-use super::contract::{Dialect, Look};
+use super::contract::{Dialect, Look, steps};
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::limits::PlatformLimits;
@@ -67,7 +67,7 @@ impl Dialect for Junos {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        counters::procedure()
+        steps(counters::PROCEDURE)
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {

@@ -50,6 +50,19 @@ fn understood(text: &str) -> Result<(TcState, Vec<Finding>), ReadError> {
     Ok((switch, findings))
 }
 
+fn look(command: String, expect: &str) -> Look {
+    Look {
+        command,
+        expect: expect.to_owned(),
+    }
+}
+
+/// The first port, as a word of the shell.
+fn first_port(plan: &Plan) -> String {
+    let port = plan.site.ports.first();
+    render::quoted(port.map_or("PORT", |port| &port.name))
+}
+
 impl Linux {
     /// The shell command that exports configuration and counters of a plan's ports. The folder of
     /// bpffs is in its variable `BPFFS`, where the target is `linux:bpf`.
@@ -84,28 +97,17 @@ impl Dialect for Linux {
         let mut switch = export::read(running)?;
         let findings = script::run(&mut switch, change);
         match findings.first() {
-            Some(finding) => Err(ReadError {
-                what: "script of tc commands",
-                line: None,
-                message: finding.to_string(),
-            }),
+            Some(finding) => Err(ReadError::new("script of tc commands", finding.to_string())),
             None => Ok(export::write(&switch)),
         }
     }
 
     fn procedure(&self, plan: &Plan) -> Vec<Look> {
-        let port = plan.site.ports.first().map_or("PORT", |port| &port.name);
-        let port = render::quoted(port);
-        let look = |command: String, expect: &str| Look {
-            command,
-            expect: expect.to_owned(),
-        };
+        let port = first_port(plan);
+        let export = export::command(plan, ExportCounters::Without);
         vec![
             look(
-                format!(
-                    "{{ {}; }} >before.txt",
-                    export::command(plan, ExportCounters::Without)
-                ),
+                format!("{{ {export}; }} >before.txt"),
                 "an export, as root: keep it, `gradwire switch diff` and `undo` read it",
             ),
             look(
@@ -122,8 +124,7 @@ impl Dialect for Linux {
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {
-        let port = plan.site.ports.first().map_or("PORT", |port| &port.name);
-        let port = render::quoted(port);
+        let port = first_port(plan);
         let form = LinuxForm::of(plan);
         let marks = match form {
             LinuxForm::Host => "packets of each class; no drops",
@@ -132,16 +133,10 @@ impl Dialect for Linux {
                 "per queue `marked` and `early`; `pdrop` means full"
             }
         };
-        let look = |command: String, expect: &str| Look {
-            command,
-            expect: expect.to_owned(),
-        };
+        let export = export::command(plan, ExportCounters::With);
         vec![
             look(
-                format!(
-                    "{{ {}; }} >counters.txt",
-                    export::command(plan, ExportCounters::With)
-                ),
+                format!("{{ {export}; }} >counters.txt"),
                 "what `gradwire switch verify --counters` and `check` read",
             ),
             look(format!("tc -s qdisc show dev {port}"), marks),

@@ -16,7 +16,7 @@ mod render;
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look};
+use crate::dialect::contract::{Dialect, Look, steps};
 use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -53,7 +53,7 @@ impl Dialect for Nvue {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        counters::procedure()
+        steps(counters::PROCEDURE)
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {

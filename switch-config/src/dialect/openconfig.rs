@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look};
+use crate::dialect::contract::{Dialect, Look, steps};
 use crate::limits::PlatformLimits;
 use crate::notation::json;
 use crate::plan::Plan;
@@ -56,7 +56,7 @@ impl Dialect for OpenConfig {
     }
 
     fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        counters::procedure()
+        steps(counters::PROCEDURE)
     }
 
     fn looks(&self, plan: &Plan) -> Vec<Look> {

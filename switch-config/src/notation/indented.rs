@@ -70,17 +70,19 @@ impl IndentedText {
         let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
         let found: String = found.trim().chars().take(40).collect();
         let give = "give the output of `show running-config`, not of `| json`";
-        Err(ReadError {
-            what,
-            line: Some(first.map_or(1, |at| at + 1)),
-            message: match found.as_str() {
-                "" => format!("it is empty; {give}"),
-                _ => format!(
-                    "`{found}` is no command, and no line begins with `{}` or `{}`; {give}",
-                    known[0], known[1]
-                ),
-            },
-        })
+        let message = match found.as_str() {
+            "" => format!("it is empty; {give}"),
+            _ => format!(
+                "`{found}` is no command, and no line begins with `{}` or `{}`; {give}",
+                known[0], known[1]
+            ),
+        };
+        Err(ReadError::at(what, first.map_or(1, |at| at + 1), message))
+    }
+
+    /// The section with this line.
+    pub fn section(&self, line: &str) -> Option<&ConfigEntry> {
+        facts(&self.below).find(|entry| entry.text() == line)
     }
 
     /// A text of entries made by [`ConfigEntry::new`], each level indented by so many spaces.

@@ -19,11 +19,10 @@ pub fn read(what: &'static str, text: &str) -> Result<Value, ReadError> {
     let value: Value = serde_json::from_str(text).map_err(|error| not_json(what, &error))?;
     match value {
         Value::Object(_) => Ok(value),
-        other => Err(ReadError {
-            what,
-            line: Some(1),
-            message: format!("expected an object, `{{...}}`, found {}", kind(&other)),
-        }),
+        other => {
+            let text = format!("expected an object, `{{...}}`, found {}", kind(&other));
+            Err(ReadError::at(what, 1, text))
+        }
     }
 }
 
@@ -88,11 +87,8 @@ pub fn apply(value: &mut Value, patch: &str) -> Result<(), ReadError> {
         return Ok(());
     }
     let patch: Patch = serde_json::from_str(patch).map_err(|error| not_json(WHAT, &error))?;
-    json_patch::patch(value, &patch).map_err(|error| ReadError {
-        what: WHAT,
-        line: None,
-        message: format!("does not fit the configuration: {error}"),
-    })
+    json_patch::patch(value, &patch)
+        .map_err(|error| ReadError::new(WHAT, format!("does not fit the configuration: {error}")))
 }
 
 fn patch_text(before: &Value, after: &Value) -> String {

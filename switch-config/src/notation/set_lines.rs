@@ -351,13 +351,9 @@ fn shown(words: &[String]) -> String {
 
 fn unexpected(number: usize, line: &str) -> ReadError {
     let shown: String = line.chars().take(40).collect();
-    ReadError {
-        what: WHAT,
-        line: Some(number),
-        message: format!(
-            "`{shown}` is no `set` line; export with `show configuration | display set`"
-        ),
-    }
+    let text =
+        format!("`{shown}` is no `set` line; export with `show configuration | display set`");
+    ReadError::at(WHAT, number, text)
 }
 
 /// Splits a line at its blanks, quoted parts apart.
@@ -384,11 +380,8 @@ fn verb_and_words(line: &str, number: usize) -> Result<(String, Words), ReadErro
                 }
             }
             if !closed {
-                return Err(ReadError {
-                    what: WHAT,
-                    line: Some(number),
-                    message: "a quote is opened and not closed".to_owned(),
-                });
+                let text = "a quote is opened and not closed";
+                return Err(ReadError::at(WHAT, number, text));
             }
         } else {
             while let Some(c) = chars.next_if(|c| !c.is_whitespace()) {

@@ -240,25 +240,16 @@ pub fn parse(what: &'static str, text: &str) -> Result<ConfigEntry, ReadError> {
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| broken(what, &error))?;
         let line = span.start.line();
-        loader.add(event).map_err(|message| ReadError {
-            what,
-            line: Some(line),
-            message: message.to_owned(),
-        })?;
+        let wrong = |message| ReadError::at(what, line, message);
+        loader.add(event).map_err(wrong)?;
     }
-    loader.root.ok_or_else(|| ReadError {
-        what,
-        line: Some(1),
-        message: "it is empty; give the output of `nv config show -o yaml`".to_owned(),
-    })
+    let text = "it is empty; give the output of `nv config show -o yaml`";
+    loader.root.ok_or_else(|| ReadError::at(what, 1, text))
 }
 
 fn broken(what: &'static str, error: &ScanError) -> ReadError {
-    ReadError {
-        what,
-        line: Some(error.marker().line()),
-        message: format!("this is not YAML: {}", error.info()),
-    }
+    let text = format!("this is not YAML: {}", error.info());
+    ReadError::at(what, error.marker().line(), text)
 }
 
 /// A list or a map that is not at its end yet.

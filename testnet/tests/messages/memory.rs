@@ -30,6 +30,7 @@ fn most_kept(messages: u32, drop: f64) -> EndpointFootprint {
                 let kept = pair.end(rank).footprint();
                 most = EndpointFootprint {
                     outgoing: most.outgoing.max(kept.outgoing),
+                    cancelled: most.cancelled.max(kept.cancelled),
                     flights: most.flights.max(kept.flights),
                     incoming: most.incoming.max(kept.incoming),
                     posted: most.posted.max(kept.posted),

@@ -51,6 +51,12 @@ pub(super) enum FromMember {
         to: Rank,
         answer: String,
     },
+    /// The process of another rank has ended, as this rank knows from its host.
+    Lost {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        reason: String,
+    },
     /// This rank sends nothing new; it still answers.
     Leave,
 }

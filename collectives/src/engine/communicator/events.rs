@@ -80,6 +80,7 @@ impl Communicator {
                 let mismatch = self.agreement.mismatch(call, from, theirs, expected);
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
+            EndpointEvent::Refused { .. } | EndpointEvent::Reset { .. } => {}
             EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }

@@ -14,7 +14,7 @@ use serde_json::{Deserializer, Map, Value};
 use super::limits::Chip;
 use super::maps::FIRST_TO_DROP;
 use super::render;
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, number_of};
 use crate::dialect::contract::{Look, steps};
 use crate::plan::Plan;
 use crate::reading::ReadError;
@@ -22,7 +22,7 @@ use crate::reading::ReadError;
 const WHAT: &str = "counters of EOS in JSON";
 
 /// Commands that load a change, try it without effect, and roll it back, each with its result.
-const PROCEDURE: &str = r#"
+pub(super) const PROCEDURE: &str = r#"
 configure checkpoint save before-gradwire
     the running configuration is kept under that name
 configure session gradwire
@@ -66,11 +66,6 @@ show interfaces counters queue {form} | json
     drops in data queues only, and of drop precedence 2 first
 ";
 
-/// How a change is loaded, tried without effect, and rolled back.
-pub(super) fn procedure() -> Vec<Look> {
-    steps(PROCEDURE)
-}
-
 /// Commands after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
     let chip = Chip::of(plan.target.version);
@@ -102,10 +97,9 @@ type Counts = BTreeMap<(String, u8), QueueCount>;
 pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     let mut counts = Counts::new();
     for value in Deserializer::from_str(text).into_iter::<Value>() {
-        let value = value.map_err(|error| ReadError {
-            what: WHAT,
-            line: Some(error.line()),
-            message: format!("{error}; give the output of a show command with `| json`"),
+        let value = value.map_err(|error| {
+            let text = format!("{error}; give the output of a show command with `| json`");
+            ReadError::at(WHAT, error.line(), text)
         })?;
         let found = [
             marks(&value, &mut counts),
@@ -123,14 +117,9 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
 }
 
 fn foreign() -> ReadError {
-    ReadError {
-        what: WHAT,
-        line: None,
-        message:
-            "no queues under `intfQueueCounters`, `egressQueueCounters` or `interfaces`; give \
-                  `show interfaces counters queue detail | json` (on Jericho: `drops` for `detail`)"
-                .to_owned(),
-    }
+    let text = "no queues under `intfQueueCounters`, `egressQueueCounters` or `interfaces`; give \
+                `show interfaces counters queue detail | json` (on Jericho: `drops` for `detail`)";
+    ReadError::new(WHAT, text)
 }
 
 fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCount {
@@ -146,7 +135,7 @@ fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCoun
 fn marks(value: &Value, counts: &mut Counts) -> Option<()> {
     for (port, found) in object(value, "intfQueueCounters")? {
         for (name, marked) in object(found, "queueCounters").into_iter().flatten() {
-            if let (Some(queue), Some(marked)) = (queue(name), number(marked)) {
+            if let (Some(queue), Some(marked)) = (queue(name), number_of(marked)) {
                 count(counts, port, queue).marked = Some(marked);
             }
         }
@@ -172,7 +161,7 @@ fn trident(value: &Value, counts: &mut Counts) -> Option<()> {
 }
 
 fn add_precedence(row: &mut QueueCount, precedence: Option<u8>, packets: &Value) {
-    let of = |key| packets.get(key).and_then(number).unwrap_or(0);
+    let of = |key| packets.get(key).and_then(number_of).unwrap_or(0);
     row.sent = row.sent.saturating_add(of("enqueuedPackets"));
     let early = row.early.get_or_insert(0);
     let slot = match precedence == Some(FIRST_TO_DROP) {
@@ -191,7 +180,7 @@ fn sand(value: &Value, counts: &mut Counts) -> Option<()> {
             let row = count(counts, port, queue);
             let of = |side: &str, key: &str| {
                 let sum = class.get(side).and_then(|side| side.get("countersSum"));
-                let packets = sum.and_then(|sum| sum.get(key)).and_then(number);
+                let packets = sum.and_then(|sum| sum.get(key)).and_then(number_of);
                 packets.unwrap_or(0)
             };
             let (voq, egress) = ("ingressVoqCounters", "egressQueueCounters");
@@ -205,11 +194,6 @@ fn sand(value: &Value, counts: &mut Counts) -> Option<()> {
 
 fn object<'a>(value: &'a Value, key: &str) -> Option<&'a Map<String, Value>> {
     value.get(key)?.as_object()
-}
-
-/// A number, or one in quotes.
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
 /// The number at the end of a name: 3 of `TC3`, `UC3` and `3`.

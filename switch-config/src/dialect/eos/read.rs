@@ -2,15 +2,14 @@
 //!
 //! A port has the settings of its profile, and over them those of the port itself.
 
-use std::collections::BTreeSet;
-
 use super::limits::Chip;
 use super::maps::{self, FIRST_TO_DROP};
 use super::render::MMU;
 use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
-use crate::plan::Plan;
-use crate::reading::{Landing, PortReading, Reading};
+use crate::notation::words::exponent;
+use crate::plan::{Plan, SwitchPort};
+use crate::reading::{ConfigReader, Landing, PortReading, Reading};
 use crate::tree::{ConfigEntry, facts};
 use gradwire_fabric::policy::DSCPS;
 
@@ -21,113 +20,108 @@ const QUEUES: u8 = 8;
 
 /// Reads the plan's ports.
 pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
-    let chip = Chip::of(plan.target.version);
-    let mut sheet = Sheet {
+    let mut reader = EosReader {
         tree,
-        word: chip.queue(),
-        findings: BTreeSet::new(),
-        told: Vec::new(),
+        word: Chip::of(plan.target.version).queue(),
+        map: [None; DSCPS],
+        alphas: Vec::new(),
+        findings: Vec::new(),
     };
-    let map = sheet.map(plan);
-    let alphas = sheet.alphas();
-    let mut reading = Reading::default();
-    for port in &plan.site.ports {
-        let title = format!("interface {}", port.name);
-        let found = facts(&tree.below).find(|line| line.text() == title);
-        let Some(found) = found else { continue };
-        let mut said = PortReading {
-            landings: map,
-            ..PortReading::default()
-        };
-        sheet.port(found, &mut said);
-        for (number, alpha) in &alphas {
-            let queue = said.queues.entry(*number).or_default();
-            queue.alpha = Some(*alpha);
-        }
-        reading.ports.insert(port.name.clone(), said);
-    }
-    sheet.allows_not_ect();
-    reading.findings = sheet.told;
-    reading
+    reader.map = reader.map(plan);
+    reader.alphas = reader.alphas();
+    let ports = reader.ports(plan);
+    reader.allows_not_ect();
+    Reading::new(ports, reader.findings)
 }
 
-/// A configuration, and the mistakes found in it.
-struct Sheet<'a> {
+struct EosReader<'a> {
     tree: &'a IndentedText,
     /// The word for a unicast queue.
     word: &'static str,
-    /// Places and texts of the mistakes found so far.
-    findings: BTreeSet<(String, String)>,
-    told: Vec<Finding>,
+    /// Where every DSCP leads.
+    map: [Option<Landing>; DSCPS],
+    /// Dynamic thresholds of queues, as exponents of two.
+    alphas: Vec<(u8, i8)>,
+    findings: Vec<Finding>,
 }
 
-impl Sheet<'_> {
-    fn find(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
-        let finding = Finding::new(rule, place, text);
-        if self
-            .findings
-            .insert((finding.place.clone(), finding.text.clone()))
-        {
-            self.told.push(finding);
-        }
+impl ConfigReader for EosReader<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
     }
 
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
+        let interface = self.tree.section(&format!("interface {}", port.name))?;
+        let place = interface.text();
+        let mut said = PortReading {
+            landings: self.map,
+            ..PortReading::default()
+        };
+        let text = "has no `service-profile`: queues are served and marked as by default";
+        let name = interface.command("service-profile");
+        let name = self.wanted(name, Rule::ServiceOrder, place, text);
+        let profile = name.and_then(|name| {
+            let profile = self.tree.section(&format!("qos profile {name}"));
+            let place = format!("{place}, service-profile");
+            let text = format!("`qos profile {name}` is defined nowhere");
+            self.wanted(profile, Rule::Dangling, place, text)
+        });
+        let mut trusts = false;
+        for section in profile.into_iter().chain([interface]) {
+            self.settings(section, &mut said);
+            trusts = trust(section).unwrap_or(trusts);
+        }
+        if profile.is_some() && !trusts {
+            let text =
+                "does not trust DSCPs: packets are classified by other fields; `qos trust dscp`";
+            self.find(Rule::DscpQueue, place, text);
+        }
+        for (number, alpha) in &self.alphas {
+            said.queues.entry(*number).or_default().alpha = Some(*alpha);
+        }
+        Some(said)
+    }
+}
+
+impl EosReader<'_> {
     /// Where every DSCP leads: by its traffic class to the queue of that.
     fn map(&mut self, plan: &Plan) -> [Option<Landing>; DSCPS] {
         let queues = self.queues_of_classes();
         let mut map = [None; DSCPS];
-        let mut is_empty = true;
-        for line in facts(&self.tree.below) {
-            if line.after(maps::DSCP).is_none() {
-                continue;
-            }
-            let Some((dscps, class, drops_first)) = self.row(line) else {
-                continue;
-            };
-            is_empty = false;
-            for dscp in dscps {
-                map[usize::from(dscp)] =
-                    queues[usize::from(class)].map(|queue| Landing { queue, drops_first });
-            }
+        let lines = facts(&self.tree.below).filter(|line| line.after(maps::DSCP).is_some());
+        let rows: Vec<_> = lines.filter_map(|line| self.row(line)).collect();
+        if rows.is_empty() {
+            let text = "no DSCP is mapped; the plan maps all";
+            self.find(Rule::DscpMapEmpty, maps::DSCP, text);
         }
-        if is_empty {
-            self.find(
-                Rule::DscpMapEmpty,
-                maps::DSCP,
-                "no DSCP is mapped; the plan maps all",
-            );
+        for (dscps, class, drops_first) in rows {
+            let queue = queues[usize::from(class)];
+            let landing = queue.map(|queue| Landing { queue, drops_first });
+            dscps
+                .iter()
+                .for_each(|dscp| map[usize::from(*dscp)] = landing);
         }
         for queue in &plan.queues {
-            if queues[usize::from(queue.number)].is_none() {
-                self.find(
-                    Rule::NoQueue,
-                    format!("qos map traffic-class {}", queue.number),
-                    format!(
-                        "leads to no {}; its default differs from chip to chip",
-                        self.word
-                    ),
-                );
-            }
+            let place = format!("qos map traffic-class {}", queue.number);
+            let word = self.word;
+            let text = format!("leads to no {word}; its default differs from chip to chip");
+            self.wanted(
+                queues[usize::from(queue.number)],
+                Rule::NoQueue,
+                place,
+                text,
+            );
         }
         map
     }
 
     /// DSCPs, traffic class, and whether the drop precedence is the one that goes first.
     fn row(&mut self, line: &ConfigEntry) -> Option<(Vec<u8>, u8, bool)> {
-        let Some((dscps, target)) = maps::split(line) else {
-            self.find(
-                Rule::Schema,
-                line.text(),
-                "is no map of DSCPs 0 to 63 to a traffic class",
-            );
-            return None;
-        };
+        let text = "is no map of DSCPs 0 to 63 to a traffic class";
+        let (dscps, target) = self.wanted(maps::split(line), Rule::Schema, line.text(), text)?;
         if let Some(dscp) = dscps.iter().find(|dscp| usize::from(**dscp) >= DSCPS) {
-            self.find(
-                Rule::Schema,
-                line.text(),
-                format!("DSCP {dscp}: they end at 63"),
-            );
+            let text = format!("DSCP {dscp}: they end at 63");
+            self.find(Rule::Schema, line.text(), text);
             return None;
         }
         let words: Vec<&str> = target.split_whitespace().collect();
@@ -138,119 +132,64 @@ impl Sheet<'_> {
         };
         let class = class.parse().ok().filter(|class| *class < QUEUES);
         let precedence: Option<u8> = precedence.parse().ok().filter(|one| *one <= FIRST_TO_DROP);
-        let (Some(class), Some(precedence)) = (class, precedence) else {
-            self.find(
-                Rule::Schema,
-                line.text(),
-                "wants a traffic class of 0 to 7 and a drop precedence of 0 to 2",
-            );
-            return None;
-        };
-        Some((dscps, class, precedence == FIRST_TO_DROP))
+        let text = "wants a traffic class of 0 to 7 and a drop precedence of 0 to 2";
+        let target = self.wanted(class.zip(precedence), Rule::Schema, line.text(), text);
+        target.map(|(class, precedence)| (dscps, class, precedence == FIRST_TO_DROP))
     }
 
     fn queues_of_classes(&mut self) -> [Option<u8>; QUEUES as usize] {
         let mut queues = [None; QUEUES as usize];
+        let to = format!(" to {} ", self.word);
         for line in facts(&self.tree.below) {
-            let Some(rest) = line.after("qos map traffic-class") else {
+            let rest = line.after("qos map traffic-class");
+            let Some((classes, queue)) = rest.and_then(|rest| rest.split_once(&to)) else {
                 continue;
             };
-            let Some((classes, queue)) = rest.split_once(&format!(" to {} ", self.word)) else {
-                continue;
-            };
-            let queue: Option<u8> = queue.trim().parse().ok().filter(|queue| *queue < QUEUES);
-            if queue.is_none() {
-                self.find(Rule::QueueRange, line.text(), "queues are 0 to 7");
-            }
+            let queue = self.queue(queue.trim(), line.text());
             for class in classes.split_whitespace() {
-                match class
-                    .parse::<usize>()
-                    .ok()
-                    .and_then(|at| queues.get_mut(at))
-                {
-                    Some(slot) => *slot = queue,
-                    None => self.find(Rule::Schema, line.text(), "traffic classes are 0 to 7"),
+                let slot = class.parse().ok().and_then(|at: usize| queues.get_mut(at));
+                let text = "traffic classes are 0 to 7";
+                if let Some(slot) = self.wanted(slot, Rule::Schema, line.text(), text) {
+                    *slot = queue;
                 }
             }
         }
         queues
     }
 
+    fn queue(&mut self, number: &str, place: &str) -> Option<u8> {
+        let number = number.parse().ok().filter(|number| *number < QUEUES);
+        self.wanted(number, Rule::QueueRange, place, "queues are 0 to 7")
+    }
+
     /// Dynamic thresholds of the profile in use, as exponents of two.
     fn alphas(&mut self) -> Vec<(u8, i8)> {
-        let used = facts(&self.tree.below).find_map(|line| {
-            let rest = line.after(MMU)?;
-            rest.strip_suffix(" apply")
+        let mut lines = facts(&self.tree.below);
+        let used = lines.find_map(|line| line.after(MMU)?.strip_suffix(" apply"));
+        let profile = used.and_then(|used| {
+            let profile = self.tree.section(&format!("{MMU} {used}"));
+            let text = format!("profile `{used}` is defined nowhere");
+            self.wanted(profile, Rule::Dangling, format!("{MMU} {used} apply"), text)
         });
-        let Some(used) = used else { return Vec::new() };
-        let title = format!("{MMU} {used}");
-        let Some(profile) = facts(&self.tree.below).find(|line| line.text() == title) else {
-            self.find(
-                Rule::Dangling,
-                format!("{title} apply"),
-                format!("profile `{used}` is defined nowhere"),
-            );
-            return Vec::new();
-        };
         let mut alphas = Vec::new();
-        for line in profile.facts() {
-            let Some(rest) = line.after("egress unicast queue") else {
-                continue;
-            };
+        for line in profile.into_iter().flat_map(ConfigEntry::facts) {
+            let rest = line.after("egress unicast queue").unwrap_or_default();
             let words: Vec<&str> = rest.split_whitespace().collect();
             let [number, "threshold", threshold] = words[..] else {
                 continue;
             };
-            let number = number.parse().ok().filter(|number| *number < QUEUES);
-            match (number, exponent(threshold)) {
-                (Some(number), Some(exponent)) => alphas.push((number, exponent)),
-                (None, _) => self.find(Rule::QueueRange, line.text(), "queues are 0 to 7"),
-                (_, None) => self.find(
-                    Rule::Schema,
-                    line.text(),
-                    "thresholds are 1/128 to 8, powers of two",
-                ),
+            if let Some(number) = self.queue(number, line.text()) {
+                let text = "thresholds are 1/128 to 8, powers of two";
+                let alpha = exponent(threshold, "1/", 3);
+                let alpha = self.wanted(alpha, Rule::Schema, line.text(), text);
+                alphas.extend(alpha.map(|alpha| (number, alpha)));
             }
         }
         alphas
     }
 
-    fn port(&mut self, line: &ConfigEntry, said: &mut PortReading) {
-        let place = line.text();
-        let name = line.facts().find_map(|line| line.after("service-profile"));
-        let profile = name.and_then(|name| {
-            let title = format!("qos profile {name}");
-            facts(&self.tree.below).find(|line| line.text() == title)
-        });
-        match (name, profile) {
-            (None, _) => self.find(
-                Rule::ServiceOrder,
-                place,
-                "has no `service-profile`: queues are served and marked as by default",
-            ),
-            (Some(name), None) => self.find(
-                Rule::Dangling,
-                format!("{place}, service-profile"),
-                format!("`qos profile {name}` is defined nowhere"),
-            ),
-            _ => {}
-        }
-        let mut trusts = false;
-        for section in profile.into_iter().chain([line]) {
-            self.section(section, said);
-            trusts = trust(section).unwrap_or(trusts);
-        }
-        if profile.is_some() && !trusts {
-            self.find(
-                Rule::DscpQueue,
-                place,
-                "does not trust DSCPs: packets are classified by other fields; `qos trust dscp`",
-            );
-        }
-    }
-
     /// Reads a profile, or the settings of the port itself.
-    fn section(&mut self, section: &ConfigEntry, said: &mut PortReading) {
+    fn settings(&mut self, section: &ConfigEntry, said: &mut PortReading) {
         pauses(section, &mut said.pauses);
         for line in section.facts() {
             let place = format!("{}, {}", section.text(), line.text());
@@ -264,19 +203,13 @@ impl Sheet<'_> {
                 self.find(Rule::Schema, &place, text);
                 continue;
             }
-            let Some(number) = number.parse().ok().filter(|number| *number < QUEUES) else {
-                self.find(Rule::QueueRange, &place, "queues are 0 to 7");
+            let Some(number) = self.queue(number, &place) else {
                 continue;
             };
-            let rank = u16::from(number);
             let queue = said.queues.entry(number).or_default();
             let lines = queue::QueueLines::of(line);
-            if let Some(service) = lines.service(rank) {
-                queue.service = service;
-            }
-            if lines.speaks() {
-                queue.marking = lines.marking();
-            }
+            queue.service = lines.service(number.into()).unwrap_or(queue.service);
+            queue.marking = lines.marking().or(queue.marking);
             for (rule, text) in lines.mistakes() {
                 self.find(rule, &place, text);
             }
@@ -286,11 +219,8 @@ impl Sheet<'_> {
     fn allows_not_ect(&mut self) {
         let words = "qos random-detect ecn allow non-ect";
         if facts(&self.tree.below).any(|line| line.after(words).is_some()) {
-            self.find(
-                Rule::EarlyDropOff,
-                words,
-                "lets packets pass that are not ECT, where droppable ones are to be dropped",
-            );
+            let text = "lets packets pass that are not ECT, where droppable ones are to be dropped";
+            self.find(Rule::EarlyDropOff, words, text);
         }
     }
 }
@@ -320,18 +250,4 @@ fn pauses(section: &ConfigEntry, pauses: &mut Vec<u8>) {
     if pauses.is_empty() {
         *pauses = (0..QUEUES).collect();
     }
-}
-
-/// The exponent of `1/8`, `1` or `4`.
-fn exponent(threshold: &str) -> Option<i8> {
-    let power = |text: &str| -> Option<i8> {
-        let number: u32 = text.parse().ok()?;
-        let exponent = number.checked_ilog2()? as i8;
-        number.is_power_of_two().then_some(exponent)
-    };
-    let exponent = match threshold.strip_prefix("1/") {
-        Some(part) => -power(part)?,
-        None => power(threshold)?,
-    };
-    (-7..=3).contains(&exponent).then_some(exponent)
 }

@@ -5,7 +5,8 @@ use gradwire_protocol::units::{Dscp, Rate};
 use super::limits::Chip;
 use super::maps;
 use crate::notation::indented::IndentedText;
-use crate::plan::{Plan, PlanQueue, Selection, ThresholdProfile};
+use crate::notation::words::power_of_two;
+use crate::plan::{Plan, PlanQueue, Selection, SwitchPort, ThresholdProfile};
 use crate::tree::{ConfigEntry, facts};
 use gradwire_fabric::policy::{Balance, DSCPS};
 
@@ -39,11 +40,8 @@ pub(super) fn whole(plan: &Plan) -> IndentedText {
     if let Some(exponent) = plan.alpha {
         sections.push(vec![memory(plan, exponent)]);
     }
-    sections.extend(
-        rates(plan)
-            .into_iter()
-            .map(|rate| vec![profile(plan, rate)]),
-    );
+    let rates = plan.port_of_each_rate().into_iter();
+    sections.extend(rates.map(|port| vec![profile(plan, port)]));
     sections.extend(plan.site.ports.iter().map(|port| {
         let name = profile_name(port.rate);
         let lines = vec![
@@ -66,19 +64,8 @@ pub(super) fn whole(plan: &Plan) -> IndentedText {
     IndentedText::indented(fenced.collect(), 3)
 }
 
-/// Speeds of the plan's ports, each once, ascending.
-fn rates(plan: &Plan) -> Vec<Rate> {
-    let mut rates: Vec<Rate> = plan.site.ports.iter().map(|port| port.rate).collect();
-    rates.sort_unstable();
-    rates.dedup();
-    rates
-}
-
 fn memory(plan: &Plan, exponent: i8) -> ConfigEntry {
-    let threshold = match exponent {
-        0.. => (1_u32 << exponent).to_string(),
-        _ => format!("1/{}", 1_u32 << -exponent),
-    };
+    let threshold = power_of_two(exponent, "1/");
     let mut numbers: Vec<u8> = plan.queues.iter().map(|queue| queue.number).collect();
     numbers.sort_unstable();
     let lines = numbers.into_iter().map(|number| {
@@ -89,7 +76,7 @@ fn memory(plan: &Plan, exponent: i8) -> ConfigEntry {
     ConfigEntry::new(format!("{MMU} {MEMORY}"), lines.collect())
 }
 
-fn profile(plan: &Plan, rate: Rate) -> ConfigEntry {
+fn profile(plan: &Plan, port: &SwitchPort) -> ConfigEntry {
     let mut lines = vec![
         ConfigEntry::leaf("qos trust dscp"),
         ConfigEntry::leaf("no priority-flow-control"),
@@ -97,17 +84,14 @@ fn profile(plan: &Plan, rate: Rate) -> ConfigEntry {
     let word = Chip::of(plan.target.version).queue();
     for queue in plan.queues.iter().rev() {
         let mut settings = vec![ConfigEntry::leaf("priority strict")];
-        let share = queue.marks_above;
-        let mut profiles = plan.profiles.iter();
-        let found = profiles.find(|found| Some(found.share) == share && found.rate == rate);
-        settings.extend(found.map(drops));
+        settings.extend(plan.profile(queue, port).map(drops));
         lines.push(ConfigEntry::remark("!"));
         lines.push(ConfigEntry::new(
             format!("{word} {}", queue.number),
             settings,
         ));
     }
-    ConfigEntry::new(format!("qos profile {}", profile_name(rate)), lines)
+    ConfigEntry::new(format!("qos profile {}", profile_name(port.rate)), lines)
 }
 
 /// Above its threshold a queue drops all packets of the drop precedence that goes first.

@@ -7,7 +7,7 @@ use crate::plan::{Plan, Selection};
 use crate::reading::ReadError;
 
 /// Commands that load a change, try it without effect, and roll it back, each with its result.
-const PROCEDURE: &str = r#"
+pub(super) const PROCEDURE: &str = r#"
 configure exclusive
     nobody else changes the switch meanwhile
 load set terminal
@@ -40,11 +40,6 @@ show interfaces queue {port}
     {marks} packets in data queues only; save it for `gradwire switch verify --counters`
 ";
 
-/// How a change is loaded, tried and rolled back.
-pub(super) fn procedure() -> Vec<Look> {
-    steps(PROCEDURE)
-}
-
 /// Commands after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
     let marks = match plan.selection {
@@ -68,25 +63,18 @@ pub(super) fn counters(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     let mut is_sent = false;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        let broken = |message: String| ReadError {
-            what: "output of `show interfaces queue`",
-            line: Some(number + 1),
-            message,
-        };
+        let broken =
+            |message: &str| ReadError::at("output of `show interfaces queue`", number + 1, message);
         if let Some(rest) = line.strip_prefix("Physical interface:") {
-            port = rest
-                .split([',', ' '])
-                .find(|word| !word.is_empty())
-                .map(str::to_owned);
+            port = first_word(rest).map(str::to_owned);
             continue;
         }
         if let Some(rest) = line.strip_prefix("Queue:") {
-            let queue = rest.split([',', ' ']).find(|word| !word.is_empty());
-            let queue = queue.and_then(|queue| queue.parse().ok());
+            let queue = first_word(rest).and_then(|queue| queue.parse().ok());
             let named = port.clone().zip(queue);
             let Some((port, queue)) = named else {
                 let message = "a queue without a number, or before any `Physical interface:`";
-                return Err(broken(message.to_owned()));
+                return Err(broken(message));
             };
             is_sent = false;
             counts.push(QueueCount {
@@ -109,7 +97,7 @@ pub(super) fn counters(text: &str) -> Result<Vec<QueueCount>, ReadError> {
         };
         let value = values.split_whitespace().next().map(str::parse::<u64>);
         let Some(value) = value else { continue };
-        let value = value.map_err(|_| broken(format!("`{values}` is no count")))?;
+        let value = value.map_err(|_| broken(&format!("`{values}` is no count")))?;
         match name.trim() {
             "Packets" => count.sent = value,
             "Tail-dropped packets" => count.full = value,
@@ -120,12 +108,14 @@ pub(super) fn counters(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     }
     match counts.is_empty() {
         false => Ok(counts),
-        true => Err(ReadError {
-            what: WHAT,
-            line: None,
-            message: "no counters: expected the output of `show interfaces queue`, or the JSON \
-                      form of counters"
-                .to_owned(),
-        }),
+        true => Err(ReadError::new(
+            WHAT,
+            "no counters: expected the output of `show interfaces queue`, or the JSON form of \
+             counters",
+        )),
     }
+}
+
+fn first_word(text: &str) -> Option<&str> {
+    text.split([',', ' ']).find(|word| !word.is_empty())
 }

@@ -7,9 +7,9 @@ use gradwire_protocol::units::Dscp;
 use super::limits::{LEVELS, Scheduling, scheduling};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
-use crate::notation::set_lines::{self, Words};
-use crate::plan::{Plan, Selection};
-use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
+use crate::notation::set_lines;
+use crate::plan::{Plan, Selection, SwitchPort};
+use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
 use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
@@ -28,45 +28,54 @@ const LOSSES: [&str; 4] = ["low", "medium-low", "medium-high", "high"];
 /// Reads a configuration.
 pub(super) fn reading(plan: &Plan, statements: &[ConfigEntry]) -> Reading {
     let all = set_lines::in_force(statements);
-    let cos = all.iter();
-    let cos = cos.filter(|words| words.first().is_some_and(|word| word == "class-of-service"));
-    let mut reader = Reader {
+    let cos = all.iter().filter_map(|words| words.split_first());
+    let cos = cos.filter(|(first, _)| *first == "class-of-service");
+    let mut reader = JunosReader {
         plan,
-        cos: cos.collect(),
+        cos: cos.map(|(_, words)| words).collect(),
         classes: BTreeMap::new(),
         findings: Vec::new(),
     };
     reader.classes();
-    let mut ports = BTreeMap::new();
-    for port in &plan.site.ports {
-        if let Some(said) = reader.port(&port.name) {
-            ports.insert(port.name.clone(), said);
-        }
-    }
+    let ports = reader.ports(plan);
     Reading::new(ports, reader.findings)
 }
 
-struct Reader<'a> {
+struct JunosReader<'a> {
     plan: &'a Plan,
-    cos: Vec<&'a Words>,
+    /// Statements below `class-of-service`.
+    cos: Vec<&'a [String]>,
     /// Queue of each forwarding class; `None` where it has none.
     classes: BTreeMap<String, Option<u8>>,
     findings: Vec<Finding>,
 }
 
-impl<'a> Reader<'a> {
-    fn find(&mut self, rule: Rule, place: &str, text: impl Into<String>) {
-        self.findings.push(Finding::new(rule, place, text));
+impl ConfigReader for JunosReader<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
     }
 
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
+        let name = self.binding_of(&port.name)?;
+        let mut said = PortReading::default();
+        self.landings(&name, &mut said);
+        if let Some(map) = self.map_of(&name) {
+            self.queues(&map, &mut said);
+        }
+        self.pauses(&name, &mut said);
+        Some(said)
+    }
+}
+
+impl<'a> JunosReader<'a> {
     /// The words behind these, line by line.
     fn behind(&self, prefix: &[&str]) -> Vec<&'a [String]> {
         let cos = self.cos.iter().copied();
         let fits = cos.filter(|words| {
-            let mut pairs = words[1..].iter().zip(prefix);
-            words.len() > prefix.len() && pairs.all(|(word, wanted)| word == wanted)
+            let mut pairs = words.iter().zip(prefix);
+            words.len() >= prefix.len() && pairs.all(|(word, wanted)| word == wanted)
         });
-        fits.map(|words| &words[prefix.len() + 1..]).collect()
+        fits.map(|words| &words[prefix.len()..]).collect()
     }
 
     /// The word behind these, of the last line that has one.
@@ -77,11 +86,14 @@ impl<'a> Reader<'a> {
     }
 
     fn is_there(&self, prefix: &[&str]) -> bool {
-        let cos = &self.cos;
-        cos.iter().any(|words| {
-            let mut pairs = prefix.iter().zip(words.iter().skip(1));
-            words.len() > prefix.len() && pairs.all(|(wanted, word)| word == wanted)
-        })
+        !self.behind(prefix).is_empty()
+    }
+
+    /// The statements of a name that a port refers to; a finding where there are none.
+    fn defined(&mut self, path: &[&str], port: &str) -> Option<Vec<&'a [String]>> {
+        let found = Some(self.behind(path)).filter(|found| !found.is_empty());
+        let text = format!("{port} refers to it, and it is not defined");
+        self.wanted(found, Rule::Dangling, path.join(" "), text)
     }
 
     fn classes(&mut self) {
@@ -104,34 +116,15 @@ impl<'a> Reader<'a> {
 
     fn class(&mut self, class: &str, queue: Option<&str>) {
         let place = format!("forwarding-classes class {class}");
-        let number = match queue.map(|queue| (queue, queue.parse::<u8>())) {
-            None => None,
-            Some((_, Ok(number))) => {
-                if number > 7 {
-                    let text = format!("queue {number} is no unicast queue; they are 0 to 7");
-                    self.find(Rule::QueueRange, &place, text);
-                }
-                Some(number)
-            }
-            Some((given, Err(_))) => {
-                let text = format!("queue-num `{given}` is no number from 0 to 7");
-                self.find(Rule::Schema, &place, text);
-                None
-            }
-        };
-        self.classes.insert(class.to_owned(), number);
-    }
-
-    /// The configuration of a port, where there is any.
-    fn port(&mut self, port: &str) -> Option<PortReading> {
-        let name = self.binding_of(port)?;
-        let mut said = PortReading::default();
-        self.landings(&name, &mut said);
-        if let Some(map) = self.map_of(&name) {
-            self.queues(&map, &mut said);
+        let number = queue.and_then(|queue| {
+            let text = format!("queue-num `{queue}` is no number from 0 to 7");
+            self.wanted(queue.parse().ok(), Rule::Schema, &place, text)
+        });
+        if let Some(number) = number.filter(|number| *number > 7) {
+            let text = format!("queue {number} is no unicast queue; they are 0 to 7");
+            self.find(Rule::QueueRange, &place, text);
         }
-        self.pauses(&name, &mut said);
-        Some(said)
+        self.classes.insert(class.to_owned(), number);
     }
 
     /// The name under which a port is configured: its own, else a wildcard that fits.
@@ -148,11 +141,9 @@ impl<'a> Reader<'a> {
         let at = ["interfaces", port, "unit", "0", "classifiers", "dscp"];
         let Some(name) = self.value(&at) else { return };
         let place = format!("classifiers dscp {name}");
-        if !self.is_there(&["classifiers", "dscp", name]) {
-            let text = format!("{port} refers to it, and it is not defined");
-            return self.find(Rule::Dangling, &place, text);
-        }
-        let rows = self.behind(&["classifiers", "dscp", name]);
+        let Some(rows) = self.defined(&["classifiers", "dscp", name], port) else {
+            return;
+        };
         let mut any = false;
         for row in rows {
             let [_, class, _, loss, _, code, ..] = row else {
@@ -166,13 +157,12 @@ impl<'a> Reader<'a> {
                 let text = format!("loss-priority `{loss}`; there are {}", LOSSES.join(", "));
                 self.find(Rule::Schema, &place, text);
             }
-            let Some(queue) = self.queue_of(class, &place) else {
-                continue;
-            };
-            said.landings[usize::from(dscp.0)] = Some(Landing {
+            let landing = self.queue_of(class, &place).map(|queue| Landing {
                 queue,
                 drops_first: loss != LOSSES[0],
             });
+            let slot = &mut said.landings[usize::from(dscp.0)];
+            *slot = landing.or(*slot);
         }
         if !any {
             let text = "has no code points: all packets go to best-effort";
@@ -181,19 +171,11 @@ impl<'a> Reader<'a> {
     }
 
     fn queue_of(&mut self, class: &str, place: &str) -> Option<u8> {
-        match self.classes.get(class) {
-            Some(Some(queue)) => Some(*queue),
-            Some(None) => {
-                let text = format!("forwarding class {class} has no queue: give it a queue-num");
-                self.find(Rule::NoQueue, place, text);
-                None
-            }
-            None => {
-                let text = format!("forwarding class {class} is not defined");
-                self.find(Rule::Dangling, place, text);
-                None
-            }
-        }
+        let text = format!("forwarding class {class} is not defined");
+        let queue = self.classes.get(class).copied();
+        let queue = self.wanted(queue, Rule::Dangling, place, text)?;
+        let text = format!("forwarding class {class} has no queue: give it a queue-num");
+        self.wanted(queue, Rule::NoQueue, place, text)
     }
 
     fn code_point(&mut self, place: &str, code: &str) -> Option<Dscp> {
@@ -205,36 +187,27 @@ impl<'a> Reader<'a> {
         };
         let own = self.value(&["code-point-aliases", "dscp", code]);
         let bits = own.unwrap_or(code);
-        let binary = bits.len() == 6 && bits.bytes().all(|bit| bit == b'0' || bit == b'1');
-        match (binary, alias) {
-            (true, _) => u8::from_str_radix(bits, 2).ok().map(Dscp),
-            (false, Some(dscp)) => Some(dscp),
-            (false, None) => {
-                let text = format!("code point `{code}` is neither six bits nor a known alias");
-                self.find(Rule::Schema, place, text);
-                None
-            }
-        }
+        let is_binary = bits.len() == 6 && bits.bytes().all(|bit| bit == b'0' || bit == b'1');
+        let dscp = match is_binary {
+            true => u8::from_str_radix(bits, 2).ok().map(Dscp),
+            false => alias,
+        };
+        let text = format!("code point `{code}` is neither six bits nor a known alias");
+        self.wanted(dscp, Rule::Schema, place, text)
     }
 
     /// The scheduler map of a port: its own, or that of its traffic control profile.
     fn map_of(&mut self, port: &str) -> Option<String> {
-        let direct = self.value(&["interfaces", port, "scheduler-map"]);
+        let direct = || self.value(&["interfaces", port, "scheduler-map"]);
+        let of_unit = || self.value(&["interfaces", port, "unit", "0", "scheduler-map"]);
+        let bound = direct().or_else(of_unit).map(str::to_owned);
         let profile = match scheduling(self.plan.target.version) {
             Scheduling::Levels => None,
             Scheduling::StrictSet => self.profile_of(port),
         };
-        let map = profile.or_else(|| direct.map(str::to_owned)).or_else(|| {
-            self.value(&["interfaces", port, "unit", "0", "scheduler-map"])
-                .map(str::to_owned)
-        })?;
-        if self.is_there(&["scheduler-maps", &map]) {
-            return Some(map);
-        }
-        let place = format!("scheduler-maps {map}");
-        let text = format!("{port} refers to it, and it is not defined");
-        self.find(Rule::Dangling, &place, text);
-        None
+        let map = profile.or(bound)?;
+        self.defined(&["scheduler-maps", &map], port)?;
+        Some(map)
     }
 
     /// The scheduler map of the forwarding class set of a port.
@@ -246,14 +219,7 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         })?;
-        if !self.is_there(&["forwarding-class-sets", &set]) {
-            let text = format!("{port} refers to it, and it is not defined");
-            self.find(
-                Rule::Dangling,
-                &format!("forwarding-class-sets {set}"),
-                text,
-            );
-        }
+        self.defined(&["forwarding-class-sets", &set], port);
         for queue in &self.plan.queues {
             let class = format!("{}-{}", super::change::OURS, queue.name());
             if self.is_there(&["forwarding-classes", "class", &class])
@@ -266,10 +232,8 @@ impl<'a> Reader<'a> {
         }
         let place = format!("traffic-control-profiles {profile}");
         let map = self.value(&["traffic-control-profiles", &profile, "scheduler-map"]);
-        if map.is_none() {
-            let text = format!("{port} refers to it, and it has no scheduler-map");
-            self.find(Rule::Dangling, &place, text);
-        }
+        let text = format!("{port} refers to it, and it has no scheduler-map");
+        let map = self.wanted(map, Rule::Dangling, place, text);
         map.map(str::to_owned)
     }
 
@@ -287,16 +251,12 @@ impl<'a> Reader<'a> {
                 self.find(Rule::Dangling, &place, text);
                 continue;
             }
-            let service = self.service(scheduler, queue);
-            let marking = self.marking(scheduler);
-            said.queues.insert(
-                queue,
-                QueueReading {
-                    service,
-                    marking,
-                    alpha: None,
-                },
-            );
+            let read = QueueReading {
+                service: self.service(scheduler, queue),
+                marking: self.marking(scheduler),
+                alpha: None,
+            };
+            said.queues.insert(queue, read);
         }
     }
 
@@ -308,16 +268,15 @@ impl<'a> Reader<'a> {
         };
         let model = scheduling(self.plan.target.version);
         let level = LEVELS.iter().position(|known| *known == priority);
+        let text = format!("priority `{priority}`; there are {}", LEVELS.join(", "));
+        let Some(level) = self.wanted(level, Rule::Schema, &place, text) else {
+            return Service::Unsaid;
+        };
         match (model, level) {
-            (_, None) => {
-                let text = format!("priority `{priority}`; there are {}", LEVELS.join(", "));
-                self.find(Rule::Schema, &place, text);
-                Service::Unsaid
-            }
-            (Scheduling::Levels, Some(level)) => Service::Strict {
+            (Scheduling::Levels, level) => Service::Strict {
                 rank: (LEVELS.len() - level) as u16,
             },
-            (Scheduling::StrictSet, Some(0)) => {
+            (Scheduling::StrictSet, 0) => {
                 if self.is_there(&["schedulers", scheduler, "transmit-rate"]) {
                     let text = "is strict-high and has a transmit-rate: one of both";
                     self.find(Rule::StrictWeight, &place, text);
@@ -326,7 +285,7 @@ impl<'a> Reader<'a> {
                     rank: u16::from(queue) + 1,
                 }
             }
-            (Scheduling::StrictSet, Some(_)) => {
+            (Scheduling::StrictSet, _) => {
                 if priority != "low" {
                     let text = format!("priority `{priority}`; this model has strict-high and low");
                     self.find(Rule::Schema, &place, text);
@@ -411,13 +370,9 @@ impl<'a> Reader<'a> {
         let rows = self.behind(&["drop-profiles", profile, "interpolate", what]);
         let mut percents = Vec::new();
         for given in rows.iter().filter_map(|row| row.first()) {
-            match given.parse::<u8>() {
-                Ok(percent) if percent <= 100 => percents.push(percent),
-                _ => {
-                    let text = format!("{what} `{given}` is no percentage from 0 to 100");
-                    self.find(Rule::Schema, place, text);
-                }
-            }
+            let percent = given.parse().ok().filter(|percent: &u8| *percent <= 100);
+            let text = format!("{what} `{given}` is no percentage from 0 to 100");
+            percents.extend(self.wanted(percent, Rule::Schema, place, text));
         }
         percents
     }
@@ -427,13 +382,11 @@ impl<'a> Reader<'a> {
         let Some(profile) = self.value(&at) else {
             return;
         };
-        let place = format!("congestion-notification-profile {profile}");
-        if !self.is_there(&["congestion-notification-profile", profile]) {
-            let text = format!("{port} refers to it, and it is not defined");
-            return self.find(Rule::Dangling, &place, text);
+        let path = ["congestion-notification-profile", profile];
+        if self.defined(&path, port).is_none() {
+            return;
         }
-        let rows = self.behind(&["congestion-notification-profile", profile, "input"]);
-        for row in rows {
+        for row in self.behind(&[path[0], profile, "input"]) {
             let [_, _, code, word, ..] = row else {
                 continue;
             };

@@ -19,10 +19,7 @@ pub(super) fn statements(plan: &Plan) -> Vec<ConfigEntry> {
     };
     writer.classes();
     writer.drop_profiles();
-    let mut rates: Vec<&SwitchPort> = plan.site.ports.iter().collect();
-    rates.sort_by_key(|port| port.rate);
-    rates.dedup_by_key(|port| port.rate);
-    for port in rates {
+    for port in plan.port_of_each_rate() {
         writer.schedulers(port);
     }
     for port in &plan.site.ports {
@@ -34,6 +31,14 @@ pub(super) fn statements(plan: &Plan) -> Vec<ConfigEntry> {
 /// The forwarding class of a queue.
 fn class_name(queue: &PlanQueue) -> String {
     format!("{OURS}-{}", queue.name())
+}
+
+/// The loss priority of droppable packets.
+fn loss_priority(plan: &Plan) -> &'static str {
+    match plan.selection {
+        Selection::Ecn => "low",
+        Selection::Precedence => "high",
+    }
 }
 
 /// Words of a text that has no quotes.
@@ -68,10 +73,7 @@ impl StatementWriter<'_> {
                 "forwarding-classes class {class} queue-num {}",
                 queue.number
             ));
-            let droppable = match plan.selection {
-                Selection::Ecn => "low",
-                Selection::Precedence => "high",
-            };
+            let droppable = loss_priority(plan);
             let kept = queue.dscps.iter().map(|dscp| (dscp, "low"));
             let dropped = queue.droppable.iter().map(|dscp| (dscp, droppable));
             for (dscp, loss) in kept.chain(dropped) {
@@ -131,10 +133,7 @@ impl StatementWriter<'_> {
             };
             self.set(&format!("schedulers {scheduler} priority {priority}"));
             let Some(profile) = profile else { continue };
-            let loss = match plan.selection {
-                Selection::Ecn => "low",
-                Selection::Precedence => "high",
-            };
+            let loss = loss_priority(plan);
             self.set(&format!(
                 "schedulers {scheduler} drop-profile-map loss-priority {loss} protocol any \
                  drop-profile {OURS}-{}",

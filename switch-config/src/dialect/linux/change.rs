@@ -62,11 +62,7 @@ pub(super) fn change(plan: &Plan, running: &TcState) -> Result<ConfigChange, Rea
 }
 
 fn refused(port: &SwitchPort, message: String) -> ReadError {
-    ReadError {
-        what: EXPORT_FORMAT,
-        line: None,
-        message: format!("port {} {message}", port.name),
-    }
+    ReadError::new(EXPORT_FORMAT, format!("port {} {message}", port.name))
 }
 
 /// The commands that restore a port.

@@ -69,11 +69,7 @@ pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
     let mut switch = TcState::default();
     let mut current: Option<TcPort> = None;
     for (number, line) in (1..).zip(text.lines()) {
-        let wrong = |message: &str| ReadError {
-            what: EXPORT_FORMAT,
-            line: Some(number),
-            message: message.to_owned(),
-        };
+        let wrong = |message: &str| ReadError::at(EXPORT_FORMAT, number, message);
         if let Some(name) = line.strip_prefix("port ") {
             finish(&mut switch, current.take())
                 .map_err(|name| wrong(&format!("port {name} is there twice")))?;
@@ -99,21 +95,15 @@ pub(super) fn read(text: &str) -> Result<TcState, ReadError> {
         }
     }
     let lines = text.lines().count();
-    finish(&mut switch, current).map_err(|name| ReadError {
-        what: EXPORT_FORMAT,
-        line: Some(lines),
-        message: format!("port {name} is there twice"),
-    })?;
-    match switch.ports.is_empty() {
-        true => Err(ReadError {
-            what: EXPORT_FORMAT,
-            line: None,
-            message: "it says nothing of any port; `gradwire switch verify` tells the command \
-                      that exports"
-                .to_owned(),
-        }),
-        false => Ok(switch),
+    let twice = |name| format!("port {name} is there twice");
+    finish(&mut switch, current)
+        .map_err(|name| ReadError::at(EXPORT_FORMAT, lines, twice(name)))?;
+    if switch.ports.is_empty() {
+        let text =
+            "it says nothing of any port; `gradwire switch verify` tells the command that exports";
+        return Err(ReadError::new(EXPORT_FORMAT, text));
     }
+    Ok(switch)
 }
 
 /// Reads a line of `tc -j qdisc show` without device: all devices in one list, each with its name.

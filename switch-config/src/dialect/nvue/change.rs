@@ -58,12 +58,10 @@ fn file(text: &str) -> Result<IndentedText, ReadError> {
     let tree = yaml::read_lines(text);
     match operation(&tree, "set") {
         Some(_) => Ok(tree),
-        None => Err(ReadError {
-            what: WHAT,
-            line: Some(1),
-            message: "no line `- set:`; give the output of `nv config show -o yaml`, not of json"
-                .to_owned(),
-        }),
+        None => {
+            let text = "no line `- set:`; give the output of `nv config show -o yaml`, not of json";
+            Err(ReadError::at(WHAT, 1, text))
+        }
     }
 }
 
@@ -292,10 +290,8 @@ fn range_says(set: &ConfigEntry, path: &[String], said: &str) -> bool {
 
 /// Refuses a leaf that would go into a value, or take the place of a block.
 fn check(set: &ConfigEntry, path: &[String], value: &str) -> Result<(), ReadError> {
-    let wrong = |entry: &ConfigEntry, message: &str| ReadError {
-        what: WHAT,
-        line: None,
-        message: format!("`{}`: {message}", entry.text()),
+    let wrong = |entry: &ConfigEntry, message: &str| {
+        ReadError::new(WHAT, format!("`{}`: {message}", entry.text()))
     };
     let mut entry = set;
     for key in path {

@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 use super::render;
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, number_of};
 use crate::dialect::contract::{Look, steps};
 use crate::plan::Plan;
 use crate::reading::ReadError;
@@ -19,7 +19,7 @@ const WHAT: &str = "counters of NVUE in JSON";
 const STATS: &str = "egress-queue-stats";
 
 /// Commands that load a change, try it without effect, and roll it back, each with its result.
-const PROCEDURE: &str = r#"
+pub(super) const PROCEDURE: &str = r#"
 nv config history
     note the newest revision: that is where to go back to
 nv config patch $PWD/forward.yaml
@@ -65,11 +65,6 @@ nv show interface {port} counters qos -o json
     marks and WRED discards in data queues under load, none in control queues
 ";
 
-/// How a change is loaded, tried without effect, and rolled back.
-pub(super) fn procedure() -> Vec<Look> {
-    steps(PROCEDURE)
-}
-
 /// Commands after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
     let mut text = PROFILES.to_owned();
@@ -95,18 +90,15 @@ pub(super) fn looks(plan: &Plan) -> Vec<Look> {
 
 /// The counters of one port, or of several by their names.
 pub(super) fn read(plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| ReadError {
-        what: WHAT,
-        line: Some(error.line()),
-        message: format!(
-            "{error}; give the output of `nv show interface PORT counters qos -o json`"
-        ),
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let text = "give the output of `nv show interface PORT counters qos -o json`";
+        ReadError::at(WHAT, error.line(), format!("{error}; {text}"))
     })?;
     if let Some(stats) = stats(&value) {
         let [port] = &plan.site.ports[..] else {
-            return Err(unclear(
-                "the output names no port and the plan has several: give `{\"swp1\": OUTPUT, ...}`",
-            ));
+            let text =
+                "the output names no port and the plan has several: give `{\"swp1\": OUTPUT, ...}`";
+            return Err(ReadError::new(WHAT, text));
         };
         return Ok(counts(&port.name, stats));
     }
@@ -114,19 +106,12 @@ pub(super) fn read(plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError
     let counted = ports.filter_map(|(port, value)| Some(counts(port, stats(value)?)));
     let counted: Vec<QueueCount> = counted.flatten().collect();
     match counted.is_empty() {
-        true => Err(unclear(
+        true => Err(ReadError::new(
+            WHAT,
             "no `egress-queue-stats`; give the output of `nv show interface PORT counters qos -o \
              json`",
         )),
         false => Ok(counted),
-    }
-}
-
-fn unclear(message: &str) -> ReadError {
-    ReadError {
-        what: WHAT,
-        line: None,
-        message: message.to_owned(),
     }
 }
 
@@ -152,11 +137,6 @@ fn counts(port: &str, stats: &Map<String, Value>) -> Vec<QueueCount> {
         })
     });
     rows.collect()
-}
-
-/// A number, or one in quotes.
-fn number_of(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
 /// Packets without room; `12 KB` counts as one.

@@ -7,9 +7,10 @@ use super::limits::Release;
 use super::ports::{covers, covers_with_others};
 use super::render::{GLOBAL, trimmed_size};
 use crate::lint::{Finding, Rule};
+use crate::notation::words::exponent;
 use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
 use crate::plan::{Plan, Purpose, SwitchPort};
-use crate::reading::{Landing, PortReading, ReadError, Reading};
+use crate::reading::{ConfigReader, Landing, PortReading, ReadError, Reading};
 use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
@@ -22,17 +23,11 @@ const QUEUES: u8 = 8;
 
 /// The settings of a file: all its `- set:`, merged.
 pub(super) fn settings(text: &str) -> Result<ConfigEntry, ReadError> {
-    let error = |message: String| ReadError {
-        what: WHAT,
-        line: Some(1),
-        message,
-    };
     let items = yaml::parse(WHAT, text)?;
     if items.value != LIST {
-        return Err(error(
-            "expected a list, `- header:` and `- set:`; give the output of `nv config show -o yaml`"
-                .to_owned(),
-        ));
+        let text = "expected a list, `- header:` and `- set:`; give the output of `nv config show \
+                    -o yaml`";
+        return Err(ReadError::at(WHAT, 1, text));
     }
     let mut set: Option<ConfigEntry> = None;
     for item in items.below.into_iter().filter(|item| item.value == EMPTY) {
@@ -44,62 +39,38 @@ pub(super) fn settings(text: &str) -> Result<ConfigEntry, ReadError> {
                 },
                 "header" | "unset" => {}
                 other => {
-                    return Err(error(format!(
-                        "`- {other}:` is no operation of NVUE; expected `- header:`, `- set:`"
-                    )));
+                    let text = "is no operation of NVUE; expected `- header:`, `- set:`";
+                    return Err(ReadError::at(WHAT, 1, format!("`- {other}:` {text}")));
                 }
             }
         }
     }
-    set.ok_or_else(|| {
-        error(
-            "nothing is set: `- set:` is missing; give the output of `nv config show -o yaml`"
-                .to_owned(),
-        )
-    })
+    let text = "nothing is set: `- set:` is missing; give the output of `nv config show -o yaml`";
+    set.ok_or_else(|| ReadError::at(WHAT, 1, text))
 }
 
 /// Reads the plan's ports.
 pub(super) fn reading(plan: &Plan, set: &ConfigEntry) -> Reading {
-    let mut sheet = Sheet {
+    let mut reader = NvueReader {
         plan,
         set,
-        told: Vec::new(),
+        findings: Vec::new(),
     };
-    let mut reading = Reading::default();
-    for port in &plan.site.ports {
-        if let Some(said) = sheet.port(port) {
-            reading.ports.insert(port.name.clone(), said);
-        }
-    }
-    sheet.presets();
-    sheet.trims();
-    reading.findings = sheet.told;
-    reading
+    let ports = reader.ports(plan);
+    reader.presets();
+    reader.trims();
+    Reading::new(ports, reader.findings)
 }
 
-/// A configuration, and the mistakes found in it.
-struct Sheet<'a> {
+struct NvueReader<'a> {
     plan: &'a Plan,
     set: &'a ConfigEntry,
-    told: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
-impl<'a> Sheet<'a> {
-    fn find(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
-        let finding = Finding::new(rule, place, text);
-        if !self.told.contains(&finding) {
-            self.told.push(finding);
-        }
-    }
-
-    /// A text below an interface: of the port itself, or of a range that it is in.
-    fn said(&self, port: &str, path: &[&str]) -> Option<&'a str> {
-        let rows = rows_at(self.set, &["interface"]);
-        let own = rows.iter().filter(|row| row.name == port);
-        let ranges = rows.iter();
-        let ranges = ranges.filter(|row| covers_with_others(&row.name, port));
-        own.chain(ranges).find_map(|row| text_at(row, path))
+impl ConfigReader for NvueReader<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
     }
 
     fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
@@ -113,45 +84,44 @@ impl<'a> Sheet<'a> {
         self.add_pauses(port, &mut said);
         Some(said)
     }
+}
+
+impl<'a> NvueReader<'a> {
+    /// A text below an interface: of the port itself, or of a range that it is in.
+    fn said(&self, port: &str, path: &[&str]) -> Option<&'a str> {
+        let rows = rows_at(self.set, &["interface"]);
+        let own = rows.iter().filter(|row| row.name == port);
+        let ranges = rows.iter();
+        let ranges = ranges.filter(|row| covers_with_others(&row.name, port));
+        own.chain(ranges).find_map(|row| text_at(row, path))
+    }
 
     /// The profile of a feature that a port has, with its place.
     fn profile(&mut self, port: &SwitchPort, feature: &str) -> (String, Option<&'a ConfigEntry>) {
         let name = self.said(&port.name, &["qos", feature, "profile"]);
-        let found = self.set.at(&["qos", feature, name.unwrap_or(GLOBAL)]);
-        if let (Some(name), None) = (name, found)
-            && name != GLOBAL
-        {
-            self.find(
-                Rule::Dangling,
-                format!("interface.{}.qos.{feature}.profile", port.name),
-                format!("`{name}` is defined nowhere under qos.{feature}"),
-            );
+        let name = name.unwrap_or(GLOBAL);
+        let mut found = self.set.at(&["qos", feature, name]);
+        if name != GLOBAL {
+            let place = format!("interface.{}.qos.{feature}.profile", port.name);
+            let text = format!("`{name}` is defined nowhere under qos.{feature}");
+            found = self.wanted(found, Rule::Dangling, place, text);
         }
-        (format!("qos.{feature}.{}", name.unwrap_or(GLOBAL)), found)
+        (format!("qos.{feature}.{name}"), found)
     }
 
     fn add_mapping(&mut self, port: &SwitchPort, said: &mut PortReading) {
         let (place, Some(profile)) = self.profile(port, "mapping") else {
             return;
         };
-        match text_at(profile, &["trust"]) {
-            Some("l3" | "both") => {}
-            other => self.find(
-                Rule::DscpQueue,
-                format!("{place}.trust"),
-                format!(
-                    "`{}`: DSCPs are not trusted; `l3` is needed",
-                    other.unwrap_or("unset")
-                ),
-            ),
+        let trust = text_at(profile, &["trust"]).unwrap_or("unset");
+        if !["l3", "both"].contains(&trust) {
+            let text = format!("`{trust}`: DSCPs are not trusted; `l3` is needed");
+            self.find(Rule::DscpQueue, format!("{place}.trust"), text);
         }
         let rows = rows_at(profile, &["dscp"]);
         if rows.is_empty() {
-            self.find(
-                Rule::DscpMapEmpty,
-                format!("{place}.dscp"),
-                "no DSCP is mapped; the plan maps all",
-            );
+            let text = "no DSCP is mapped; the plan maps all";
+            self.find(Rule::DscpMapEmpty, format!("{place}.dscp"), text);
         }
         let queues = self.queues_of_priorities();
         for value in rows {
@@ -159,15 +129,16 @@ impl<'a> Sheet<'a> {
             let place = format!("{place}.dscp.{keys}");
             let class = text_at(value, &["switch-priority"]);
             let class = class.and_then(|class| class.parse().ok());
-            let Some(class) = class.filter(|class: &u8| *class < QUEUES) else {
-                self.find(Rule::Schema, &place, "wants a switch-priority of 0 to 7");
+            let class = class.filter(|class: &u8| *class < QUEUES);
+            let text = "wants a switch-priority of 0 to 7";
+            let Some(class) = self.wanted(class, Rule::Schema, &place, text) else {
                 continue;
             };
+            let landing = queues[usize::from(class)].map(|queue| Landing {
+                queue,
+                drops_first: false,
+            });
             for dscp in self.numbers(keys, DSCPS as u8, &place, Rule::Schema) {
-                let landing = queues[usize::from(class)].map(|queue| Landing {
-                    queue,
-                    drops_first: false,
-                });
                 said.landings[usize::from(dscp)] = landing;
             }
         }
@@ -183,10 +154,8 @@ impl<'a> Sheet<'a> {
             let queue = text_at(value, &["traffic-class"]);
             let queue: Option<u8> = queue.and_then(|queue| queue.parse().ok());
             let queue = queue.filter(|queue| *queue < QUEUES);
-            if queue.is_none() {
-                let text = "wants a traffic-class of 0 to 7";
-                self.find(Rule::QueueRange, &place, text);
-            }
+            let text = "wants a traffic-class of 0 to 7";
+            let queue = self.wanted(queue, Rule::QueueRange, &place, text);
             for class in self.numbers(keys, QUEUES, &place, Rule::NoQueue) {
                 queues[usize::from(class)] = queue;
             }
@@ -204,14 +173,9 @@ impl<'a> Sheet<'a> {
         };
         let mut numbers = Vec::new();
         for part in keys.split(',') {
-            match range(part) {
-                Some(range) => numbers.extend(range),
-                None => self.find(
-                    rule,
-                    place,
-                    format!("`{part}`: allowed are 0 to {}", end - 1),
-                ),
-            }
+            let text = format!("`{part}`: allowed are 0 to {}", end - 1);
+            let range = self.wanted(range(part), rule, place, text);
+            numbers.extend(range.into_iter().flatten());
         }
         numbers
     }
@@ -234,7 +198,8 @@ impl<'a> Sheet<'a> {
                 let text = "has shared-alpha and shared-bytes; keep one";
                 self.find(Rule::TwoThresholds, &place, text);
             }
-            let alpha = profiles::exponent(name);
+            let alpha = name.strip_prefix("alpha_");
+            let alpha = alpha.and_then(|alpha| exponent(alpha, "1_", 6));
             if alpha.is_none() && !["alpha_0", "alpha_infinity"].contains(&name) {
                 let text = format!("shared-alpha `{name}`: allowed are alpha_1_128 to alpha_64");
                 self.find(Rule::Schema, &place, text);
@@ -253,11 +218,9 @@ impl<'a> Sheet<'a> {
             text.is_some_and(|text| ["on", "enabled"].contains(&text))
         };
         if switch.iter().any(is_on) {
-            self.find(
-                Rule::PauseOn,
-                "qos.roce",
-                "its preset maps, schedules and pauses for all ports: `nv unset qos roce` first",
-            );
+            let text =
+                "its preset maps, schedules and pauses for all ports: `nv unset qos roce` first";
+            self.find(Rule::PauseOn, "qos.roce", text);
         }
     }
 
@@ -267,25 +230,18 @@ impl<'a> Sheet<'a> {
         };
         let release = Release::of(self.plan.target.version);
         let root = "system.forwarding.packet-trim";
-        let said = |key: &str| text_at(self.set, &["system", "forwarding", "packet-trim", key]);
         let wanted = [
             ("state", "enabled".to_owned()),
             ("size", trimmed_size(bytes.get()).to_string()),
             ("switch-priority", self.plan.control().number.to_string()),
         ];
-        let wrong: Vec<(String, String)> = wanted
-            .iter()
-            .filter(|(key, wanted)| said(key) != Some(wanted))
-            .map(|(key, wanted)| {
-                let found = said(key).unwrap_or("unset");
-                (
-                    format!("{root}.{key}"),
-                    format!("`{found}`; the plan has {wanted} ({release:?})"),
-                )
-            })
-            .collect();
-        for (place, text) in wrong {
-            self.find(Rule::TrimTarget, place, text);
+        for (key, wanted) in wanted {
+            let found = text_at(self.set, &["system", "forwarding", "packet-trim", key]);
+            if found != Some(&wanted) {
+                let found = found.unwrap_or("unset");
+                let text = format!("`{found}`; the plan has {wanted} ({release:?})");
+                self.find(Rule::TrimTarget, format!("{root}.{key}"), text);
+            }
         }
         for port in &self.plan.site.ports {
             self.eligible(port);

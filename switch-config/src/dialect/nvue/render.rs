@@ -2,6 +2,7 @@
 
 use super::limits::Release;
 use crate::notation::indented::IndentedText;
+use crate::notation::words::power_of_two;
 use crate::notation::yaml::{self, EMPTY, Leaves, path};
 use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};
 use gradwire_fabric::policy::{Balance, DSCPS};
@@ -91,16 +92,12 @@ fn add_queues(plan: &Plan, leaves: &mut Leaves) {
                 "egress-lossy-buffer",
             ];
             let keys = [&memory[..], &["traffic-class", &number, "shared-alpha"]].concat();
-            add(leaves, &keys, alpha(exponent));
+            add(
+                leaves,
+                &keys,
+                format!("alpha_{}", power_of_two(exponent, "1_")),
+            );
         }
-    }
-}
-
-/// Name of a dynamic threshold: `alpha_1_8`, `alpha_4`.
-fn alpha(exponent: i8) -> String {
-    match exponent {
-        0.. => format!("alpha_{}", 1_u32 << exponent),
-        _ => format!("alpha_1_{}", 1_u32 << -exponent),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::reading::ReadError;
 
 /// Commands that load a change, try it without effect, and roll it back, each with its result.
-const PROCEDURE: &str = r#"
+pub(super) const PROCEDURE: &str = r#"
 checkpoint before-gradwire
     the state to go back to; `show checkpoint summary` lists it
 show running-config | include forward-nonecn
@@ -32,11 +32,6 @@ show interface {port} priority-flow-control
     mode off, no pause frames
 ";
 
-/// How a change is loaded, tried and rolled back.
-pub(super) fn procedure() -> Vec<Look> {
-    steps(PROCEDURE)
-}
-
 /// Commands after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
     let ports = plan.site.ports.iter();
@@ -47,12 +42,7 @@ pub(super) fn looks(plan: &Plan) -> Vec<Look> {
 /// Counters of the neutral form.
 pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     neutral::read(text).unwrap_or_else(|| {
-        Err(ReadError {
-            what: "counters",
-            line: None,
-            message: "no form of NX-OS tells early drops from late ones: give the neutral JSON \
-                      form"
-                .to_owned(),
-        })
+        let text = "no form of NX-OS tells early drops from late ones: give the neutral JSON form";
+        Err(ReadError::new("counters", text))
     })
 }

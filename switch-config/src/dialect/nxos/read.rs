@@ -1,81 +1,68 @@
 //! Reads the plan's ports from lines, and finds names that lead nowhere.
 
-use std::collections::BTreeMap;
-
 use super::change::{INPUT, OUTPUT, QUEUE, queue_of};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::indented::IndentedText;
-use crate::plan::Plan;
-use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
-use crate::tree::{ConfigEntry, facts};
+use crate::notation::words::{behind, bytes_behind};
+use crate::plan::{Plan, SwitchPort};
+use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
+use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
 /// The global command that lets packets pass that are not ECN-capable.
 const FORWARD: &str = "congestion-control random-detect forward-nonecn";
 
 /// Reads a configuration.
-pub(super) fn reading(plan: &Plan, lines: &IndentedText) -> Reading {
-    let mut reader = Reader {
-        top: &lines.below,
+pub(super) fn reading(plan: &Plan, text: &IndentedText) -> Reading {
+    let mut reader = NxosReader {
+        text,
         findings: Vec::new(),
     };
-    let mut ports = BTreeMap::new();
-    for port in &plan.site.ports {
-        if let Some(said) = reader.port(&port.name) {
-            ports.insert(port.name.clone(), said);
-        }
-    }
+    let ports = reader.ports(plan);
     Reading::new(ports, reader.findings)
 }
 
-struct Reader<'a> {
-    top: &'a [ConfigEntry],
+struct NxosReader<'a> {
+    text: &'a IndentedText,
     findings: Vec<Finding>,
 }
 
-impl<'a> Reader<'a> {
-    fn find(&mut self, rule: Rule, place: &str, text: impl Into<String>) {
-        self.findings.push(Finding::new(rule, place, text));
+impl ConfigReader for NxosReader<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
     }
 
-    fn section(&self, name: &str) -> Option<&'a ConfigEntry> {
-        facts(self.top).find(|line| line.text() == name)
-    }
-
-    /// The policy of these words and this name; a finding where there is none.
-    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigEntry> {
-        let found = self.section(&format!("{words} {name}"));
-        if found.is_none() {
-            let text = format!("{place} refers to it, and it is not defined");
-            self.find(Rule::Dangling, &format!("{words} {name}"), text);
-        }
-        found
-    }
-
-    fn port(&mut self, port: &str) -> Option<PortReading> {
-        let interface = self.section(&format!("interface {port}"))?;
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
+        let interface = self.text.section(&format!("interface {}", port.name))?;
         let mut said = PortReading::default();
         if let Some(name) = self.bound(interface, "service-policy type qos input")
-            && let Some(policy) = self.policy(INPUT, name, port)
+            && let Some(policy) = self.policy(INPUT, name, &port.name)
         {
             self.landings(name, policy, &mut said);
         }
         if let Some(name) = self.bound(interface, "service-policy type queuing output")
-            && let Some(policy) = self.policy(OUTPUT, name, port)
+            && let Some(policy) = self.policy(OUTPUT, name, &port.name)
         {
             self.queues(name, policy, &mut said);
         }
-        self.pauses(interface, &mut said);
+        said.pauses = self.pauses(interface);
         Some(said)
+    }
+}
+
+impl<'a> NxosReader<'a> {
+    /// The policy of these words and this name; a finding where there is none.
+    fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigEntry> {
+        let title = format!("{words} {name}");
+        let text = format!("{place} refers to it, and it is not defined");
+        self.wanted(self.text.section(&title), Rule::Dangling, title, text)
     }
 
     /// The policy that a port has, or else the whole switch.
     fn bound(&self, interface: &'a ConfigEntry, words: &str) -> Option<&'a str> {
-        let system = self.section("system qos");
-        let sections = [Some(interface), system].into_iter().flatten();
-        let mut lines = sections.flat_map(ConfigEntry::facts);
-        lines.find_map(|line| line.after(words))
+        let system = || self.text.section("system qos")?.command(words);
+        interface.command(words).or_else(system)
     }
 
     fn landings(&mut self, policy: &str, section: &'a ConfigEntry, said: &mut PortReading) {
@@ -100,23 +87,12 @@ impl<'a> Reader<'a> {
 
     /// The queue that a class is sent to.
     fn group(&mut self, place: &str, class: &'a ConfigEntry) -> Option<u8> {
-        let Some(group) = class.facts().find_map(|line| line.after("set qos-group")) else {
-            self.find(Rule::NoQueue, place, "has no `set qos-group`");
-            return None;
-        };
-        match group.parse::<u8>() {
-            Ok(queue) if queue < 8 => Some(queue),
-            Ok(queue) => {
-                let text = format!("qos-group {queue}: queues are 0 to 7");
-                self.find(Rule::QueueRange, place, text);
-                None
-            }
-            Err(_) => {
-                let text = format!("qos-group `{group}` is no number from 0 to 7");
-                self.find(Rule::Schema, place, text);
-                None
-            }
-        }
+        let group = class.command("set qos-group");
+        let group = self.wanted(group, Rule::NoQueue, place, "has no `set qos-group`")?;
+        let text = format!("qos-group `{group}` is no number from 0 to 7");
+        let queue: u8 = self.wanted(group.parse().ok(), Rule::Schema, place, text)?;
+        let text = format!("qos-group {queue}: queues are 0 to 7");
+        self.wanted((queue < 8).then_some(queue), Rule::QueueRange, place, text)
     }
 
     /// The DSCPs of a class; all of them for the class of the others.
@@ -124,25 +100,21 @@ impl<'a> Reader<'a> {
         if class == "class-default" {
             return (0..DSCPS as u8).collect();
         }
-        let kinds = ["match-any", "match-all"];
-        let mut names = kinds
-            .iter()
-            .map(|kind| format!("class-map type qos {kind} {class}"));
-        let Some(map) = names.find_map(|name| self.section(&name)) else {
-            let text = format!("class-map {class} is not defined");
-            self.find(Rule::Dangling, place, text);
+        let mut kinds = ["match-any", "match-all"].into_iter();
+        let map = kinds.find_map(|kind| {
+            self.text
+                .section(&format!("class-map type qos {kind} {class}"))
+        });
+        let text = format!("class-map {class} is not defined");
+        let Some(map) = self.wanted(map, Rule::Dangling, place, text) else {
             return Vec::new();
         };
         let mut dscps = Vec::new();
         let matches = map.facts().filter_map(|line| line.after("match dscp"));
         for given in matches.flat_map(|list| list.split(',')) {
-            match range(given.trim()) {
-                Some(range) => dscps.extend(range),
-                None => {
-                    let text = format!("`{given}` is no DSCP from 0 to 63");
-                    self.find(Rule::Schema, map.text(), text);
-                }
-            }
+            let text = format!("`{given}` is no DSCP from 0 to 63");
+            let range = self.wanted(range(given.trim()), Rule::Schema, map.text(), text);
+            dscps.extend(range.into_iter().flatten());
         }
         if map.facts().next().is_none() {
             self.find(Rule::DscpMapEmpty, map.text(), "matches nothing");
@@ -157,16 +129,15 @@ impl<'a> Reader<'a> {
                 continue;
             };
             let place = format!("{OUTPUT} {policy}, class {name}");
-            let Some(number) = queue_of(name) else {
-                let text = "is no queue: they are c-out-8q-q1 to c-out-8q-q7 and -q-default";
-                self.find(Rule::QueueRange, &place, text);
+            let text = "is no queue: they are c-out-8q-q1 to c-out-8q-q7 and -q-default";
+            let number = self.wanted(queue_of(name), Rule::QueueRange, &place, text);
+            let Some(number) = number else {
                 continue;
             };
-            let command = |words: &str| class.facts().find_map(|line| line.after(words));
-            let level = command("priority level").or_else(|| command("priority"));
-            let share =
-                command("bandwidth remaining percent").or_else(|| command("bandwidth percent"));
-            if level.is_some() && command("bandwidth").is_some() {
+            let first = |words: [&str; 2]| words.iter().find_map(|words| class.command(words));
+            let level = first(["priority level", "priority"]);
+            let share = first(["bandwidth remaining percent", "bandwidth percent"]);
+            if level.is_some() && class.command("bandwidth").is_some() {
                 self.find(Rule::StrictWeight, &place, "has a priority and a bandwidth");
             }
             let service = match (level, share) {
@@ -177,7 +148,7 @@ impl<'a> Reader<'a> {
                 }
                 (None, None) => Service::Unsaid,
             };
-            let curve = command("random-detect");
+            let curve = class.command("random-detect");
             let marking = curve.and_then(|curve| self.marking(&place, curve));
             let queue = QueueReading {
                 service,
@@ -194,46 +165,31 @@ impl<'a> Reader<'a> {
     }
 
     fn level(&mut self, place: &str, level: &str) -> Service {
-        let number = if level.is_empty() {
-            Some(1)
-        } else {
-            level.parse::<u16>().ok()
+        let number = match level {
+            "" => Some(1),
+            level => level.parse::<u16>().ok(),
         };
-        match number.filter(|level| (1..=8).contains(level)) {
-            Some(level) => Service::Strict { rank: 100 - level },
-            None => {
-                let text = format!("priority level `{level}`; levels are 1 to 8");
-                self.find(Rule::Schema, place, text);
-                Service::Unsaid
-            }
-        }
+        let number = number.filter(|level| (1..=8).contains(level));
+        let text = format!("priority level `{level}`; levels are 1 to 8");
+        let number = self.wanted(number, Rule::Schema, place, text);
+        number.map_or(Service::Unsaid, |level| Service::Strict {
+            rank: 100 - level,
+        })
     }
 
     fn marking(&mut self, place: &str, curve: &str) -> Option<Marking> {
         let words: Vec<&str> = curve.split_whitespace().collect();
-        let behind = |name: &str| {
-            let at = words.iter().position(|word| *word == name)?;
-            words.get(at + 1..)
-        };
-        let bytes = |name: &str| match behind(name)? {
-            [number, unit, ..] => in_bytes(number, unit),
-            _ => None,
-        };
-        let ends = (bytes("minimum-threshold"), bytes("maximum-threshold"));
-        let (Some(low), Some(high)) = ends else {
-            let text = format!(
-                "`random-detect {curve}`: give minimum-threshold and maximum-threshold in kbytes"
-            );
-            self.find(Rule::Threshold, place, text);
-            return None;
-        };
-        let percent = behind("drop-probability").and_then(|rest| rest.first()?.parse().ok());
+        let low = bytes_behind(&words, "minimum-threshold");
+        let ends = low.zip(bytes_behind(&words, "maximum-threshold"));
+        let text = format!(
+            "`random-detect {curve}`: give minimum-threshold and maximum-threshold in kbytes"
+        );
+        let (low, high) = self.wanted(ends, Rule::Threshold, place, text)?;
+        let percent = behind(&words, "drop-probability").and_then(|percent| percent.parse().ok());
         let percent = percent.filter(|percent| *percent <= 100);
-        if percent.is_none() {
-            let text = format!("`random-detect {curve}`: drop-probability must be 0 to 100");
-            self.find(Rule::Schema, place, text);
-        }
-        let passes = self.section(FORWARD).is_some();
+        let text = format!("`random-detect {curve}`: drop-probability must be 0 to 100");
+        let percent = self.wanted(percent, Rule::Schema, place, text);
+        let passes = self.text.section(FORWARD).is_some();
         if passes {
             let text = "the whole switch lets packets pass that are not ECN-capable: no droppable \
                         packet is dropped early; ask who needs it";
@@ -249,27 +205,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Classes that are paused, unless the port has PFC off.
-    fn pauses(&mut self, interface: &'a ConfigEntry, said: &mut PortReading) {
-        let mode = interface
-            .facts()
-            .find_map(|line| line.after("priority-flow-control mode"));
+    fn pauses(&self, interface: &ConfigEntry) -> Vec<u8> {
+        let mode = interface.command("priority-flow-control mode");
         if mode.is_some_and(|mode| mode.starts_with("off")) {
-            return;
+            return Vec::new();
         }
-        let Some(system) = self.section("system qos") else {
-            return;
-        };
-        let mut lines = system.facts();
-        let bound = lines.find_map(|line| line.after("service-policy type network-qos"));
-        let policy =
-            bound.and_then(|name| self.section(&format!("policy-map type network-qos {name}")));
+        let system = self.text.section("system qos");
+        let bound = system.and_then(|system| system.command("service-policy type network-qos"));
+        let policy = bound.and_then(|name| {
+            self.text
+                .section(&format!("policy-map type network-qos {name}"))
+        });
         let classes = policy.into_iter().flat_map(ConfigEntry::facts);
-        let paused = classes
-            .flat_map(ConfigEntry::facts)
-            .filter_map(|line| line.after("pause pfc-cos"));
+        let lines = classes.flat_map(ConfigEntry::facts);
+        let paused = lines.filter_map(|line| line.after("pause pfc-cos"));
         let numbers = paused.flat_map(|list| list.split(','));
-        said.pauses
-            .extend(numbers.filter_map(|number| number.trim().parse::<u8>().ok()));
+        numbers
+            .filter_map(|number| number.trim().parse().ok())
+            .collect()
     }
 }
 
@@ -287,15 +240,4 @@ fn range(given: &str) -> Option<std::ops::RangeInclusive<u8>> {
         None => one(given).map(|dscp| dscp..=dscp),
         Some((first, last)) => Some(one(first)?..=one(last)?),
     }
-}
-
-fn in_bytes(number: &str, unit: &str) -> Option<u64> {
-    let number: u64 = number.parse().ok()?;
-    let size = match unit {
-        "bytes" => 1,
-        "kbytes" => 1_000,
-        "mbytes" => 1_000_000,
-        _ => return None,
-    };
-    number.checked_mul(size)
 }

@@ -20,10 +20,8 @@ pub(super) fn sections(plan: &Plan) -> Vec<ConfigEntry> {
     }
     sections.sort_by(|one, other| natural(one.text(), other.text()));
     sections.push(input(plan));
-    let mut rates: Vec<&SwitchPort> = plan.site.ports.iter().collect();
-    rates.sort_by_key(|port| port.rate);
-    rates.dedup_by_key(|port| port.rate);
-    sections.extend(rates.into_iter().map(|port| output(plan, port)));
+    let rates = plan.port_of_each_rate().into_iter();
+    sections.extend(rates.map(|port| output(plan, port)));
     sections.extend(plan.site.ports.iter().map(interface));
     sections
 }

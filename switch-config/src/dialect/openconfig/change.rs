@@ -18,7 +18,7 @@ const TOP: &str = "qos";
 const MODULE: &str = "openconfig-qos:";
 
 /// Lists in which entries with our name are ours: the container, the list.
-const OWNED: [(&str, &str); 6] = [
+pub(super) const OWNED: [(&str, &str); 6] = [
     ("classifiers", "classifier"),
     ("forwarding-groups", "forwarding-group"),
     ("queues", "queue"),
@@ -60,11 +60,7 @@ pub(super) fn apply(running: &mut Value, change: &str) -> Result<(), ReadError> 
         return Ok(());
     }
     let request = json::read(WHAT, change)?;
-    let broken = |message: String| ReadError {
-        what: WHAT,
-        line: None,
-        message,
-    };
+    let broken = |message: String| ReadError::new(WHAT, message);
     let path_of = |value: &Value| {
         let text = value.as_str().unwrap_or_default();
         let mut path = parse(text)

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::paths::{at, children, key_of};
+use super::paths::key_of;
 use super::render::{ROOT, name_of};
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Look, steps};
+use crate::notation::json::at;
 use crate::plan::Plan;
 use crate::reading::ReadError;
 
 /// Commands that load a change, try it without effect, and roll it back, each with its result.
-const PROCEDURE: &str = r#"
+pub(super) const PROCEDURE: &str = r#"
 gnmic -a SWITCH get --type config --path /qos > before.json
     the export that `gradwire switch diff` compares with; keep it
 gnmic -a SWITCH set --dry-run --request-file forward.json
@@ -31,11 +32,6 @@ gnmic -a SWITCH get --type state --path /qos > counters.json
     --counters counters.json` judges it
 ";
 
-/// How a change is loaded, tried and rolled back.
-pub(super) fn procedure() -> Vec<Look> {
-    steps(PROCEDURE)
-}
-
 /// Requests after loading, in order.
 pub(super) fn looks(plan: &Plan) -> Vec<Look> {
     let ports = plan.site.ports.iter().map(|port| port.name.as_str());
@@ -44,20 +40,14 @@ pub(super) fn looks(plan: &Plan) -> Vec<Look> {
 
 /// Counters of the state of output queues.
 pub(super) fn counters(plan: &Plan, root: &Value) -> Result<Vec<QueueCount>, ReadError> {
-    let broken = |message: &str| ReadError {
-        what: "state of openconfig-qos in JSON",
-        line: None,
-        message: message.to_owned(),
-    };
+    let broken = |message: &str| ReadError::new("state of openconfig-qos in JSON", message);
     let qos = root.get(ROOT).unwrap_or(root);
     let interfaces = [
         &["interfaces", "interface"][..],
         &["openconfig-qos:interfaces", "interface"],
         &["openconfig-qos:interface"],
     ];
-    let mut found = interfaces
-        .iter()
-        .filter_map(|path| at(qos, &children(path)));
+    let mut found = interfaces.iter().filter_map(|path| at(qos, path));
     let interfaces = found.next().and_then(Value::as_array).ok_or_else(|| {
         broken("has no interfaces: expected qos/interfaces/interface[]/output/queues/queue[]/state")
     })?;
@@ -66,7 +56,7 @@ pub(super) fn counters(plan: &Plan, root: &Value) -> Result<Vec<QueueCount>, Rea
     for interface in interfaces {
         let port = key_of(interface, "interface-id")
             .ok_or_else(|| broken("an interface without interface-id"))?;
-        let queues = at(interface, &children(&["output", "queues", "queue"]));
+        let queues = at(interface, &["output", "queues", "queue"]);
         for queue in queues.and_then(Value::as_array).into_iter().flatten() {
             let number = key_of(queue, "name").and_then(|name| numbers.get(&name).copied());
             let (Some(queue_number), Some(state)) = (number, queue.get("state")) else {
@@ -96,9 +86,9 @@ pub(super) fn counters(plan: &Plan, root: &Value) -> Result<Vec<QueueCount>, Rea
 
 /// Numbers of queues by name: as the plan has them, or as the export says.
 fn numbers(plan: &Plan, qos: &Value) -> BTreeMap<String, u8> {
-    let said = at(qos, &children(&["queues", "queue"])).and_then(Value::as_array);
+    let said = at(qos, &["queues", "queue"]).and_then(Value::as_array);
     let said = said.into_iter().flatten().filter_map(|queue| {
-        let number = at(queue, &children(&["config", "queue-id"]))?.as_u64()?;
+        let number = at(queue, &["config", "queue-id"])?.as_u64()?;
         Some((key_of(queue, "name")?, u8::try_from(number).ok()?))
     });
     let ours = plan.queues.iter();

@@ -136,21 +136,16 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     let mut seen = BTreeMap::new();
     let outputs = Deserializer::from_str(text).into_iter::<Value>();
     for output in outputs {
-        let output = output.map_err(|error| ReadError {
-            what: WHAT,
-            line: Some(error.line()),
-            message: format!("not the output of `show queue counters --json`: {error}"),
+        let output = output.map_err(|error| {
+            let text = format!("not the output of `show queue counters --json`: {error}");
+            ReadError::at(WHAT, error.line(), text)
         })?;
         add(&output, &mut seen);
     }
     if !seen.values().any(|count| count.packets.is_some()) {
-        return Err(ReadError {
-            what: WHAT,
-            line: None,
-            message: "has no packets of queues (`totalpacket`): export `show queue counters \
-                      --json`, with the output of `show queue wredcounters --json` behind it"
-                .to_owned(),
-        });
+        let text = "has no packets of queues (`totalpacket`): export `show queue counters \
+                    --json`, with the output of `show queue wredcounters --json` behind it";
+        return Err(ReadError::new(WHAT, text));
     }
     let counts = seen.into_iter().map(|((port, queue), count)| {
         let dropped = count.dropped.unwrap_or(0);

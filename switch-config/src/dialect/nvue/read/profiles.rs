@@ -1,13 +1,13 @@
 //! Profiles of queues: how they are served, when they mark and drop, which classes they pause.
 
-use super::{QUEUES, Sheet};
+use super::{NvueReader, QUEUES};
 use crate::lint::Rule;
 use crate::notation::yaml::{rows_at, text_at};
 use crate::plan::SwitchPort;
-use crate::reading::{Marking, PortReading, Service};
+use crate::reading::{ConfigReader, Marking, PortReading, Service};
 use crate::tree::ConfigEntry;
 
-impl Sheet<'_> {
+impl NvueReader<'_> {
     /// How queues are served.
     pub(super) fn add_service(&mut self, port: &SwitchPort, said: &mut PortReading) {
         let (place, Some(profile)) = self.profile(port, "egress-scheduler") else {
@@ -17,14 +17,11 @@ impl Sheet<'_> {
             let keys = &value.name;
             let place = format!("{place}.traffic-class.{keys}");
             let share = text_at(value, &["bw-percent"]);
-            let is_strict = match text_at(value, &["mode"]) {
-                Some("strict") => true,
-                Some("dwrr") => false,
+            let is_strict = match text_at(value, &["mode"]).unwrap_or("unset") {
+                "strict" => true,
+                "dwrr" => false,
                 other => {
-                    let text = format!(
-                        "mode `{}`: allowed are strict and dwrr",
-                        other.unwrap_or("unset")
-                    );
+                    let text = format!("mode `{other}`: allowed are strict and dwrr");
                     self.find(Rule::Schema, &place, text);
                     continue;
                 }
@@ -74,22 +71,14 @@ impl Sheet<'_> {
             let text = text_at(value, &[key]);
             let depth = text.and_then(|text| text.parse().ok());
             let depth = depth.filter(|depth: &u64| *depth > 0);
-            if depth.is_none() {
-                let found = text.unwrap_or("unset");
-                self.find(
-                    Rule::Schema,
-                    place,
-                    format!("{key} `{found}`: wants bytes, at least 1"),
-                );
-            }
-            depth
+            let found = text.unwrap_or("unset");
+            let text = format!("{key} `{found}`: wants bytes, at least 1");
+            self.wanted(depth, Rule::Schema, place, text)
         };
         let (low, high) = (depth("min-threshold"), depth("max-threshold"));
         let percent = text_at(value, &["probability"]).unwrap_or("100");
         let percent = percent.parse().ok().filter(|percent| *percent <= 100);
-        if percent.is_none() {
-            self.find(Rule::Schema, place, "probability is 0 to 100");
-        }
+        let percent = self.wanted(percent, Rule::Schema, place, "probability is 0 to 100");
         (ecn || red).then_some(Marking {
             low: low?,
             high: high?,
@@ -136,19 +125,4 @@ impl Sheet<'_> {
         said.pauses.sort_unstable();
         said.pauses.dedup();
     }
-}
-
-/// The exponent of `alpha_1_8` or `alpha_4`.
-pub(super) fn exponent(name: &str) -> Option<i8> {
-    let power = |text: &str| {
-        let number: u32 = text.parse().ok()?;
-        let exponent = number.checked_ilog2()? as i8;
-        number.is_power_of_two().then_some(exponent)
-    };
-    let rest = name.strip_prefix("alpha_")?;
-    let exponent = match rest.strip_prefix("1_") {
-        Some(part) => -power(part)?,
-        None => power(rest)?,
-    };
-    (-7..=6).contains(&exponent).then_some(exponent)
 }

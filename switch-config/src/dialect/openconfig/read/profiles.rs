@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Reader, list, text};
-use crate::dialect::openconfig::paths::{at, children, key_of};
+use super::{OpenConfigReader, list, text};
+use crate::dialect::openconfig::paths::key_of;
 use crate::lint::Rule;
-use crate::reading::{Marking, PortReading};
+use crate::notation::json::at;
+use crate::reading::{ConfigReader, Marking, PortReading};
 
-impl<'a> Reader<'a> {
+impl<'a> OpenConfigReader<'a> {
     /// Thresholds by queue, and dynamic thresholds.
     pub(super) fn markings(&mut self, port: &str, interface: &'a Value, said: &mut PortReading) {
         for queue in list(interface, &["output", "queues", "queue"]) {
@@ -35,23 +36,19 @@ impl<'a> Reader<'a> {
 
     fn marking(&mut self, profile: &str, entry: &'a Value) -> Option<Marking> {
         let place = format!("queue-management-profile {profile}");
-        let wred = ["wred", "uniform", "config"];
-        let Some(config) = at(entry, &children(&wred)) else {
-            self.find(Rule::EarlyDropOff, &place, "has no wred/uniform/config");
-            return None;
-        };
+        let config = at(entry, &["wred", "uniform", "config"]);
+        let text = "has no wred/uniform/config";
+        let config = self.wanted(config, Rule::EarlyDropOff, &place, text)?;
         let percent_there = config.get("min-threshold-percent").is_some()
             || config.get("max-threshold-percent").is_some();
         let mut bytes = |name: &str| {
             let value = config.get(name)?;
             self.uint64(value, &place)
         };
-        let (low, high) = (bytes("min-threshold"), bytes("max-threshold"));
-        let (Some(low), Some(high)) = (low, high) else {
-            let text = "needs min-threshold and max-threshold, in bytes";
-            self.find(Rule::Threshold, &place, text);
-            return None;
-        };
+        let low = bytes("min-threshold");
+        let ends = bytes("max-threshold").and_then(|high| Some((low?, high)));
+        let text = "needs min-threshold and max-threshold, in bytes";
+        let (low, high) = self.wanted(ends, Rule::Threshold, &place, text)?;
         if percent_there {
             let text = "has thresholds in bytes and in percent: one of both";
             self.find(Rule::TwoThresholds, &place, text);
@@ -80,16 +77,14 @@ impl<'a> Reader<'a> {
     }
 
     fn percent(&mut self, config: &Value, place: &str) -> u8 {
-        let Some(value) = config.get("max-drop-probability-percent") else {
-            let text = "max-drop-probability-percent is not said; it must be 100";
-            self.find(Rule::Probability, place, text);
-            return 100;
-        };
-        let percent = value.as_u64().filter(|percent| *percent <= 100);
-        if percent.is_none() {
+        let value = config.get("max-drop-probability-percent");
+        let text = "max-drop-probability-percent is not said; it must be 100";
+        let value = self.wanted(value, Rule::Probability, place, text);
+        let percent = value.and_then(|value| {
+            let percent = value.as_u64().filter(|percent| *percent <= 100);
             let text = format!("max-drop-probability-percent {value} is not 0 to 100");
-            self.find(Rule::Schema, place, text);
-        }
+            self.wanted(percent, Rule::Schema, place, text)
+        });
         percent.unwrap_or(100) as u8
     }
 

@@ -102,11 +102,8 @@ pub(crate) fn text(value: &Value) -> Option<String> {
 
 /// Refuses an export in which a table that is to be changed is no table of rows.
 pub(crate) fn check_shape(root: &Value, names: &[&str]) -> Result<(), ReadError> {
-    let wrong = |place: String| ReadError {
-        what: WHAT,
-        line: None,
-        message: format!("{place} must be an object, `{{...}}`"),
-    };
+    let wrong =
+        |place: String| ReadError::new(WHAT, format!("{place} must be an object, `{{...}}`"));
     for name in names {
         let Some(table) = json::at(root, &[name]) else {
             continue;
