@@ -30,6 +30,9 @@ pub enum OpenError {
     /// The data sockets could not be opened, or not be used as the job wants.
     #[error(transparent)]
     Wires(#[from] wires::WiresError),
+    /// The job demands shared memory, and this host has none.
+    #[error(transparent)]
+    Memory(#[from] ShareError),
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),

@@ -9,6 +9,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Rank};
 use gradwire_transport::address::Address;
@@ -19,7 +20,7 @@ use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
+use gradwire_transport::shm::{HostNeighbours, RankLife};
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
@@ -85,20 +86,25 @@ impl LocalRank {
             sockets,
             local_rank,
             trace_folder,
+            inbox: memory,
             ..
         } = open;
         let name = JobName::of(&job);
         let job = fitted(job, control.roster());
         let identity = identity_of(&control, world_size);
-        let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
+        let (near, mut neighbours) = vicinity::enter(&job, &control, (memory, timeout))?.unzip();
         let names = neighbours.as_mut().map(HostNeighbours::take_names);
         let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
-        let endpoint = endpoint_of(&job, identity, terms.as_ref());
-        let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
+        // Without room for rings memory reaches no rank.
+        let neighbours = neighbours.filter(|near| near.reached().next().is_some());
+        let reached: Vec<Rank> =
+            neighbours.iter().flat_map(HostNeighbours::reached).collect();
+        let wire = wire_of(&reached, world_size, sockets.name());
+        let endpoint = endpoint_of(&job, identity, near.map(|path| (reached, path)));
+        let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
-        let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
@@ -407,20 +413,20 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
 }
 
 /// The wire that carries packets to the others: memory to those that share it, `wires` to the rest.
-fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
+fn wire_of(reached: &[Rank], world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
-    match terms.into_iter().flat_map(MemoryTerms::others).count() {
+    match reached.len() {
         0 => wires,
         near if near == others => "shm",
         _ => "shm+udp",
     }
 }
 
-fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> Endpoint {
+fn endpoint_of(job: &Job, identity: Identity, near: Option<(Vec<Rank>, MemoryPath)>) -> Endpoint {
     let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
     let endpoint = Endpoint::new(identity, job, seed);
-    let mut endpoint = match terms {
-        Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
+    let mut endpoint = match near {
+        Some((ranks, path)) => endpoint.with_neighbours(ranks, path),
         None => endpoint,
     };
     endpoint.keep_metrics();
