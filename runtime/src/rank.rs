@@ -169,6 +169,11 @@ impl LocalRank {
     /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
     /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
     pub fn submit(&self, task: RankTask, done: Done) -> Ticket {
+        if self.inbox.is_of_parent() {
+            // The callback may need locks that this thread holds.
+            std::thread::spawn(move || done(Err(EndError::Forked)));
+            return Ticket::default();
+        }
         let ticket = Ticket::default();
         let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
@@ -195,6 +200,9 @@ impl LocalRank {
         reason = "how long a caller waits is no matter of the protocol"
     )]
     pub fn wait(&self, ticket: &Ticket, patience: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         let start = std::time::Instant::now();
         ticket.await_by(|| {
             self.drive(Box::new(|_, _| {}), || {
@@ -219,6 +227,9 @@ impl LocalRank {
     /// # Errors
     /// [`EndError`] when the operation is refused or fails.
     pub fn run(&self, task: RankTask) -> Result<EndedOperation, EndError> {
+        if self.inbox.is_of_parent() {
+            return Err(EndError::Forked);
+        }
         let (tell, told) = sync_channel(1);
         let done = Box::new(move |result| {
             let _ = tell.send(result);
@@ -342,6 +353,9 @@ impl LocalRank {
 
     /// Fails every operation here and on all other ranks.
     pub fn abort(&self, reason: &str) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         if let Some(control) = self.control().as_ref() {
             control.abort(reason);
         }
@@ -355,6 +369,9 @@ impl LocalRank {
     /// too, then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         self.pending.wait_for_none(patience);
         let control = self.control().take();
         if let Some(control) = control {
@@ -381,6 +398,17 @@ impl LocalRank {
 
 impl Drop for LocalRank {
     fn drop(&mut self) {
+        if self.inbox.is_of_parent() {
+            // Threads, connections and files are the parent's, and so is their end.
+            let control = self.control.get_mut();
+            std::mem::forget(control.unwrap_or_else(PoisonError::into_inner).take());
+            let vigil = self.vigil.get_mut();
+            std::mem::forget(vigil.unwrap_or_else(PoisonError::into_inner).take());
+            let watched_at = self.watched_at.get_mut();
+            std::mem::forget(watched_at.unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget((Arc::clone(&self.inbox), Arc::clone(&self.pool)));
+            return;
+        }
         drop(self.control().take());
         self.end();
     }

@@ -38,7 +38,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
             ("tolerance".into(), "0%".into()),
         ]),
         data_addresses: vec![SocketAddr::from(([127, 0, 0, 1], 4000 + rank)).into()],
-        host: format!("host{rank}"),
+        host: "here".to_owned(),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
         memory: None,
@@ -113,11 +113,23 @@ fn next(rank: &JoinedMember) -> ControlEvent {
 }
 
 #[test]
+fn a_rank_0_on_loopback_is_named_to_other_hosts() {
+    let mut membership = membership(1, 2);
+    membership.data_addresses = vec![SocketAddr::from(([10, 0, 0, 2], 4000)).into()];
+    let role = JoinRole::Member(([127, 0, 0, 1], 1).into());
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
+    let start = std::time::Instant::now();
+    let error = join(role, membership, PATIENCE, Box::new(drop)).expect_err("it is another host");
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert!(error.to_string().contains("MASTER_ADDR"), "{error}");
+}
+
+#[test]
 fn ranks_meet_and_share_roster_and_job_id() {
     let ranks = job(3);
     let first = &ranks[0].control;
     let hosts: Vec<&str> = first.roster().iter().map(|peer| &peer.host[..]).collect();
-    assert_eq!(hosts, ["host0", "host1", "host2"]);
+    assert_eq!(hosts, ["here"; 3]);
     for (rank, peer) in first.roster().iter().enumerate() {
         let number = u16::try_from(rank).expect("three ranks");
         assert_eq!(peer.rank, Rank(number));

@@ -208,6 +208,7 @@ impl JoinAttempts {
             rank: self.rank,
             version: VERSION.into(),
             proof: self.token.prove(TokenSide::Member, &binding),
+            has_token: Some(!self.token.is_empty()),
         };
         let proof = messages::encode(&proof).expect("a proof is small");
         let sent = proven.send.write_all(&proof).await;

@@ -36,6 +36,9 @@ pub(super) enum FromMember {
         rank: Rank,
         version: String,
         proof: Vec<u8>,
+        /// Whether the rank has a token at all, as far as it says.
+        #[serde(default)]
+        has_token: Option<bool>,
     },
     /// Second message, to a rank 0 that has proved itself.
     Join(JoinRequest),

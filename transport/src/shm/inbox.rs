@@ -14,7 +14,7 @@ use gradwire_protocol::machine::Transmit;
 
 use super::memory::{self, FileMapping};
 use super::ring::{self, CONTROL_BYTES, RingFile, RingReader, RingWriter};
-use crate::process::ReleasedInChildren;
+use crate::process::{ProcessMark, ReleasedInChildren};
 
 /// Bytes before the first ring: a page. Its first word tells whether the rank sleeps, the next one
 /// whether there are rings.
@@ -94,13 +94,32 @@ pub(super) struct MemoryInbox {
     _life: File,
 }
 
-/// The names of files, which are unlinked when this is dropped.
-#[derive(Debug, Default)]
-pub struct InboxNames(Vec<PathBuf>);
+/// The names of files, which are unlinked when this is dropped, except in a forked child.
+#[derive(Debug)]
+pub struct InboxNames {
+    paths: Vec<PathBuf>,
+    owner: ProcessMark,
+}
+
+impl InboxNames {
+    fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            owner: ProcessMark::current(),
+        }
+    }
+}
+
+impl Default for InboxNames {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
 
 impl Drop for InboxNames {
     fn drop(&mut self) {
-        for path in &self.0 {
+        let own = self.owner.is_current();
+        for path in self.paths.iter().filter(|_| own) {
             // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
@@ -125,7 +144,7 @@ impl InboxFiles {
         options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(path)?;
         let pipe_path = pipe_path(path);
-        let names = InboxNames(vec![path.to_owned(), pipe_path.clone()]);
+        let names = InboxNames::new(vec![path.to_owned(), pipe_path.clone()]);
         file.lock()?;
         // Another rank may have taken it for a dead rank's file before it was locked.
         if std::fs::metadata(path)?.ino() != file.metadata()?.ino() {
@@ -153,7 +172,7 @@ pub(super) fn remove_dead(folder: &Path, is_ours: impl Fn(&str) -> bool) {
         let path = entry.path();
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         if opened.is_ok_and(|file| file.try_lock().is_ok()) {
-            drop(InboxNames(vec![pipe_path(&path), path]));
+            drop(InboxNames::new(vec![pipe_path(&path), path]));
         }
     }
 }
