@@ -227,6 +227,14 @@ impl Endpoint {
         }
     }
 
+    /// The messages that have begun to arrive and are not posted, by sender and key.
+    pub fn unposted(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        self.peers.iter().flat_map(|peer| {
+            let keys = peer.receiver.unposted();
+            keys.map(|key| (peer.rank, key))
+        })
+    }
+
     /// Has a peer asked for control packets and for data, which it may have now.
     fn turn_to(&mut self, at: usize) {
         let peer = &mut self.peers[at];

@@ -32,7 +32,7 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, WireChoice,
+    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -163,6 +163,9 @@ job_keys! {
         };
         /// Bytes of a tensor that are reduced at a time.
         chunk: ByteCount = ByteCount::mib(4), Size(CHUNKS);
+        /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for
+        /// equal inputs, and copies the values that come early; "arrival" saves these copies.
+        sums: SumOrder = SumOrder::Rank, one_of();
         /// Which gradients leave first: those of front layers, or those that are ready first.
         order: SendOrder = SendOrder::Layers, one_of();
         /// Bytes of gradients of a rank that are in flight at once, so that later ones of front

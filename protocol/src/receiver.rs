@@ -216,6 +216,13 @@ impl Receiver {
         !self.expected.is_empty() || self.messages.iter().any(ReceiveMessage::is_posted)
     }
 
+    /// Messages that have begun to arrive and are not posted.
+    pub(crate) fn unposted(&self) -> impl Iterator<Item = MessageKey> {
+        let is_early = |message: &&ReceiveMessage| message.stage == ReceiveStage::Early;
+        let early = self.messages.iter().filter(is_early);
+        early.map(ReceiveMessage::key)
+    }
+
     /// Segments that are on their way.
     pub(crate) fn expected(&self) -> u32 {
         self.messages.iter().map(ReceiveMessage::expected).sum()

@@ -1,7 +1,7 @@
 //! The machine of a rank: takes operations, drives an endpoint, returns completions.
 //!
 //! It has four kinds of method: commands ([`Communicator::submit`], [`Communicator::fail_peer`],
-//! [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
+//! [`Communicator::end_group`], [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
 //! getters. This file submits and starts operations. `events` hands each packet and event to its
 //! operation, and `failing` ends operations. `running` works on the bytes of one operation.
 
@@ -64,6 +64,7 @@ impl Communicator {
             memory: StepMemory::of(job),
             departures: DepartureQueue::new(job.collectives.credit),
             transform: job.loss.transform,
+            sums: job.collectives.sums,
         };
         Self {
             parts,
@@ -137,7 +138,14 @@ impl Communicator {
         let seat = known.is_none().then(|| operation.check_group(me));
         let seat = seat.transpose()?;
         operation.check_tensor(me)?;
-        self.failures.check(&operation, me)?;
+        if let Err(refusal) = self.failures.check(&operation, me) {
+            if !operation.collective.is_point_to_point() {
+                // Others may have come further, and send what this rank will never post.
+                self.failures.broken.insert(operation.group.id);
+                self.refuse_unposted();
+            }
+            return Err(refusal);
+        }
         operation.sequence = self.matching.sequence(&operation);
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
@@ -256,6 +264,13 @@ impl Communicator {
     pub fn progress(&self) -> impl Iterator<Item = (OperationId, OperationProgress)> {
         let running = self.table.iter();
         running.map(|(_, running)| (running.id, running.progress()))
+    }
+
+    /// Messages that are kept although no running operation needs them: copies for slower ranks,
+    /// and what came before the operation that posts it.
+    pub fn kept_messages(&self) -> usize {
+        let early = self.stash.len() + self.agreement.early() + self.matching.announced();
+        self.promised.len() + early + self.parts.departures.left()
     }
 
     /// The counters of the endpoint.

@@ -131,6 +131,32 @@ impl Matching {
         self.waiting.extract_if(.., failing).collect()
     }
 
+    /// How many messages have come that no receive has claimed.
+    pub(crate) fn announced(&self) -> usize {
+        self.announced.len()
+    }
+
+    /// A message that was announced is cancelled, or refused.
+    pub(crate) fn withdraw(&mut self, from: Rank, key: MessageKey) {
+        let (group, sequence, _) = key.parts();
+        let (tag, count) = tag_and_count(sequence);
+        let queue = MatchQueue {
+            group,
+            tag,
+            peer: from,
+        };
+        let is_it = |message: &AnnouncedMessage| message.queue == queue && message.count == count;
+        self.announced.retain(|message| !is_it(message));
+    }
+
+    /// This rank sends and receives no more in a group.
+    pub(crate) fn end_group(&mut self, group: u16) {
+        self.sent.retain(|queue, _| queue.group != group);
+        self.claimed.retain(|queue, _| queue.group != group);
+        self.announced
+            .retain(|message| message.queue.group != group);
+    }
+
     /// Forgets the messages of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.announced.retain(|message| message.queue.peer != from);

@@ -27,6 +27,14 @@ pub enum SubmitError {
         /// The operation.
         label: OperationLabel,
     },
+    /// This rank has ended the group.
+    #[error("group {group} has ended on this rank; {label} needs a new group")]
+    GroupEnded {
+        /// The group.
+        group: u16,
+        /// The operation.
+        label: OperationLabel,
+    },
     /// This rank or a named rank is not in the group.
     #[error("rank {rank} is not in group {group}, whose ranks are {ranks:?}")]
     NotInGroup {

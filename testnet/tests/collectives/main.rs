@@ -3,10 +3,12 @@
 mod algorithms;
 mod buckets;
 mod failures;
+mod forgetting;
 mod hierarchical;
 mod loss;
 mod messages;
 mod mismatch;
+mod order;
 mod points;
 mod results;
 mod rooted;
