@@ -178,19 +178,20 @@ fn a_member_may_connect_before_rank_0_joins() {
 fn wrong_tokens_do_not_block_the_right_one() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
-    for token in ["guess", ""] {
+    let missing = JoinRefusal::TokenMissing { rank: Rank(1) };
+    let refusals = [("guess", JoinRefusal::WrongToken), ("", missing)];
+    for (token, told) in &refusals {
         let mut stranger = membership(1, 2);
-        stranger.token = token.into();
+        stranger.token = (*token).into();
         let error = refused(start(JoinRole::Member(address), stranger, PATIENCE));
-        assert!(matches!(error, JoinError::Refused(JoinRefusal::WrongToken)));
+        assert!(matches!(error, JoinError::Refused(refusal) if refusal == *told));
     }
     joined(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
     let leader = joined(leader);
-    let wrong = |event| {
-        let refusal = JoinRefusal::WrongToken;
-        matches!(event, ControlEvent::Refused { refusal: given, .. } if given == refusal)
-    };
-    assert!(wrong(next(&leader)) && wrong(next(&leader)));
+    for (_, told) in refusals {
+        let event = next(&leader);
+        assert!(matches!(event, ControlEvent::Refused { refusal, .. } if refusal == told));
+    }
 }
 
 #[test]
