@@ -102,7 +102,11 @@ mod tests {
         let missing = environment.token().expect_err("there is no file");
         assert!(missing.contains("GRADWIRE_TOKEN_FILE"), "{missing}");
         std::fs::write(&path, "\n").expect("the folder is writable");
-        assert!(environment.token().is_err_and(|error| error.contains("empty")));
+        assert!(
+            environment
+                .token()
+                .is_err_and(|error| error.contains("empty"))
+        );
         std::fs::write(&path, "a long secret\n").expect("the folder is writable");
         assert_eq!(environment.token(), Ok(Some("a long secret".to_owned())));
         std::fs::remove_file(&path).expect("it is there");

@@ -97,8 +97,10 @@ impl LocalRank {
         let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
         // Without room for rings memory reaches no rank.
         let neighbours = neighbours.filter(|near| near.reached().next().is_some());
-        let reached: Vec<Rank> =
-            neighbours.iter().flat_map(HostNeighbours::reached).collect();
+        let reached: Vec<Rank> = neighbours
+            .iter()
+            .flat_map(HostNeighbours::reached)
+            .collect();
         let wire = wire_of(&reached, world_size, sockets.name());
         let endpoint = endpoint_of(&job, identity, near.map(|path| (reached, path)));
         let segment_bytes = endpoint.segment_bytes();

@@ -27,7 +27,13 @@ fn with_memory(size: &str, body: impl FnOnce() + Send) {
             let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
             mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("it is ours");
             let (size, flags) = (format!("size={size}"), MsFlags::empty());
-            let made = mount(Some("none"), FOLDER, Some("tmpfs"), flags, Some(size.as_str()));
+            let made = mount(
+                Some("none"),
+                FOLDER,
+                Some("tmpfs"),
+                flags,
+                Some(size.as_str()),
+            );
             made.expect("the namespace is ours");
             body();
         });
@@ -49,7 +55,9 @@ fn wires(jobs: Vec<[OpenRank; 2]>) -> Vec<&'static str> {
             for rank in ranks {
                 let (wires, rendezvous) = (&wires, rendezvous.clone());
                 scope.spawn(move || {
-                    let rank = rank.join(&rendezvous, PATIENCE).expect("memory is optional");
+                    let rank = rank
+                        .join(&rendezvous, PATIENCE)
+                        .expect("memory is optional");
                     wires.lock().expect("no panic").push(rank.wire());
                     sums(&rank);
                     rank.close(PATIENCE);
@@ -69,7 +77,11 @@ fn sums(rank: &LocalRank) {
     };
     let ended = rank.run(task).expect("both ranks sum");
     let bytes = ended.buffer.bytes().expect("a buffer of its own");
-    assert!(bytes.chunks_exact(4).all(|value| value == 2_f32.to_ne_bytes()));
+    assert!(
+        bytes
+            .chunks_exact(4)
+            .all(|value| value == 2_f32.to_ne_bytes())
+    );
 }
 
 #[test]

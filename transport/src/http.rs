@@ -9,8 +9,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -134,7 +134,9 @@ fn serve(
             at += 1;
             match readable(at - 1) {
                 // A connection that fails costs only its own client the answer.
-                true => attend(client, &mut page).unwrap_or(ClientStage::Done) == ClientStage::Waits,
+                true => {
+                    attend(client, &mut page).unwrap_or(ClientStage::Done) == ClientStage::Waits
+                }
                 false => client.stream.left().is_ok(),
             }
         });
@@ -151,7 +153,9 @@ fn wait(listener: &TcpListener, clients: &[WaitingClient]) -> (bool, Vec<bool>) 
     let sockets = [listener.as_fd()].into_iter().chain(sockets);
     let read = |socket| PollFd::new(socket, PollFlags::POLLIN);
     let mut polled: Vec<PollFd<'_>> = sockets.map(read).collect();
-    let left = clients.iter().filter_map(|client| client.stream.left().ok());
+    let left = clients
+        .iter()
+        .filter_map(|client| client.stream.left().ok());
     let most = left.min().map_or(PollTimeout::NONE, |left| {
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     });
@@ -199,7 +203,9 @@ fn attend(
     client: &mut WaitingClient,
     page: &mut impl FnMut(&str) -> Option<HttpPage>,
 ) -> io::Result<ClientStage> {
-    client.stream.read_some(&mut client.request, REQUEST_BYTES)?;
+    client
+        .stream
+        .read_some(&mut client.request, REQUEST_BYTES)?;
     let (status, page) = match path_of(&client.request) {
         ParsedRequest::Path(path) => match page(&path) {
             Some(page) => ("200 OK", page),
@@ -263,7 +269,9 @@ fn path_of(request: &[u8]) -> ParsedRequest {
 /// Whether the host that a request names is this one, as far as its name tells. A request without a
 /// name comes from no browser.
 fn names_this_host(headers: &[httparse::Header<'_>]) -> bool {
-    let mut hosts = headers.iter().filter(|one| one.name.eq_ignore_ascii_case("host"));
+    let mut hosts = headers
+        .iter()
+        .filter(|one| one.name.eq_ignore_ascii_case("host"));
     let Some(host) = hosts.next() else {
         return true;
     };
@@ -463,7 +471,10 @@ mod tests {
         ] {
             let request = format!("GET /here HTTP/1.1\r\nHost: {host}\r\n\r\n");
             let answer = answer_to(&server, request.as_bytes());
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{host}: {answer}"
+            );
         }
     }
 

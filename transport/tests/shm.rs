@@ -243,7 +243,12 @@ fn rings_take_memory_as_they_are_used() {
 
 #[test]
 fn names_of_other_files_are_not_opened() {
-    for name in ["../../etc/passwd", "/etc/passwd", "gradwire-", "gradwire-0000000000000000.x"] {
+    for name in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "gradwire-",
+        "gradwire-0000000000000000.x",
+    ] {
         let other = MemoryOffer {
             name: name.to_owned(),
             ..offer()

@@ -66,12 +66,17 @@ fn dead_ranks_of_other_hosts_are_found_soon() {
         return;
     };
     // The list of interfaces in /sys is that of the first namespace, so the MTU is given.
-    let job = file("two-hosts.toml", "[transport]\nmtu = 1500\nwire = \"udp\"\n");
+    let job = file(
+        "two-hosts.toml",
+        "[transport]\nmtu = 1500\nwire = \"udp\"\n",
+    );
     let job = job.to_str().expect("a plain path");
     let start = |host: usize, rendezvous: &str| {
         let options = [ENDLESS, &["--bind", HOSTS[host], "--job", job]].concat();
-        netns::within(&rooms[host], || Rank::start(host as u16, rendezvous, &options))
-            .expect("the namespace is there")
+        netns::within(&rooms[host], || {
+            Rank::start(host as u16, rendezvous, &options)
+        })
+        .expect("the namespace is there")
     };
     for victim in [1, 0] {
         let mut leader = start(0, &format!("{}:0", HOSTS[0]));

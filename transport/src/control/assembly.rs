@@ -276,7 +276,12 @@ mod tests {
         };
         assert_eq!(agree("a"), Ok(3));
         let refusal = agree("b").expect_err("two hosts").to_string();
-        for word in ["rank 0 on host a", "127.0.0.1:4000", "rank 2 on host b", "MASTER_ADDR"] {
+        for word in [
+            "rank 0 on host a",
+            "127.0.0.1:4000",
+            "rank 2 on host b",
+            "MASTER_ADDR",
+        ] {
             assert!(refusal.contains(word), "{refusal}");
         }
     }

@@ -136,7 +136,9 @@ async fn greet(line: TcpStream, expected: ExpectedLifelines) {
     }
     let take = || {
         let expected = expected.lock();
-        expected.unwrap_or_else(PoisonError::into_inner).remove(&key)
+        expected
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&key)
     };
     if let Some(connection) = take() {
         tokio::spawn(watch(line, connection));

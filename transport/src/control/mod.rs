@@ -109,7 +109,12 @@ fn check(role: &JoinRole, membership: &Membership) -> Result<(), JoinError> {
     if (rank == Rank(0)) != matches!(role, JoinRole::Leader(_)) {
         return Err(JoinError::WrongRole { rank });
     }
-    let data = || membership.data_addresses.iter().filter_map(|one| one.socket());
+    let data = || {
+        membership
+            .data_addresses
+            .iter()
+            .filter_map(|one| one.socket())
+    };
     if let JoinRole::Member(leader) = role
         && leader.ip().is_loopback()
         && let Some(address) = data().find(|address| !address.ip().is_loopback())

@@ -165,7 +165,9 @@ impl InboxFiles {
 pub(super) fn remove_dead(folder: &Path, is_ours: impl Fn(&str) -> bool) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let own = entry.metadata().is_ok_and(|file| file.uid() == memory::user());
+        let own = entry
+            .metadata()
+            .is_ok_and(|file| file.uid() == memory::user());
         if !own || !name.to_str().is_some_and(&is_ours) {
             continue;
         }
