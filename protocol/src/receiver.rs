@@ -368,7 +368,22 @@ impl Receiver {
             }
         }
         receiving.end_gap_if_settled(lent.now);
+        let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
+        if is_early {
+            self.tell_grants(lent.now);
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all that do: tells it again which
+    /// of them are granted. The first report may have been lost.
+    fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
     }
 
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {

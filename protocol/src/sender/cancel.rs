@@ -116,7 +116,7 @@ impl Sender {
 
     /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
     pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
-        self.heard = now;
+        self.on_heard(now);
         if self.cancelled.on_answer(header.message) {
             return;
         }
