@@ -381,6 +381,11 @@ impl LocalRank {
     /// too, then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
+        self.close_within(patience, LEAVE_PATIENCE);
+    }
+
+    /// Like [`LocalRank::close`], but stays reachable for `others` at most.
+    pub fn close_within(&self, patience: Duration, others: Duration) {
         if self.inbox.is_of_parent() {
             return;
         }
@@ -388,7 +393,7 @@ impl LocalRank {
         let control = self.control().take();
         if let Some(control) = control {
             // Even if the others are lost or slow, this rank can do no more for them.
-            let _ = control.leave(LEAVE_PATIENCE);
+            let _ = control.leave(others);
             self.recorder.leave(|| self.watch.snapshot());
         }
         self.end();
