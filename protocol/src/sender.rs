@@ -287,9 +287,8 @@ impl Sender {
         find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, RESET for one that is cancelled,
-    /// PROBE for one that is in doubt.
-    /// Its body is written into `body`.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is
+    /// cancelled, PROBE for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,

@@ -103,8 +103,8 @@ impl CancelledMessages {
 }
 
 impl Sender {
-    /// Cancels the open message with this key, if there is one: its bytes may be reused at once, and
-    /// its receiver is told until it answers.
+    /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
+    /// and its receiver is told until it answers.
     pub fn cancel(&mut self, key: MessageKey) {
         let of_key = |sending: &SendMessage| sending.key() == key;
         let Some(at) = self.messages.iter().rposition(of_key) else {
