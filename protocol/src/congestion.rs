@@ -20,8 +20,8 @@
 //! 6. For a round trip after a cut, signals are about the window before it, and cut no more
 //!    (RFC 8257, section 3.3).
 //! 7. *False marks*: if all packets of [`FALSE_MARK_ROUNDS`] come marked though the window is at
-//!    its least and no queue delays them, the path marks everything, and marks are ignored until some
-//!    packets come without.
+//!    its least and no queue delays them, the path marks everything, and marks are ignored until
+//!    some packets come without.
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
