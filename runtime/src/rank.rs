@@ -8,13 +8,9 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
-<<<<<<< HEAD
 use gradwire_protocol::job::{Job, PacketSecurity};
 use gradwire_protocol::launch;
-=======
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::reach::MemoryPath;
->>>>>>> main
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
