@@ -377,8 +377,8 @@ impl LocalRank {
         });
     }
 
-    /// Ends a group on this rank: its pending operations here fail, messages that it has sent and no
-    /// rank has received are cancelled, and messages that come for it later are refused. Slower
+    /// Ends a group on this rank: its pending operations here fail, messages that it has sent and
+    /// no rank has received are cancelled, and messages that come for it later are refused. Slower
     /// ranks still get what completed operations owe them. The group's number is not used again.
     pub fn end_group(&self, group: u16) {
         self.inbox.with(|link| {
