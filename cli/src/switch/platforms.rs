@@ -56,21 +56,21 @@ fn limits(target: &SwitchTarget) -> PlatformLimits {
 }
 
 /// A fact as it is shown.
-struct Row {
+struct ShownFact {
     name: &'static str,
     value: String,
     source: &'static str,
 }
 
-fn row<T>(name: &'static str, fact: &Fact<T>, shown: impl Fn(&T) -> String) -> Row {
-    Row {
+fn row<T>(name: &'static str, fact: &Fact<T>, shown: impl Fn(&T) -> String) -> ShownFact {
+    ShownFact {
         name,
         value: shown(&fact.value),
         source: fact.source,
     }
 }
 
-fn rows(limits: &PlatformLimits) -> Vec<Row> {
+fn rows(limits: &PlatformLimits) -> Vec<ShownFact> {
     let yes = |value: &bool| if *value { "yes" } else { "no" }.to_owned();
     vec![
         row("queues of a port", &limits.queues, u8::to_string),

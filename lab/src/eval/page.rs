@@ -51,7 +51,7 @@ fn goals(goals: &[&EvalGoal]) -> String {
             GoalState::Missed => ("✗", "missed"),
             GoalState::Open => ("?", "open"),
         };
-        let state = goal.state.label();
+        let state = goal.state;
         text += &row(&[
             format!("<td class=\"told\">{}</td>", escaped(&goal.what)),
             format!("<td class=\"told\">{}</td>", escaped(&goal.found)),

@@ -2,9 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::validation::Validation;
 
@@ -34,16 +32,16 @@ pub(super) fn validate(models: &Models<'_>, document: &str) -> Validation {
 fn ask(models: &Models<'_>, document: &str) -> io::Result<Validation> {
     // Before anything is written: it is rarely there.
     Command::new("yanglint").arg("--version").output()?;
-    let folder = Folder::new()?;
+    let folder = tempfile::TempDir::with_prefix("gradwire-schema-")?;
     for (name, text) in models.files {
-        fs::write(folder.0.join(name), text)?;
+        fs::write(folder.path().join(name), text)?;
     }
-    let data = folder.0.join("document.json");
+    let data = folder.path().join("document.json");
     fs::write(&data, document)?;
     let modules = models.modules.iter();
-    let modules = modules.map(|module| folder.0.join(format!("{module}.yang")));
+    let modules = modules.map(|module| folder.path().join(format!("{module}.yang")));
     let mut command = Command::new("yanglint");
-    command.arg("-p").arg(&folder.0).args(["-t", "config"]);
+    command.arg("-p").arg(folder.path()).args(["-t", "config"]);
     command.args(modules).arg(&data).stdin(Stdio::null());
     let output = command.output()?;
     let tool = format!("yanglint, {}", models.name);
@@ -63,27 +61,6 @@ fn ask(models: &Models<'_>, document: &str) -> io::Result<Validation> {
 fn reason(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("libyang err ")?;
     Some(rest.trim_start_matches([':', ' ']))
-}
-
-/// A folder for the length of one question.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gradwire-schema-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A failure leaves a few kilobytes in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

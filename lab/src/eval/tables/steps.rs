@@ -51,11 +51,11 @@ fn grid(evidence: &TableEvidence, point: &CellPoint) -> Grid {
         "over the case above",
         "over the first",
     ];
-    Grid {
-        caption: format!("{}, {}", point.model, point.exchange.name()),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Grid::new(
+        format!("{}, {}", point.model, point.exchange),
+        columns,
+        rows,
+    )
 }
 
 fn chart(evidence: &TableEvidence, points: &[CellPoint]) -> Chart {
@@ -63,7 +63,7 @@ fn chart(evidence: &TableEvidence, points: &[CellPoint]) -> Chart {
         let times = times(evidence, point);
         let first = times.first().and_then(|(_, time)| *time);
         let bars = times.iter().map(|(_, time)| Some(first? / (*time)?));
-        let name = format!("{}, {}", point.model, point.exchange.name());
+        let name = format!("{}, {}", point.model, point.exchange);
         (name, bars.collect())
     });
     Chart {

@@ -160,11 +160,7 @@ fn outcomes(summaries: &[(&str, &Json)]) -> Grid {
         "found, %",
         "trials",
     ];
-    Grid {
-        caption: "What the searches found".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Grid::new("What the searches found", columns, rows)
 }
 
 fn settings(summaries: &[(&str, &Json)]) -> Grid {
@@ -191,11 +187,11 @@ fn settings(summaries: &[(&str, &Json)]) -> Grid {
         "at most",
         "really lost, %",
     ];
-    Grid {
-        caption: "The evidence: every tolerance that was tried".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Grid::new(
+        "The evidence: every tolerance that was tried",
+        columns,
+        rows,
+    )
 }
 
 fn chart(summaries: &[(&str, &Json)]) -> Chart {
