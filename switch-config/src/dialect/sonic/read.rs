@@ -9,7 +9,7 @@ pub(super) mod meaning;
 pub(super) mod models;
 pub(super) mod ranges;
 
-use super::limits::QUEUES;
+use super::QUEUES;
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
 use config::{Config, ConfigRow};

@@ -7,7 +7,7 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Map, Value, json};
 
-use super::limits::QUEUES;
+use super::QUEUES;
 use super::read::config::{BAR, OURS};
 use super::read::ranges;
 use crate::notation::json;

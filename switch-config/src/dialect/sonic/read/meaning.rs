@@ -2,7 +2,7 @@
 //!
 //! Only rows that the ports of the plan lead to are looked at: how others queue is their business.
 
-use super::super::limits::QUEUES;
+use super::super::QUEUES;
 use super::super::render::HASHED;
 use super::config::{Config, ConfigRow};
 use super::ranges;
