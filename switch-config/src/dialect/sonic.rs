@@ -28,9 +28,6 @@ use crate::reading::{ReadError, Reading};
 
 use read::config::{self, Config, WHAT};
 
-/// Unicast queues of a port; the templates of all makers configure these.
-const QUEUES: u8 = 8;
-
 /// The dialect of SONiC.
 #[derive(Debug)]
 pub struct Sonic;

@@ -99,13 +99,13 @@ fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExcha
             ]);
         }
     }
-    let columns = ["case", "against", "FCT mean", "paper", "FCT p99", "paper"];
+    let columns = "case | against | FCT mean | paper | FCT p99 | paper";
     Grid::new(
         format!(
             "Completion times against references, mean of the changes of all models, {}",
             exchange
         ),
-        columns,
+        columns.split(" | "),
         rows,
     )
 }
@@ -123,17 +123,11 @@ fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
             Value::change(lead(evidence, point, case)),
         ]
     });
-    let columns = [
-        "case",
-        "iteration mean, ms",
-        "p99, ms",
-        "FCT mean, us",
-        "p99, us",
-        "against the best reference",
-    ];
+    let columns = "case | iteration mean, ms | p99, ms | FCT mean, us | p99, us | \
+                   against the best reference";
     Grid::new(
         format!("{}, {}", point.model, point.exchange),
-        columns,
+        columns.split(" | "),
         rows,
     )
 }

@@ -66,17 +66,8 @@ fn row<'a>(evidence: &'a TableEvidence, point: &'a CellPoint) -> SchedulerGain<'
 }
 
 fn grid(rows: &[SchedulerGain<'_>]) -> Grid {
-    let columns = [
-        "model",
-        "exchange",
-        "rate",
-        "off, ms",
-        "on, ms",
-        "best setting",
-        "gain",
-        "flow model",
-        "apart",
-    ];
+    let columns =
+        "model | exchange | rate | off, ms | on, ms | best setting | gain | flow model | apart";
     let rows = rows.iter().map(|row| {
         let on = row.on.map(|(_, time)| time / 1e3);
         let setting = row.on.map_or(Value::Missing, |(case, _)| {
@@ -96,7 +87,7 @@ fn grid(rows: &[SchedulerGain<'_>]) -> Grid {
     });
     Grid::new(
         "Iteration time and gain; apart is in points of percent",
-        columns,
+        columns.split(" | "),
         rows,
     )
 }

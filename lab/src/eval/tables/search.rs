@@ -137,18 +137,8 @@ fn shown((chunk, credit): (ByteCount, ByteCount)) -> String {
 }
 
 fn grid(rows: &[SearchedGrid]) -> Grid {
-    let columns = [
-        "model",
-        "rate",
-        "cells",
-        "best chunk, credit",
-        "its iteration, ms",
-        "worst, ms",
-        "found chunk, credit",
-        "its iteration, ms",
-        "trials",
-        "slower than the best",
-    ];
+    let columns = "model | rate | cells | best chunk, credit | its iteration, ms | worst, ms | \
+                   found chunk, credit | its iteration, ms | trials | slower than the best";
     let rows = rows.iter().map(|row| {
         let (best, found) = (row.least(), row.found.as_ref());
         let millis = |time: Option<f64>| Value::number(time.map(|time| time / 1e3), 3);
@@ -169,7 +159,7 @@ fn grid(rows: &[SearchedGrid]) -> Grid {
     });
     Grid::new(
         "The best of the grid, and what the search found",
-        columns,
+        columns.split(" | "),
         rows,
     )
 }

@@ -45,15 +45,10 @@ fn grid(evidence: &TableEvidence, point: &CellPoint) -> Grid {
             Value::change(faster(first, *time)),
         ]
     });
-    let columns = [
-        "case",
-        "iteration, ms",
-        "over the case above",
-        "over the first",
-    ];
+    let columns = "case | iteration, ms | over the case above | over the first";
     Grid::new(
         format!("{}, {}", point.model, point.exchange),
-        columns,
+        columns.split(" | "),
         rows,
     )
 }

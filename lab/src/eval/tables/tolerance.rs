@@ -152,15 +152,8 @@ fn outcomes(summaries: &[(&str, &Json)]) -> Grid {
             Value::number(summary["trials"].as_f64(), 0),
         ]
     });
-    let columns = [
-        "search",
-        "metric",
-        "without loss",
-        "margin",
-        "found, %",
-        "trials",
-    ];
-    Grid::new("What the searches found", columns, rows)
+    let columns = "search | metric | without loss | margin | found, % | trials";
+    Grid::new("What the searches found", columns.split(" | "), rows)
 }
 
 fn settings(summaries: &[(&str, &Json)]) -> Grid {
@@ -178,18 +171,10 @@ fn settings(summaries: &[(&str, &Json)]) -> Grid {
             ]
         })
     });
-    let columns = [
-        "search",
-        "tolerance, %",
-        "verdict",
-        "trials",
-        "worse by",
-        "at most",
-        "really lost, %",
-    ];
+    let columns = "search | tolerance, % | verdict | trials | worse by | at most | really lost, %";
     Grid::new(
         "The evidence: every tolerance that was tried",
-        columns,
+        columns.split(" | "),
         rows,
     )
 }

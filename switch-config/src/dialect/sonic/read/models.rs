@@ -9,6 +9,9 @@ use FieldKind::{
     Words,
 };
 
+/// Unicast queues of a port; the templates of all makers configure these.
+pub(crate) const QUEUES: u8 = 8;
+
 /// How a value is typed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FieldKind {
