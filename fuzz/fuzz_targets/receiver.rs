@@ -89,7 +89,7 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            header[1] = PacketKind::Data as u8 + header[1] % 6;
+            header[1] = PacketKind::Data as u8 + header[1] % 8;
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {
@@ -103,7 +103,11 @@ impl Scene {
             header.key = MessageKey(header.key.0 % 8);
         }
         let mut payload = Payload::Bytes(payload);
-        if choice & 4 != 0 && matches!(header.kind, PacketKind::Data | PacketKind::Probe) {
+        let of_sender = matches!(
+            header.kind,
+            PacketKind::Data | PacketKind::Probe | PacketKind::Reset
+        );
+        if choice & 4 != 0 && of_sender {
             payload = make_consistent(&mut header, self.endpoint.segment_bytes());
         }
         let ecn = Ecn::from_bits(choice >> 4);
@@ -156,7 +160,9 @@ fuzz_target!(|input: &[u8]| {
             0 => scene.wait(u64::from(choice) * u64::from(size) * 8),
             1 => scene.post(choice % 8, bytes),
             2 => scene.send(choice % 8, bytes),
-            3 => scene.wait(50),
+            3 if choice % 8 < 6 => scene.wait(50),
+            3 if choice % 8 == 6 => scene.endpoint.cancel(Rank(1), MessageKey((size % 8).into())),
+            3 => scene.endpoint.refuse(Rank(1), MessageKey((size % 8).into())),
             _ => {
                 let (datagram, tail) = rest.split_at(rest.len().min(usize::from(size)));
                 scene.deliver(choice, &mut datagram.to_vec());

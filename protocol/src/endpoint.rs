@@ -2,7 +2,8 @@
 //! receivers.
 //!
 //! It has four kinds of method: commands ([`Endpoint::send`], [`Endpoint::expect`],
-//! [`Endpoint::fail_peer`]), the verbs of [`Machine`], [`Endpoint::poll_event`], and getters.
+//! [`Endpoint::cancel`], [`Endpoint::refuse`], [`Endpoint::fail_peer`]), the verbs of [`Machine`],
+//! [`Endpoint::poll_event`], and getters.
 //!
 //! The collectives know the meaning of a message. [`crate::receiver`] decides which holes are
 //! accepted, [`crate::sender`] which segments are repaired.
@@ -25,7 +26,7 @@ use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, MessageId, Rank, Share};
+use crate::units::{ByteCount, Instant, MessageId, MessageKey, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use crate::event::EndpointEvent;
@@ -98,8 +99,9 @@ impl Endpoint {
         self
     }
 
-    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages: with
-    /// a first id near the end a test sees that in its first messages. The peers need not know.
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages:
+    /// with a first id near the end a test sees that in its first messages. The peers need not
+    /// know.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -205,6 +207,49 @@ impl Endpoint {
         self.touch(now, at);
     }
 
+    /// Cancels the message to `to` with this key, if it has not ended: its bytes may be reused at
+    /// once. The receiver is told until it answers, and reports [`EndpointEvent::Reset`] unless the
+    /// message was complete there.
+    pub fn cancel(&mut self, to: Rank, key: MessageKey) {
+        if let Some(at) = self.find(to) {
+            self.peers[at].sender.cancel(key);
+            self.turn_to(at);
+        }
+    }
+
+    /// Gives up the message from `from` with this key, whether it is posted or has only begun to
+    /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is
+    /// complete stays so, and one of which no packet has come yet can still be announced.
+    pub fn refuse(&mut self, from: Rank, key: MessageKey) {
+        if let Some(at) = self.find(from) {
+            let receiver = &mut self.peers[at].receiver;
+            let settled = receiver.refuse(key, &mut self.common.ledger);
+            self.common.grants.settle(at as u32, settled);
+            self.turn_to(at);
+        }
+    }
+
+    /// The messages that have begun to arrive and are not posted, by sender and key.
+    pub fn unposted(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        self.peers.iter().flat_map(|peer| {
+            let keys = peer.receiver.unposted();
+            keys.map(|key| (peer.rank, key))
+        })
+    }
+
+    /// Has a peer asked for control packets and for data, which it may have now.
+    fn turn_to(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        if peer.standing == PeerStanding::Failed {
+            return;
+        }
+        peer.turn = NextTurn::Unknown;
+        if !peer.talks {
+            peer.talks = true;
+            self.talkers.push_back(at as u32);
+        }
+    }
+
     /// Grants segments until as many as allowed are on their way.
     fn grant(&mut self, now: Instant) {
         while let Some(next) = self.common.grants.take() {
@@ -240,6 +285,7 @@ impl Endpoint {
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
+        peer.receiver.release(&mut self.common.ledger);
         let expected = peer.receiver.expected();
         self.common.grants.settle(at as u32, expected);
         let mut lost = EndpointPeer {
@@ -307,10 +353,6 @@ impl Endpoint {
         match header.kind {
             PacketKind::Data | PacketKind::Probe => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
-                if peer.receiver.is_forgotten(header) {
-                    peer.forgotten.push_back(*header);
-                    return None;
-                }
                 if header.kind == PacketKind::Data {
                     return peer.receiver.handle_data(header, datagram.ecn, &mut lent);
                 }
@@ -332,7 +374,15 @@ impl Endpoint {
                     None => self.foreign += 1,
                 }
             }
-            PacketKind::Close => peer.receiver.close(header.message),
+            PacketKind::Close => {
+                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+                peer.receiver.handle_close(header.message, &mut lent);
+            }
+            PacketKind::Reset => {
+                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+                peer.receiver.handle_reset(header, &mut lent);
+            }
+            PacketKind::Refuse => peer.sender.handle_refuse(now, header),
         }
         None
     }
@@ -343,9 +393,12 @@ impl Endpoint {
             && header.epoch == us.epoch
             && header.source != us.rank
             && header.source.0 < us.world_size;
-        let data = matches!(header.kind, PacketKind::Data | PacketKind::Probe);
+        let of_sender = matches!(
+            header.kind,
+            PacketKind::Data | PacketKind::Probe | PacketKind::Reset
+        );
         let segment_bytes = self.segment_bytes_to(header.source);
-        ours && (!data || is_consistent(header, segment_bytes))
+        ours && (!of_sender || is_consistent(header, segment_bytes))
     }
 
     fn collect(&mut self, at: usize) {
@@ -470,8 +523,8 @@ impl Machine for Endpoint {
         match unsent.template.kind {
             PacketKind::Data => peer.sender.take_back(unsent),
             PacketKind::Close => peer.sender.close_again(&unsent.template),
-            // The next PROBE follows soon: it is one of a series.
-            PacketKind::Probe => {}
+            // Another one follows soon: PROBE and RESET are repeated, and REFUSE answers them.
+            PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 peer.receiver.report_again(&unsent.template);
             }

@@ -34,6 +34,22 @@ pub enum EndpointEvent {
         /// The segments that the receiver accepted as holes, if any.
         missing: Option<Bitmap>,
     },
+    /// The receiver takes no more of a message: its bytes may be reused. It has refused the
+    /// message, and what it had of it is forgotten.
+    Refused {
+        /// Its receiver.
+        to: Rank,
+        /// Its key.
+        key: MessageKey,
+    },
+    /// The sender has cancelled a message before it was complete: posted or not, no more of it
+    /// comes, and the segments that came count for nothing.
+    Reset {
+        /// Its sender.
+        from: Rank,
+        /// Its key.
+        key: MessageKey,
+    },
     /// All that the receiver takes of a message so far has arrived, and for a while it has granted
     /// no more: it has not posted the message, or grants others first. Given once per message.
     StandsStill {

@@ -1,6 +1,5 @@
 //! One message as its ends are told of it: by their callers, and by the header of every packet.
 
-use crate::grants::GrantTurn;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -43,10 +42,6 @@ pub struct ReceiveRequest {
 }
 
 impl ReceiveRequest {
-    pub(crate) fn turn(&self) -> GrantTurn {
-        self.urgency.map(|urgency| (self.step, urgency))
-    }
-
     pub(crate) fn outline(&self) -> MessageOutline {
         MessageOutline {
             bytes: self.bytes,
@@ -85,11 +80,12 @@ pub(crate) fn find_open<M>(
     (is_old.then(|| open.iter().position(|message| serial(message).id() == id))).flatten()
 }
 
-/// Whether a DATA header describes a segment of its message as this job cuts it.
+/// Whether a header of a sender describes its message as this job cuts it, and a DATA header the
+/// segment.
 pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     let in_range = header.segments == cut.segments() && header.segment < header.segments;
-    let placed = header.kind == PacketKind::Probe
+    let placed = header.kind != PacketKind::Data
         || (in_range
             && header.offset == cut.offset(header.segment)
             && u32::from(header.length) == cut.length(header.segment));

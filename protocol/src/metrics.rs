@@ -191,6 +191,8 @@ pub struct EndpointCounters {
 pub struct EndpointFootprint {
     /// Messages to peers that have not ended.
     pub outgoing: usize,
+    /// Cancelled messages whose receivers have not answered.
+    pub cancelled: usize,
     /// Packets that senders remember until they are known to have arrived or to be lost.
     pub flights: usize,
     /// Messages from peers that are not closed.

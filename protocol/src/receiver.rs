@@ -10,20 +10,22 @@
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
-//!    packets overtake each other by. There is a gap only if the message is posted and tolerates
-//!    loss, and its sender has said ALL_SENT. The gap ends at once when the sender has named every
-//!    missing segment as lost.
+//!    packets overtake each other by. There is a gap only if the message is posted, its sender has
+//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at
+//!    once when the sender has named every missing segment as lost.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
-//!    of them the message is complete (rule 3).
+//!    of them the message is complete (rule 3). The ends may tolerate different losses, and the
+//!    receiver decides: it asks for what it does not tolerate and its sender leaves.
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
 //!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
 //!    begins anew, once: this host stood still, and packets may wait below its sockets.
-//! 8. A complete message says STOP, which names its holes, and says so again until CLOSE comes, a
-//!    limited number of times.
+//! 8. A complete message says STOP, which names its holes, until CLOSE comes. So both ends name the
+//!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
+//!    forgotten (`receiver/ending.rs`).
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
 //!    otherwise a little later. A PROBE is answered with a report of the whole message.
 //!
@@ -35,6 +37,7 @@
 //! segments that stayed missing, `repaired` those that were sent again.
 
 mod closed;
+mod ending;
 mod holes;
 mod message;
 mod report;
@@ -62,10 +65,6 @@ const EARLY_MESSAGES_MAX: usize = 4096;
 /// Segments of one peer's early messages beyond which more are refused, so that invented headers
 /// cannot take all memory.
 const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
-/// How often the receiver says STOP unasked before it closes a message without CLOSE.
-const STOPS_MAX: u32 = 12;
-/// Complete messages of one peer that wait for CLOSE; the oldest one is closed without it.
-const COMPLETE_KEPT: usize = 1024;
 
 /// Where a new segment's payload belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,7 +132,8 @@ pub struct Receiver {
     /// Posted messages of which no packet has come, by key.
     expected: VecDeque<ReceiveRequest>,
     closed: ClosedMessages,
-    complete: VecDeque<MessageId>,
+    /// Headers of messages for which REFUSE is due.
+    refusals: VecDeque<Header>,
     early_segments: u64,
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
@@ -179,7 +179,7 @@ impl Receiver {
             messages: Vec::new(),
             expected: VecDeque::new(),
             closed: ClosedMessages::default(),
-            complete: VecDeque::new(),
+            refusals: VecDeque::new(),
             early_segments: 0,
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
@@ -214,6 +214,13 @@ impl Receiver {
     /// Whether a posted message is not complete yet.
     pub fn is_waiting(&self) -> bool {
         !self.expected.is_empty() || self.messages.iter().any(ReceiveMessage::is_posted)
+    }
+
+    /// Messages that have begun to arrive and are not posted.
+    pub(crate) fn unposted(&self) -> impl Iterator<Item = MessageKey> {
+        let is_early = |message: &&ReceiveMessage| message.stage == ReceiveStage::Early;
+        let early = self.messages.iter().filter(is_early);
+        early.map(ReceiveMessage::key)
     }
 
     /// Segments that are on their way.
@@ -261,7 +268,8 @@ impl Receiver {
             receiving.grant(lent.now, u32::MAX);
         } else {
             let serial = receiving.serial;
-            lent.grants.wait(request.turn(), lent.place, serial);
+            let turn = lent.grants.turn(request.step, request.urgency);
+            lent.grants.wait(turn, lent.place, serial);
         }
         self.complete_if_done(at, lent);
         self.note(at);
@@ -340,6 +348,9 @@ impl Receiver {
     /// Takes a PROBE packet whose header is consistent, and the holes that its body names.
     pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
         let Some(at) = self.message_of(header, lent) else {
+            if self.is_forgotten(header) {
+                self.refusals.push_back(*header);
+            }
             return;
         };
         let receiving = &mut self.messages[at];
@@ -358,7 +369,22 @@ impl Receiver {
             }
         }
         receiving.end_gap_if_settled(lent.now);
+        let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
+        if is_early {
+            self.tell_grants(lent.now);
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all that do: tells it again which
+    /// of them are granted. The first report may have been lost.
+    fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
     }
 
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
@@ -387,10 +413,6 @@ impl Receiver {
     fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
         self.expected
             .binary_search_by_key(&key, |request| request.key)
-    }
-
-    fn is_closed(&self, id: MessageId) -> bool {
-        self.closed.is_closed(self.closed.serial(id))
     }
 
     fn open(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
@@ -485,33 +507,17 @@ impl Receiver {
         receiving.complete(lent.now, lent.gap);
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
-        let (from, key, id) = (self.peer, receiving.key(), receiving.id());
+        let (from, key) = (self.peer, receiving.key());
         self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
         self.events
             .push_back(EndpointEvent::Received { from, key, holes });
-        self.remember_complete(id);
-    }
-
-    fn remember_complete(&mut self, id: MessageId) {
-        self.complete.push_back(id);
-        if self.complete.len() > COMPLETE_KEPT {
-            let oldest = self.complete.pop_front().expect("longer than a constant");
-            self.close(oldest);
-            self.look_again();
-        }
     }
 
     /// Ends the gaps that are over: accepts holes, and requests the other missing segments.
     pub fn handle_timeout(&mut self, lent: &mut RankResources<'_>) {
-        let over =
-            |receiving: &ReceiveMessage| receiving.gap_ends().is_some_and(|at| at <= lent.now);
-        let due: Vec<MessageId> = (self.messages.iter())
-            .filter(|receiving| over(receiving))
-            .map(ReceiveMessage::id)
-            .collect();
-        for id in due {
-            // An earlier one's end may have closed it.
-            if let Some(at) = self.find(id) {
+        for at in 0..self.messages.len() {
+            let ends = self.messages[at].gap_ends();
+            if ends.is_some_and(|ends| ends <= lent.now) {
                 self.on_gap_over(at, lent);
             }
         }
@@ -521,12 +527,7 @@ impl Receiver {
     fn on_gap_over(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
         if receiving.stage == ReceiveStage::Complete {
-            if receiving.stops_said() < STOPS_MAX {
-                receiving.say_stop(lent.now, lent.gap);
-            } else {
-                let id = receiving.id();
-                self.close(id);
-            }
+            self.on_stop_unheard(at, lent);
             return;
         }
         if receiving.renew_gap(lent.now, lent.gap) {
@@ -548,12 +549,12 @@ impl Receiver {
         let ReceiverDeadlines { report, gap } = self.deadlines;
         let later = report.filter(|&at| at > now);
         ControlOutlook {
-            talks: report.is_some() && later.is_none(),
+            talks: !self.refusals.is_empty() || (report.is_some() && later.is_none()),
             due: later.into_iter().chain(gap).min(),
         }
     }
 
-    /// Writes the next report that is due into `body` and gives its header.
+    /// Writes the next REFUSE or report that is due into `body` and gives its header.
     ///
     /// When the report of one message is due, those of all messages are sent that have any. None
     /// echoes a packet that was sent after one that another message has yet to report: a sender
@@ -564,8 +565,9 @@ impl Receiver {
         settings: &EndpointSettings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
-        if self.deadlines.report.is_none_or(|due| due > now) {
-            return None;
+        let refusal = self.poll_refusal(now, body);
+        if refusal.is_some() || self.deadlines.report.is_none_or(|due| due > now) {
+            return refusal;
         }
         let mut reports = self.messages.iter().map(|receiving| &receiving.report);
         if !reports.any(|report| report.is_due(now)) {
@@ -588,25 +590,6 @@ impl Receiver {
         };
         self.messages[at].report.again(report.kind);
         self.note(at);
-    }
-
-    /// Takes CLOSE: the sender heard STOP.
-    pub fn close(&mut self, id: MessageId) {
-        let Some(at) = self.find(id) else {
-            return;
-        };
-        if self.messages[at].stage != ReceiveStage::Complete {
-            self.counters.refused += 1;
-            return;
-        }
-        let closed = self.messages.remove(at);
-        self.complete.retain(|&kept| kept != id);
-        self.closed.close(closed.serial);
-    }
-
-    /// Whether a packet is a PROBE for a message that is closed: its sender has not heard STOP.
-    pub fn is_forgotten(&self, header: &Header) -> bool {
-        header.kind == PacketKind::Probe && self.is_closed(header.message)
     }
 }
 

@@ -22,12 +22,16 @@
 //! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes.
+//!    holes. Messages that only wait for their receiver ask in turn (`sender/probe.rs`).
 //! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
 //!     also for messages that it has forgotten.
+//! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
+//!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
+mod cancel;
+mod least;
 mod loss;
 mod message;
 mod probe;
@@ -36,9 +40,11 @@ mod repair;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::cancel::CancelledMessages;
+use self::least::LeastSearch;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
-use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
+use self::probe::PeerWatch;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
@@ -50,12 +56,13 @@ use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span,
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
-/// Unanswered probes of one message after which the window starts over.
-const SILENT_PROBES: u32 = 3;
+/// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
+/// parts per million disagree about a microsecond.
+const HELD_SAMPLED: Span = Span::from_millis(10);
 
 /// A message that has ended at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -131,12 +138,17 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
+    search: Option<LeastSearch>,
     spray: Spray,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
+    watch: PeerWatch,
     closes: Vec<Header>,
+    cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
+    /// Messages that the receiver has refused, until the caller takes them.
+    refused: Vec<MessageKey>,
     /// Messages that stand still, until the caller takes them.
     still: Vec<MessageKey>,
     counters: SenderCounters,
@@ -158,11 +170,15 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
+            search: None,
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
+            watch: PeerWatch::default(),
             closes: Vec::new(),
+            cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
+            refused: Vec::new(),
             still: Vec::new(),
             counters: SenderCounters::default(),
         }
@@ -182,11 +198,12 @@ impl Sender {
     /// The number of the next message. An id that a message still has after all others went by is
     /// left out.
     fn take_serial(&mut self) -> MessageSerial {
-        while self.position(self.next.id()).is_some() {
-            self.next.0 += 1;
+        let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
+        let mut serial = self.next;
+        while is_used(serial.id()) {
+            serial.0 += 1;
         }
-        let serial = self.next;
-        self.next.0 += 1;
+        self.next = MessageSerial(serial.0 + 1);
         serial
     }
 
@@ -230,6 +247,7 @@ impl Sender {
     /// Adds what it keeps.
     pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
         sum.outgoing += self.messages.len();
+        sum.cancelled += self.cancelled.len();
         sum.flights += (self.classes.iter().map(|class| class.flights.len())).sum::<usize>();
     }
 
@@ -238,9 +256,10 @@ impl Sender {
         self.counters.add(before);
     }
 
-    /// Whether [`Sender::take_sent`] or [`Sender::take_still`] have something to give.
+    /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
+    /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty()
+        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -268,8 +287,8 @@ impl Sender {
         find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, PROBE for one that is in doubt.
-    /// Its body is written into `body`.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is
+    /// cancelled, PROBE for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,
@@ -281,57 +300,20 @@ impl Sender {
         if let Some(close) = self.closes.pop() {
             return Some(close);
         }
-        if self.probe_due.is_none_or(|due| due > now) {
-            return None;
+        let reset = self.cancelled.poll(now, rtt.probe_wait(settings.gap));
+        if reset.is_some() {
+            return reset;
         }
-        let due = |sending: &SendMessage| sending.is_told() && sending.probe.at <= now;
-        let Some(at) = self.messages.iter().position(due) else {
-            let told = self.messages.iter().filter(|sending| sending.is_told());
-            self.probe_due = told.map(|sending| sending.probe.at).min();
-            return None;
-        };
-        let sending = &mut self.messages[at];
-        let wait = rtt.probe_wait(settings.gap);
-        let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
-        let next = now + doubled.min(most.max(wait));
-        let is_news = sending.is_news() || sending.has_untold_holes();
-        sending.on_probe(now, next, settings.segment_bytes as usize, body);
-        self.counters.probes += 1;
-        // A probe that tells news is no sign that the receiver holds the message up.
-        if sending.stands_still() && !sending.probe.told_still && !is_news {
-            sending.probe.told_still = true;
-            self.still.push(sending.key());
-        }
-        let probe = &sending.probe;
-        let silent = probe.unanswered == SILENT_PROBES && self.heard < probe.asked;
-        if silent && self.in_flight > 0 {
-            self.window.on_silence();
-        }
-        let flags = match sending.all_sent() {
-            true => Flags::ALL_SENT,
-            false => Flags::NONE,
-        };
-        Some(Header {
-            kind: PacketKind::Probe,
-            class: sending.lowest_class(&settings.policy),
-            flags,
-            segment: sending.sent().min(sending.segments() - 1),
-            length: body.len() as u16,
-            ..sending.template(now)
-        })
-    }
-
-    fn note_probe(&mut self, at: Instant) {
-        self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+        self.poll_probe(now, rtt, settings, body)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let probes = self.probe_due.is_some_and(|at| at <= now);
+        let due = self.next_probe().into_iter().chain(self.cancelled.due());
+        let due = due.min();
         ControlOutlook {
-            talks: probes || !self.closes.is_empty(),
-            due: self.probe_due.filter(|&at| at > now),
+            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
+            due: due.filter(|&at| at > now),
         }
     }
 
@@ -384,7 +366,7 @@ impl Sender {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        self.in_flight += sending.on_sent(run, &template, flights);
+        self.in_flight += sending.on_sent(run, (now.stamp(), entropy), flights);
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
@@ -419,7 +401,7 @@ impl Sender {
 
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
-        self.window.bytes().get().saturating_sub(self.in_flight) / packet
+        self.limit().saturating_sub(self.in_flight) / packet
     }
 
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
@@ -427,7 +409,7 @@ impl Sender {
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
         let run = settings.run_segments as u64;
-        let window = self.window.bytes().get() / packet;
+        let window = self.limit() / packet;
         match self.in_flight {
             0 => 1,
             _ => (run / 2).min(window / 2).max(1),
@@ -443,22 +425,26 @@ impl Sender {
         settings: &EndpointSettings,
     ) {
         let header = packet.header;
-        self.heard = now;
+        self.on_heard(now);
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
                 self.closes.push(close_of(header, now));
+                self.cancelled.on_answer(header.message);
             }
             return;
         };
         let report = &packet.report;
         // Only the newest echo of its class is a sample.
-        let is_newest = report.echo != 0 && self.on_echo(report);
-        if is_newest {
-            rtt.sample(round_trip(report, now));
+        let echo = echo_of(report, now);
+        let is_newest = self.on_echo(report.echo_class, echo);
+        if is_newest && let Some(sample) = round_trip(report, echo, now) {
+            rtt.sample(sample);
+            self.search_least(now, (echo, sample), settings.delay_target, rtt);
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
+        let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);
         // Marks are counted since the message began, so that a lost report loses none.
         let marks = report.ce.saturating_sub(progress.marks);
@@ -469,7 +455,7 @@ impl Sender {
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {
-            self.repair_missing(at, packet, &settings.policy);
+            self.repair_missing(now, at, packet, &settings.policy);
         }
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
@@ -478,12 +464,13 @@ impl Sender {
             lost: self.find_lost(now, rtt, settings.gap),
         };
         self.window.on_feedback(now, feedback, rtt);
-        let sending = &mut self.messages[at];
-        if is_newest || acked.segments > 0 {
-            let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
-            sending.probe.unanswered = 0;
-            sending.probe.at = probe_at;
-            self.note_probe(probe_at);
+        let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
+        let wait = rtt.probe_wait(settings.gap);
+        if is_progress {
+            self.watch.hasten(now, wait);
+        }
+        if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
+            self.on_answer(now, at, echo, wait);
         }
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
@@ -494,13 +481,20 @@ impl Sender {
 
     /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
     /// echoes and cannot be waiting in a queue behind that packet's class.
-    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
+    fn repair_missing(
+        &mut self,
+        now: Instant,
+        at: usize,
+        packet: &ReportPacket<'_>,
+        policy: &Policy,
+    ) {
         let sending = &mut self.messages[at];
         sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
+        let echo = echo_of(report, now);
         for segment in report.missing(packet.bitmap, segments).iter_ones() {
             let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || is_later(sending.sent_at(segment), report.echo) {
+            if waits || sending.sent_at(segment) > echo {
                 continue;
             }
             self.in_flight -= sending.land(segment);
@@ -508,12 +502,17 @@ impl Sender {
         }
     }
 
-    /// Once per message; inlined it would make the loops of every report slower.
-    #[inline(never)]
-    fn end(&mut self, at: usize, now: Instant) {
+    fn forget(&mut self, at: usize) -> SendMessage {
         let mut sending = self.messages.remove(at);
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
+        sending
+    }
+
+    /// Once per message; inlined it would make the loops of every report slower.
+    #[inline(never)]
+    fn end(&mut self, at: usize, now: Instant) {
+        let mut sending = self.forget(at);
         self.sent.push_back(SentMessage {
             key: sending.key(),
             message: sending.id(),
@@ -540,10 +539,20 @@ fn full_packet(settings: &EndpointSettings) -> u64 {
     u64::from(settings.segment_bytes) + HEADER_BYTES as u64
 }
 
-/// Time from the echoed packet's sending until now, less the time that its receiver held it.
-fn round_trip(report: &SegmentReport, now: Instant) -> Span {
-    let since = now.wire_micros().wrapping_sub(report.echo);
-    Span::from_micros(u64::from(since.saturating_sub(report.held).max(1)))
+/// The stamp of the packet that a report echoes: the latest one that its receiver can have held for
+/// as long as it says, by a clock that may run a thousandth faster.
+fn echo_of(report: &SegmentReport, now: Instant) -> Stamp {
+    let held = Span::from_micros(u64::from(report.held));
+    let surely_held = held.beyond(held.divided(1000));
+    Stamp::from_wire(report.echo, now.stamp().before(surely_held))
+}
+
+/// Time from the echoed packet's sending until now, less the time that its receiver held it; `None`
+/// when that was long, since it was measured by another clock.
+fn round_trip(report: &SegmentReport, echo: Stamp, now: Instant) -> Option<Span> {
+    let held = Span::from_micros(u64::from(report.held));
+    let round_trip = now.stamp().since(echo).beyond(held);
+    (held < HELD_SAMPLED).then(|| round_trip.max(Span::from_micros(1)))
 }
 
 fn close_of(stop: &Header, now: Instant) -> Header {

@@ -49,7 +49,7 @@ pub use report::{REPORT_BYTES, SegmentReport};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
@@ -76,6 +76,10 @@ pub enum PacketKind {
     Ack = 5,
     /// Sender to receiver: STOP was heard, the message may be forgotten.
     Close = 6,
+    /// Sender to receiver: the message is cancelled, forget it. REFUSE answers.
+    Reset = 7,
+    /// Receiver to sender: the message is forgotten here and will not be taken.
+    Refuse = 8,
 }
 
 impl PacketKind {
@@ -87,6 +91,8 @@ impl PacketKind {
             4 => Self::Stop,
             5 => Self::Ack,
             6 => Self::Close,
+            7 => Self::Reset,
+            8 => Self::Refuse,
             _ => return None,
         })
     }
@@ -179,7 +185,7 @@ pub enum DecodeError {
     #[error("version {0}, this build speaks version {VERSION}")]
     Version(u8),
     /// A kind that this version does not have.
-    #[error("packet kind {0}, known are 1 to 6")]
+    #[error("packet kind {0}, known are 1 to 8")]
     Kind(u8),
     /// The length field disagrees with the datagram.
     #[error("the header says {said} bytes follow, {present} do")]

@@ -10,7 +10,7 @@ use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
+    Instant, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Share, Signature, Span, Step,
 };
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, PacketKind, VERSION};
 
@@ -73,7 +73,7 @@ fn plausible_packet() -> impl Strategy<Value = Vec<u8>> {
     (header, any::<[u8; 32]>(), payload, any::<bool>()).prop_map(|(front, back, payload, small)| {
         let mut packet = [front, back].concat();
         packet[0] = VERSION;
-        packet[1] = 1 + packet[1] % 6;
+        packet[1] = 1 + packet[1] % 8;
         packet[4..8].copy_from_slice(&JOB.0.to_le_bytes());
         let source = 1 + packet[10] % 2;
         packet[8..12].copy_from_slice(&[0, 0, source, 0]);
@@ -154,6 +154,36 @@ fn deliver(now: Instant, to: &mut Endpoint, (header, body): &(Header, Vec<u8>)) 
         ecn,
     };
     to.accept(now, &datagram).is_some()
+}
+
+#[test]
+fn invented_resets_take_little_memory() {
+    let mut endpoint = busy_endpoint();
+    let (mut reset, now) = (None, Instant::START);
+    while let Some(transmit) = endpoint.poll_transmit(now) {
+        reset = Some(transmit.header(0));
+    }
+    let reset = reset.expect("it sends to both peers");
+    let mut answers = 0;
+    for number in 0..100_000_u32 {
+        let header = Header {
+            kind: PacketKind::Reset,
+            source: Rank(1),
+            message: MessageId(number.wrapping_mul(0x9E37_79B1)),
+            key: MessageKey::new(9, number, 0),
+            segment: 0,
+            length: 0,
+            ..reset
+        };
+        deliver(now, &mut endpoint, &(header, Vec::new()));
+        while endpoint.poll_transmit(now).is_some() {
+            answers += 1;
+        }
+    }
+    let kept = endpoint.footprint();
+    assert!(kept.closed_ranges <= 1 << 16, "{kept:?}");
+    assert!(answers <= 100_000, "one answer each");
+    assert_eq!(endpoint.poll_event(), None);
 }
 
 #[test]

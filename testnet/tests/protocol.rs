@@ -347,7 +347,8 @@ impl Scenario {
             }
         }
         self.announce_host_drops(&mut network);
-        let deadline = Instant::START + Span::from_millis(60_000);
+        // A burst of losses is counted in packets, and STOP is repeated once a second.
+        let deadline = Instant::START + Span::from_millis(600_000);
         let ended = network.run(deadline, |_| false);
         let tail: Vec<&str> = network.trace().lines().rev().take(20).collect();
         let seed = self.seed;
@@ -524,53 +525,6 @@ fn what_the_host_dropped_is_never_accepted_as_lost() {
         !many || (kept > 10 && repaired > 10),
         "{kept} kept, {repaired} repaired"
     );
-}
-
-#[test]
-fn a_message_whose_close_never_comes_is_forgotten_all_the_same() {
-    let job = Job::default();
-    let hosts = (0..2).map(|rank| Recorder::new(rank, 2, &job)).collect();
-    let profile = Profile::perfect(Span::from_micros(10));
-    let mut network = Network::new(hosts, profile, 1);
-    let (key, step, bytes, tolerance) = (MessageKey::new(1, 1, 0), Step(0), 10_000, Share::NONE);
-    let incoming = ReceiveRequest {
-        key,
-        signature: Signature::NONE,
-        step,
-        bytes,
-        tolerance,
-        urgency: None,
-    };
-    network.command(Rank(1), |host, now| {
-        host.endpoint.expect(now, Rank(0), incoming);
-    });
-    let segments = Segmentation::new(bytes, network.hosts()[0].endpoint.segment_bytes()).segments();
-    let shape = MessageShape {
-        segments,
-        layer_count: 0,
-    };
-    let outgoing = SendRequest {
-        key,
-        signature: Signature::NONE,
-        step,
-        bytes,
-        tolerance,
-        contributors: 1,
-        tags: job.policy().lossless(shape, &[]),
-    };
-    network.command(Rank(0), |host, now| {
-        host.endpoint.send(now, Rank(1), outgoing);
-    });
-    let deadline = Instant::START + Span::from_millis(10_000);
-    let received = |hosts: &[Recorder]| !hosts[1].received.is_empty();
-    assert_eq!(network.run(deadline, received), Ended::Reached);
-    let cut = Profile {
-        drop: Share::ALL,
-        ..profile
-    };
-    network.set_link(Rank(0), Rank(1), cut);
-    assert_eq!(network.run(deadline, |_| false), Ended::Idle);
-    assert_eq!(network.hosts()[0].sent.len(), 1, "STOP was heard");
 }
 
 #[test]

@@ -326,6 +326,8 @@ impl FlowMessages {
             }
             EndpointEvent::Sent { key, .. } => self.on_sent(key),
             EndpointEvent::StandsStill { .. }
+            | EndpointEvent::Refused { .. }
+            | EndpointEvent::Reset { .. }
             | EndpointEvent::Mismatch { .. }
             | EndpointEvent::PeerSilent { .. } => {}
         }

@@ -63,6 +63,9 @@ impl Endpoint {
             self.events
                 .push_back(EndpointEvent::StandsStill { to, key });
         }
+        while let Some(key) = self.peers[at].sender.take_refused() {
+            self.events.push_back(EndpointEvent::Refused { to, key });
+        }
         while let Some(sent) = self.peers[at].sender.take_sent() {
             self.note_sent(at, &sent);
             self.events.push_back(EndpointEvent::Sent {

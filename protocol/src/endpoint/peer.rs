@@ -1,7 +1,5 @@
 //! One peer of an endpoint: its sender, its receiver, and when the endpoint looks at it again.
 
-use std::collections::VecDeque;
-
 use crate::metrics::{PeerStanding, PeerTraffic};
 use crate::outlook::ControlOutlook;
 use crate::priority::SendTurn;
@@ -11,7 +9,6 @@ use crate::rtt::Rtt;
 use crate::sender::Sender;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, Rank};
-use crate::wire::{Header, PacketKind, SegmentReport};
 
 /// The turn of a sender's next segment, kept because the endpoint compares the turns of all peers
 /// for each run.
@@ -33,8 +30,6 @@ pub(super) struct EndpointPeer {
     pub(super) rtt: Rtt,
     /// When a packet of it last arrived.
     pub(super) heard: Instant,
-    /// PROBEs for messages that are closed already; each is answered with STOP.
-    pub(super) forgotten: VecDeque<Header>,
     pub(super) standing: PeerStanding,
     /// Whether the endpoint has it among its talkers.
     pub(super) talks: bool,
@@ -59,7 +54,6 @@ impl EndpointPeer {
             receiver: Receiver::new(rank),
             rtt: Rtt::new(settings.gap),
             heard: Instant::START,
-            forgotten: VecDeque::new(),
             standing: PeerStanding::Well,
             talks: false,
             sends: false,
@@ -81,37 +75,6 @@ impl EndpointPeer {
 
     /// When the endpoint has to look at the peer.
     pub(super) fn outlook(&self, now: Instant) -> ControlOutlook {
-        let mut outlook = self.receiver.outlook(now).and(self.sender.outlook(now));
-        outlook.talks |= !self.forgotten.is_empty();
-        outlook
-    }
-
-    /// Writes the next report that is due into `body` and gives its header.
-    pub(super) fn poll_report(
-        &mut self,
-        now: Instant,
-        settings: &EndpointSettings,
-        body: &mut Vec<u8>,
-    ) -> Option<Header> {
-        let Some(probe) = self.forgotten.pop_front() else {
-            return self.receiver.poll_report(now, settings, body);
-        };
-        // The receiver has forgotten the message and its holes; STOP lets the sender end it.
-        let all = probe.segments;
-        let report = SegmentReport {
-            echo: probe.sent_at,
-            received: all,
-            granted: all,
-            cumulative: all,
-            first: all,
-            ..SegmentReport::default()
-        };
-        body.clear();
-        report.encode(body);
-        Some(Header {
-            kind: PacketKind::Stop,
-            length: body.len() as u16,
-            ..probe
-        })
+        self.receiver.outlook(now).and(self.sender.outlook(now))
     }
 }

@@ -36,7 +36,7 @@ impl Endpoint {
             let peer = &mut self.peers[at];
             if peer.standing != PeerStanding::Failed {
                 let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
-                if let Some(header) = peer.poll_report(now, settings, body) {
+                if let Some(header) = peer.receiver.poll_report(now, settings, body) {
                     return Some((at, header));
                 }
                 let control = peer.sender.poll_control(now, &peer.rtt, settings, body);

@@ -108,6 +108,11 @@ impl HoleState {
             && received.iter_zeros().all(|segment| lost.has(segment))
     }
 
+    /// Whether the sender leaves holes unless it is asked to repair them.
+    pub(super) fn are_left(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// Accepts holes of a message with this tolerance, by the rules at the top of this file. The
     /// receiver cannot tell which missing segments are protected: it only leaves room for as many.
     /// Their sender repairs them even if they are accepted here.
@@ -147,6 +152,14 @@ impl HoleState {
         let accepted = self.accepted.as_ref().map_or(0, Bitmap::ones);
         let missing = received.zeros();
         missing == accepted && (missing == 0 || self.protected_missing == 0)
+    }
+
+    /// Forgets the accepted holes, and releases them in the ledger.
+    pub(super) fn release(&mut self, step: Step, cut: Segmentation, ledger: &mut Ledger) {
+        if let Some(holes) = self.accepted.take() {
+            let bytes = |segment| u64::from(cut.length(segment));
+            ledger.release(step, holes.iter_ones().map(bytes).sum());
+        }
     }
 
     /// Takes the accepted holes, and books them as lost.

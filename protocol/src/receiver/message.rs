@@ -16,8 +16,10 @@ use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
 
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
-/// So is the wait for a CLOSE.
-const STOP_DOUBLINGS: u32 = 8;
+/// So is the wait for a CLOSE, up to [`STOP_WAIT_MAX`].
+const STOP_DOUBLINGS: u32 = 20;
+/// The longest wait for a CLOSE, unless a gap is longer.
+const STOP_WAIT_MAX: Span = Span::from_millis(1_000);
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,9 +52,16 @@ struct GapTimer {
 }
 
 impl GapTimer {
-    fn restart(&mut self, now: Instant, gap: Span, doublings: u32) {
-        self.ends = Some(now + gap * (1 << self.rounds.min(doublings)));
+    /// Waits for stragglers.
+    fn restart(&mut self, now: Instant, gap: Span) {
+        self.ends = Some(now + gap * (1 << self.rounds.min(GAP_DOUBLINGS)));
         self.is_second = false;
+    }
+
+    /// Waits for CLOSE.
+    fn await_close(&mut self, now: Instant, gap: Span) {
+        let doubled = gap * (1 << self.rounds.min(STOP_DOUBLINGS));
+        self.ends = Some(now + doubled.min(STOP_WAIT_MAX.max(gap)));
     }
 }
 
@@ -105,6 +114,11 @@ impl ReceiveMessage {
 
     pub(super) fn id(&self) -> MessageId {
         self.header.message
+    }
+
+    /// Header of its first packet.
+    pub(super) fn header(&self) -> &Header {
+        &self.header
     }
 
     pub(super) fn key(&self) -> MessageKey {
@@ -218,11 +232,16 @@ impl ReceiveMessage {
         self.gap.ends
     }
 
-    /// Starts to wait for stragglers anew, if the message may end with holes.
+    /// Whether gaps end for it: it may end with holes, or its sender would let it, and has to be
+    /// asked for what it leaves.
+    fn has_gaps(&self) -> bool {
+        self.is_posted() && (!self.tolerance().is_none() || self.holes.are_left())
+    }
+
+    /// Starts to wait for stragglers anew, if gaps end for the message.
     pub(super) fn restart_gap(&mut self, now: Instant, gap: Span) {
-        let may_lose = !self.tolerance().is_none();
-        if may_lose && self.holes.all_sent() && self.received.zeros() > 0 {
-            self.gap.restart(now, gap, GAP_DOUBLINGS);
+        if self.has_gaps() && self.holes.all_sent() && self.received.zeros() > 0 {
+            self.gap.restart(now, gap);
         } else {
             self.gap.ends = None;
         }
@@ -235,7 +254,7 @@ impl ReceiveMessage {
         let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
         let renewed = overslept && self.is_posted() && !self.gap.is_second;
         if renewed {
-            self.gap.restart(now, gap, GAP_DOUBLINGS);
+            self.gap.restart(now, gap);
             self.gap.is_second = true;
         }
         renewed
@@ -244,7 +263,7 @@ impl ReceiveMessage {
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
     pub(super) fn end_gap_if_settled(&mut self, now: Instant) {
-        if !self.tolerance().is_none() && self.holes.is_settled(&self.received) {
+        if self.has_gaps() && self.holes.is_settled(&self.received) {
             self.gap.ends = Some(now);
         }
     }
@@ -294,7 +313,17 @@ impl ReceiveMessage {
     pub(super) fn say_stop(&mut self, now: Instant, gap: Span) {
         self.report.due = ReportDue::Whole(PacketKind::Stop, 0);
         self.gap.rounds += 1;
-        self.gap.restart(now, gap, STOP_DOUBLINGS);
+        self.wait_for_close(now, gap);
+    }
+
+    /// Waits for a CLOSE.
+    pub(super) fn wait_for_close(&mut self, now: Instant, gap: Span) {
+        self.gap.await_close(now, gap);
+    }
+
+    /// Releases its accepted holes in the ledger.
+    pub(super) fn release(&mut self, ledger: &mut Ledger) {
+        self.holes.release(self.step, self.cut, ledger);
     }
 
     /// How often STOP was said since the sender last asked.

@@ -1,6 +1,9 @@
 //! The life of messages between endpoints: their ids, their end, their cancelling, and the memory
 //! that they leave behind.
 
+mod cancels;
 mod ids;
 mod memory;
 mod pair;
+mod stops;
+mod tolerances;

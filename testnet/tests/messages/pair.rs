@@ -48,6 +48,14 @@ pub(crate) fn rough(drop: f64) -> Profile {
     }
 }
 
+/// A network that loses every packet.
+pub(crate) fn cut() -> Profile {
+    Profile {
+        drop: Share::ALL,
+        ..Profile::perfect(Span::from_micros(10))
+    }
+}
+
 pub(crate) fn key(sequence: u32) -> MessageKey {
     MessageKey::new(1, sequence, 0)
 }

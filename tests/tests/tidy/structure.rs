@@ -14,7 +14,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
     ("collectives", &["protocol"]),
     ("transport", &["protocol"]),
     ("fabric", &["protocol"]),
-    ("testnet", &["protocol"]),
+    ("testnet", &["protocol", "collectives"]),
     ("switch-config", &["protocol", "fabric"]),
     ("workloads", &["protocol", "fabric"]),
     (

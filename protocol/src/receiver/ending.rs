@@ -1,0 +1,154 @@
+//! How a message ends at its receiver: STOP until CLOSE, RESET, and REFUSE.
+//!
+//! 1. A complete message is kept until the sender is known to have heard its holes: until CLOSE, or
+//!    a RESET. It says STOP again after waits that double up to a second. After [`STOPS_EACH`] of
+//!    them only the oldest complete message does; CLOSE lets the next one speak at once.
+//! 2. RESET forgets the message, whether it is posted, early or has not come yet.
+//! 3. REFUSE answers RESET. It also answers a PROBE for a message that is closed: the sender would
+//!    not ask if it had sent CLOSE, so this receiver has refused the message.
+
+use super::message::{ReceiveMessage, ReceiveStage};
+use super::{RankResources, Receiver};
+use crate::budget::Ledger;
+use crate::event::EndpointEvent;
+use crate::priority::CONTROL;
+use crate::units::{Instant, MessageId, MessageKey};
+use crate::wire::{Flags, Header, PacketKind};
+
+/// STOPs of a message after which it leaves the word to the oldest one.
+const STOPS_EACH: u32 = 12;
+/// Ranges of closed messages beyond which a RESET for an unknown message is not taken, so that
+/// invented headers cannot take all memory. There are as many only if more messages are open.
+const CLOSED_RANGES_MAX: usize = 1 << 16;
+
+impl Receiver {
+    /// Takes CLOSE: the sender heard STOP.
+    pub fn handle_close(&mut self, id: MessageId, lent: &mut RankResources<'_>) {
+        let Some(at) = self.find(id) else {
+            return;
+        };
+        if self.messages[at].stage != ReceiveStage::Complete {
+            self.counters.refused += 1;
+            return;
+        }
+        let closed = self.close(at);
+        if closed.stops_said() < STOPS_EACH {
+            return;
+        }
+        // The sender hears again, so the next message that was quiet says STOP now.
+        let was_quiet = |next: &&mut ReceiveMessage| {
+            next.stage == ReceiveStage::Complete && next.stops_said() >= STOPS_EACH
+        };
+        if let Some(next) = self.messages.iter_mut().find(was_quiet) {
+            next.say_stop(lent.now, lent.gap);
+            self.look_again();
+        }
+    }
+
+    /// A complete message has waited for CLOSE.
+    pub(super) fn on_stop_unheard(&mut self, at: usize, lent: &RankResources<'_>) {
+        let is_complete = |message: &ReceiveMessage| message.stage == ReceiveStage::Complete;
+        let is_oldest = self.messages.iter().position(is_complete) == Some(at);
+        let message = &mut self.messages[at];
+        if is_oldest || message.stops_said() < STOPS_EACH {
+            message.say_stop(lent.now, lent.gap);
+        } else {
+            message.wait_for_close(lent.now, lent.gap);
+        }
+    }
+
+    /// Takes RESET: the sender has cancelled the message.
+    pub fn handle_reset(&mut self, header: &Header, lent: &mut RankResources<'_>) {
+        let serial = self.closed.serial(header.message);
+        if self.closed.ranges() >= CLOSED_RANGES_MAX && !self.closed.is_closed(serial) {
+            self.counters.refused += 1;
+            return;
+        }
+        self.refusals.push_back(*header);
+        match self.find(header.message) {
+            Some(at) if self.messages[at].stage == ReceiveStage::Complete => {
+                self.close(at);
+            }
+            Some(at) => {
+                let settled = self.drop_message(at, lent.ledger);
+                lent.grants.settle(lent.place, settled);
+                self.tell_reset(header.key);
+            }
+            None if self.closed.is_closed(serial) => {}
+            None => {
+                self.closed.close(serial);
+                if let Ok(posted) = self.find_expected(header.key) {
+                    self.expected.remove(posted);
+                    self.tell_reset(header.key);
+                }
+            }
+        }
+    }
+
+    fn tell_reset(&mut self, key: MessageKey) {
+        let from = self.peer;
+        self.events.push_back(EndpointEvent::Reset { from, key });
+    }
+
+    /// Gives up the message with this key, unless it is complete. Gives how many of its segments
+    /// were on their way.
+    pub(crate) fn refuse(&mut self, key: MessageKey, ledger: &mut Ledger) -> u32 {
+        if let Ok(posted) = self.find_expected(key) {
+            self.expected.remove(posted);
+        }
+        let is_it = |message: &ReceiveMessage| {
+            message.key() == key && message.stage != ReceiveStage::Complete
+        };
+        let Some(at) = self.messages.iter().position(is_it) else {
+            return 0;
+        };
+        let header = *self.messages[at].header();
+        self.refusals.push_back(header);
+        self.drop_message(at, ledger)
+    }
+
+    /// Forgets a message that is not complete. Gives how many of its segments were on their way.
+    fn drop_message(&mut self, at: usize, ledger: &mut Ledger) -> u32 {
+        let mut dropped = self.close(at);
+        if dropped.stage == ReceiveStage::Early {
+            self.early_segments -= u64::from(dropped.cut.segments());
+        }
+        dropped.release(ledger);
+        dropped.settle()
+    }
+
+    /// No packet opens the message again.
+    fn close(&mut self, at: usize) -> ReceiveMessage {
+        let closed = self.messages.remove(at);
+        self.closed.close(closed.serial);
+        closed
+    }
+
+    /// Releases the holes that are reserved in the ledger: the peer is lost.
+    pub(crate) fn release(&mut self, ledger: &mut Ledger) {
+        for message in &mut self.messages {
+            message.release(ledger);
+        }
+    }
+
+    /// Whether a packet is a PROBE for a message that is closed.
+    pub(super) fn is_forgotten(&self, header: &Header) -> bool {
+        let serial = self.closed.serial(header.message);
+        header.kind == PacketKind::Probe && self.closed.is_closed(serial)
+    }
+
+    /// The next REFUSE.
+    pub(super) fn poll_refusal(&mut self, now: Instant, body: &mut Vec<u8>) -> Option<Header> {
+        let refused = self.refusals.pop_front()?;
+        body.clear();
+        Some(Header {
+            kind: PacketKind::Refuse,
+            flags: Flags::NONE,
+            class: CONTROL,
+            segment: 0,
+            length: 0,
+            sent_at: now.wire_micros().max(1),
+            ..refused
+        })
+    }
+}

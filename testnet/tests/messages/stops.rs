@@ -1,0 +1,95 @@
+//! The end of a message: STOP until CLOSE comes.
+
+use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
+use gradwire_protocol::units::{Rank, Span};
+use gradwire_testnet::link::Profile;
+use gradwire_testnet::network::Ended;
+
+use crate::pair::{LEFT, Pair, RIGHT, TestMessage, cut, endpoint, job, rough, share};
+
+/// The holes of each message of which the right end says that it is complete.
+fn received(pair: &mut Pair) -> Vec<Option<Bitmap>> {
+    let events = pair.events(RIGHT).into_iter();
+    let holes = events.filter_map(|event| match event {
+        EndpointEvent::Received { holes, .. } => Some(holes),
+        _ => None,
+    });
+    holes.collect()
+}
+
+fn sent(pair: &mut Pair) -> Vec<Option<Bitmap>> {
+    let events = pair.events(LEFT).into_iter();
+    let missing = events.filter_map(|event| match event {
+        EndpointEvent::Sent { missing, .. } => Some(missing),
+        _ => None,
+    });
+    missing.collect()
+}
+
+fn set_links(pair: &mut Pair, both: [(Rank, Rank); 2], profile: Profile) {
+    for (from, to) in both {
+        pair.network.set_link(from, to, profile);
+    }
+}
+
+#[test]
+fn both_ends_name_the_same_holes_after_an_outage() {
+    let mut with_holes = 0;
+    for seed in 0..20 {
+        let mut pair = Pair::new(
+            [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
+            rough(0.1),
+            seed,
+        );
+        let message = TestMessage::lossless(1, 200_000).tolerating(share(0.2));
+        pair.expect(RIGHT, message);
+        pair.send(LEFT, message);
+        let until = pair.network.now() + Span::from_millis(5_000);
+        let is_complete = |ends: &[Endpoint]| ends[1].counters().receiver.lost_segments > 0;
+        if pair.network.run(until, is_complete) != Ended::Reached {
+            continue;
+        }
+        let both = [(LEFT, RIGHT), (RIGHT, LEFT)];
+        set_links(&mut pair, both, cut());
+        pair.run_for(Span::from_millis(3_000));
+        set_links(&mut pair, both, rough(0.1));
+        assert!(pair.settles_within(Span::from_millis(5_000)));
+        let received = received(&mut pair);
+        with_holes += u32::from(received[0].is_some());
+        assert_eq!(sent(&mut pair), received, "seed {seed}");
+    }
+    assert!(with_holes > 10, "{with_holes} messages had holes");
+}
+
+#[test]
+fn stop_is_repeated_seldom_until_close_comes() {
+    const MESSAGES: u32 = 100;
+    let mut pair = Pair::new(
+        [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
+        rough(0.0),
+        1,
+    );
+    for sequence in 0..MESSAGES {
+        let message = TestMessage::lossless(sequence, 3_000);
+        pair.expect(RIGHT, message);
+        pair.send(LEFT, message);
+    }
+    // The right end hears no CLOSE.
+    let until = pair.network.now() + Span::from_millis(5_000);
+    let begun = |ends: &[Endpoint]| ends[1].counters().receiver.received_segments > 250;
+    assert_eq!(pair.network.run(until, begun), Ended::Reached);
+    pair.settles_within(Span::from_millis(1));
+    pair.network.set_link(LEFT, RIGHT, cut());
+    pair.run_for(Span::from_millis(20_000));
+    let before = pair.network.delivered();
+    pair.run_for(Span::from_millis(10_000));
+    let stops = pair.network.delivered() - before;
+    assert!(stops <= 100, "{stops} packets in 10 s");
+    let kept = pair.end(RIGHT).footprint();
+    pair.network.set_link(LEFT, RIGHT, rough(0.0));
+    pair.run_for(Span::from_millis(3_000));
+    assert_eq!(pair.end(RIGHT).footprint().incoming, 0, "of {kept:?}");
+    assert_eq!(received(&mut pair).len(), MESSAGES as usize);
+    assert_eq!(sent(&mut pair).len(), MESSAGES as usize);
+}
