@@ -35,8 +35,9 @@
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
 //! A message's sender speaks DATA, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP and
-//! REFUSE. CLOSE, RESET and REFUSE have no body. The other control packets carry a [`SegmentReport`]
-//! after the header, and a bitmap ([`crate::bitmap`]). [`crate::sender`] and [`crate::receiver`] decide when to send them.
+//! REFUSE. CLOSE, RESET and REFUSE have no body. The other control packets carry a
+//! [`SegmentReport`] after the header, and a bitmap ([`crate::bitmap`]). [`crate::sender`] and
+//! [`crate::receiver`] decide when to send them.
 
 mod report;
 
