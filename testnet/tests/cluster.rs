@@ -8,15 +8,16 @@ use gradwire_testnet::cluster::shrink::shrink;
 /// Schedules that have failed once, one per line; the text behind # says what they found.
 const REGRESSIONS: &str = include_str!("../regressions/cluster.txt");
 
+/// How many seeds: those of GRADWIRE_SEEDS, or many where long tests are wanted.
 #[expect(
     clippy::disallowed_methods,
     reason = "tests are asked for by the environment"
 )]
 fn seeds() -> u64 {
-    match std::env::var_os("GRADWIRE_SLOW").is_some() {
-        true => 2_000,
-        false => 10,
-    }
+    let wanted = std::env::var("GRADWIRE_SEEDS").ok();
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    let usual = if slow { 2_000 } else { 25 };
+    wanted.and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
 /// Runs a schedule; a failing one is shrunk and printed.

@@ -267,6 +267,12 @@ impl PlannedOperation {
         if faults.has(ClusterFault::Chunk) && rng.random_bool(0.3) {
             self.chunk = Some(ByteCount::new(rng.random_range(3000..40_000)));
         }
+        // A receive from any rank waits for the others when the sender has died.
+        if let PlannedCollective::Message { receipt, .. } = &mut self.collective
+            && faults.has(ClusterFault::Crash)
+        {
+            *receipt = Receipt::Named;
+        }
         if let PlannedCollective::Message { receipt, .. } = &mut self.collective
             && faults.has(ClusterFault::Unmatched)
             && rng.random_bool(0.5)
