@@ -274,6 +274,16 @@ impl LocalRank {
             .ok_or(EndError::Closed)
     }
 
+    /// Multiplies the lost values that error feedback keeps, of all tensors, by the factor by which
+    /// the scale of the loss has changed; see [`Communicator::scale_residuals`].
+    ///
+    /// # Errors
+    /// [`EndError::Closed`] when the rank has been closed or does not answer.
+    pub fn scale_residuals(&self, factor: f64) -> Result<(), EndError> {
+        self.ask(move |seat| seat.communicator_mut().scale_residuals(factor))
+            .ok_or(EndError::Closed)
+    }
+
     /// The counts so far, by peer and class; `None` if the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()

@@ -294,6 +294,13 @@ impl Communicator {
         &self.parts.memory.residuals
     }
 
+    /// Multiplies all residuals by the factor by which the scale of the loss has changed: mixed
+    /// precision scales gradients, and a residual is in the scale of its step. Call it between
+    /// steps, on every rank.
+    pub fn scale_residuals(&mut self, factor: f64) {
+        self.parts.memory.residuals.scale(factor);
+    }
+
     /// Takes the residual of a tensor, for example into a checkpoint; it is not kept any more.
     pub fn take_residual(&mut self, tensor_key: u64) -> Option<Residual> {
         self.parts.memory.residuals.take(tensor_key)

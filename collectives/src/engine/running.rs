@@ -3,7 +3,8 @@
 //! - `progress` knows which gates are open and which messages are done.
 //! - `tensor_bytes` holds the bytes that segments land in and messages out carry, `ordered_sum`
 //!   the order in which they are summed.
-//! - `loss_rules` says how much may be lost; `loss_record` counts the losses.
+//! - `loss_rules` says how much may be lost; `loss_record` counts the losses, `residual_draft`
+//!   keeps those that the next step will repair.
 //!
 //! This file drives them: it posts messages, opens gates, and sends.
 
@@ -11,6 +12,7 @@ mod loss_record;
 pub(crate) mod loss_rules;
 mod ordered_sum;
 mod progress;
+mod residual_draft;
 mod tensor_bytes;
 
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use crate::engine::parts::EngineParts;
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
-use crate::numbers::holes::{HoleFilling, Residuals, TensorShape};
+use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
 use crate::operation::buffer::Buffer;
 use crate::operation::{
     Completion, Operation, OperationError, OperationId, OperationLabel, OperationProgress, TimedOut,
@@ -47,6 +49,7 @@ use loss_record::LossRecord;
 use loss_rules::{LossLimits, LossRules};
 use ordered_sum::{LandedBytes, OrderedSum, SumShape};
 use progress::PlanProgress;
+use residual_draft::ResidualDraft;
 use tensor_bytes::{RegionSum, TensorBytes};
 
 /// A submitted operation.
@@ -61,6 +64,7 @@ pub(crate) struct RunningOperation {
     progress: PlanProgress,
     bytes: TensorBytes,
     losses: LossRecord,
+    residuals: ResidualDraft,
     received_bytes: u64,
     begun: Instant,
 }
@@ -83,6 +87,7 @@ impl RunningOperation {
             progress: PlanProgress::new(&plan),
             bytes: TensorBytes::default(),
             losses: LossRecord::new(operation.collective),
+            residuals: ResidualDraft::default(),
             received_bytes: 0,
             begun: Instant::START,
             operation,
@@ -263,7 +268,7 @@ impl RunningOperation {
     }
 
     /// The receiver of a message out has all of it that it will ever have.
-    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut StepMemory) {
+    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>) {
         if !self.progress.finish_send(at) {
             return;
         }
@@ -272,42 +277,35 @@ impl RunningOperation {
         self.losses.miss(missing);
         let Some(copy) = copy else { return };
         if self.operation.loss.holes == HoleFilling::ErrorFeedback {
-            self.keep_residual(
-                &self.plan.outbounds[at],
-                &copy,
-                missing,
-                &mut memory.residuals,
-            );
+            self.lose(at, &copy, missing);
         }
     }
 
-    /// Keeps the values of a contribution that were missing, for the next step.
-    fn keep_residual(
-        &self,
-        outbound: &PlannedSend,
-        copy: &[u8],
-        missing: &Bitmap,
-        residuals: &mut Residuals,
-    ) {
+    /// Notes the values of a contribution that were missing, for the next step.
+    fn lose(&mut self, at: usize, copy: &[u8], missing: &Bitmap) {
+        let outbound = self.plan.outbounds[at];
+        let mixing = self.mixing_of(&outbound);
         let segment_bytes = self.rules.segment_bytes();
         let range = |segment: u32| {
             let offset = segment as usize * segment_bytes;
             offset..copy.len().min(offset + segment_bytes)
         };
-        let mut keep = |offset, values: &[u8]| {
-            let (key, offset) = (self.operation.tensor_key, outbound.region.offset + offset);
-            residuals.keep(key, self.shape(), offset, values);
+        let mut lose = |offset, values: &[u8]| {
+            self.residuals.lose(ResidualPiece {
+                offset: outbound.region.offset + offset,
+                values: values.to_vec(),
+            });
         };
         let missing = missing.iter_ones().map(range);
-        let Some(mixing) = self.mixing_of(outbound) else {
-            return missing.for_each(|lost| keep(lost.start, &copy[lost]));
+        let Some(mixing) = mixing else {
+            return missing.for_each(|lost| lose(lost.start, &copy[lost]));
         };
         let mut values = vec![0; copy.len()];
         for lost in missing {
             values[lost.clone()].copy_from_slice(&copy[lost]);
         }
         mixing.unmix(&mut values);
-        keep(0, &values);
+        lose(0, &values);
     }
 
     /// How a message out is mixed, or `None` if it is not.
@@ -482,7 +480,9 @@ impl RunningOperation {
         };
         let mut copy = bytes.to_vec();
         let offset = self.plan.outbounds[at].region.offset;
-        residuals.add_to(self.operation.tensor_key, self.shape(), offset, &mut copy);
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        self.residuals
+            .take(residuals.add_to(key, shape, offset, &mut copy));
         self.bytes.keep_copy(at, copy);
     }
 
@@ -563,6 +563,14 @@ impl RunningOperation {
         let unfinished = result.is_err().then(|| self.progress());
         if result.is_ok() {
             memory.phases.note(&self.operation);
+        }
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        let left = match &result {
+            Ok(()) => self.residuals.into_lost(),
+            Err(_) => self.residuals.into_taken(),
+        };
+        for piece in left {
+            memory.residuals.keep(key, shape, piece);
         }
         let scratch = self.bytes.into_scratch();
         let slots = matches!(self.plan.scratch, ScratchUse::Slots { .. });

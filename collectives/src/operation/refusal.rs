@@ -62,10 +62,7 @@ pub enum SubmitError {
         rank: Rank,
     },
     /// The reduction does not exist for the type.
-    #[error(
-        "{op} is not defined for {dtype}: avg needs a float type (sum, then divide, for integers), \
-         band, bor and bxor an integer type"
-    )]
+    #[error("{op} is not defined for {dtype}: {}", .op.remedy())]
     Undefined {
         /// The reduction.
         op: ReduceOp,

@@ -148,7 +148,10 @@ fn reductions_that_a_type_does_not_have_are_refused() {
             reduced(ReduceOp::BitOr, DType::F32),
             "bor is not defined for f32",
         ),
-        (reduced(ReduceOp::Avg, DType::I32), "avg needs a float type"),
+        (
+            reduced(ReduceOp::Avg, DType::I32),
+            "for integers take sum, and divide the result by the number of ranks",
+        ),
         (
             Operation {
                 collective: Collective::Reduce { root: Rank(1) },

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod buckets;
+mod conservation;
 mod failures;
 mod forgetting;
 mod hierarchical;

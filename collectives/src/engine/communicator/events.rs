@@ -67,8 +67,8 @@ impl Communicator {
                     self.let_go(now);
                     return;
                 };
-                self.advance(now, slot, |running, _, parts| {
-                    running.on_sent(message, missing.as_ref(), &mut parts.memory);
+                self.advance(now, slot, |running, _, _| {
+                    running.on_sent(message, missing.as_ref());
                 });
             }
             EndpointEvent::Mismatch {
@@ -115,9 +115,7 @@ impl Communicator {
             self.let_go(now);
             return;
         }
-        self.advance(now, slot, |running, _, parts| {
-            running.on_sent(message, None, &mut parts.memory);
-        });
+        self.advance(now, slot, |running, _, _| running.on_sent(message, None));
     }
 
     /// Takes word that a rank has cancelled a message: it has ended the group.
