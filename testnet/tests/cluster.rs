@@ -4,6 +4,7 @@ use gradwire_testnet::cluster::faults::{ClusterFault, FaultSet};
 use gradwire_testnet::cluster::run::{run, run_twice};
 use gradwire_testnet::cluster::schedule::ClusterSchedule;
 use gradwire_testnet::cluster::shrink::shrink;
+use gradwire_testnet::cluster::week;
 
 /// Schedules that have failed once, one per line; the text behind # says what they found.
 const REGRESSIONS: &str = include_str!("../regressions/cluster.txt");
@@ -85,4 +86,12 @@ fn the_same_seed_sends_the_same_packets() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 10, "other seeds are other runs");
+}
+
+#[test]
+fn a_long_training_job_stays_small_and_quiet() {
+    let hours = if seeds() > 1_000 { 7 * 24 } else { 4 };
+    let tally = week::train(1, hours).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!((tally.failed, tally.holes), (0, 0));
+    assert!(tally.completed >= hours * 40 * 3 * 4, "{tally:?}");
 }
