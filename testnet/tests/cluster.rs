@@ -43,18 +43,7 @@ fn schedules_that_failed_once_hold() {
 #[test]
 fn random_faults_break_no_promise() {
     for seed in 0..seeds() {
-        let mut schedule = ClusterSchedule::of_seed(seed);
-        for fault in [
-            ClusterFault::LatePosting,
-            ClusterFault::Idle,
-            ClusterFault::Crash,
-            ClusterFault::Abort,
-            ClusterFault::StallBelow,
-            ClusterFault::Unmatched,
-        ] {
-            schedule.faults = schedule.faults.without(fault);
-        }
-        hold(&schedule);
+        hold(&ClusterSchedule::of_seed(seed));
     }
 }
 
@@ -90,7 +79,7 @@ fn the_same_seed_sends_the_same_packets() {
 
 #[test]
 fn a_long_training_job_stays_small_and_quiet() {
-    let hours = if seeds() > 1_000 { 7 * 24 } else { 4 };
+    let hours = if seeds() > 1_000 { 7 * 24 } else { 2 };
     let tally = week::train(1, hours).unwrap_or_else(|violation| panic!("{violation}"));
     assert_eq!((tally.failed, tally.holes), (0, 0));
     assert!(tally.completed >= hours * 40 * 3 * 4, "{tally:?}");

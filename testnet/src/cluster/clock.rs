@@ -41,11 +41,6 @@ impl HostClock {
                 draw::span_between(&mut rng, Span::from_micros(1), Span::from_millis(2000));
             start = edge.beyond(before).as_nanos();
         }
-        if faults.has(ClusterFault::ClockOld) {
-            let before =
-                draw::span_between(&mut rng, Span::from_millis(10), Span::from_millis(60_000));
-            start = Span::from_picos(u64::MAX).as_nanos() - before.as_nanos();
-        }
         let mut drift_ppm = 0;
         if faults.has(ClusterFault::Drift) {
             drift_ppm = rng.random_range(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX);

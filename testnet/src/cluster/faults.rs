@@ -57,8 +57,6 @@ faults! {
     ClockStart = "clock-start",
     /// Clocks start shortly before 2^31 or 2^32 microseconds.
     ClockEdge = "clock-edge",
-    /// Clocks start so late that picoseconds in 64 bits soon end.
-    ClockOld = "clock-old",
     /// Ids of messages and numbers of operations start shortly before 2^32.
     IdEdge = "id-edge",
     /// Clocks run at different speeds.

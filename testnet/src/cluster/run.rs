@@ -58,8 +58,8 @@ pub struct ClusterTally {
     pub holes: u64,
     /// Simulated time.
     pub took: Span,
-    /// Size of rank 0's state, as the characters of its `Debug`: when one operation of eight had
-    /// ended, and when all had.
+    /// Size of rank 0's state in a long run, as the characters of its `Debug`: once all that it
+    /// remembers is full, and at the end.
     pub state: [usize; 2],
 }
 

@@ -10,8 +10,8 @@ use crate::cluster::program::PlannedOperation;
 use crate::cluster::results::{self, RankResult, title};
 use crate::cluster::violation::ClusterCheck;
 
-/// From so many operations on it is noted how large the state is.
-const LONG_RUN: usize = 100;
+/// A rank remembers its last 1,024 operations: it has as many then.
+const WARM: usize = 1_500;
 
 impl ClusterRun<'_> {
     /// Runs the commands of a rank that are due: of the control plane, and of its program.
@@ -226,13 +226,12 @@ impl ClusterRun<'_> {
         checked
     }
 
-    /// Notes the size of rank 0's state once an eighth of a long run is done, and at its end.
+    /// Notes the size of rank 0's state twice in a long run: once all that it remembers is full,
+    /// and at the end.
     fn note_state(&mut self, index: usize) {
-        let count = self.program.operations.len();
-        let mark = [count / 8, count - 1]
-            .iter()
-            .position(|&mark| mark == index);
-        if let Some(mark) = mark.filter(|_| count >= LONG_RUN) {
+        let last = self.program.operations.len() - 1;
+        let mark = [WARM, last].iter().position(|&mark| mark == index);
+        if let Some(mark) = mark.filter(|_| last > WARM * 2) {
             self.tally.state[mark] = format!("{:?}", self.hosts[0].communicator).len();
         }
     }
