@@ -436,7 +436,10 @@ fn help_of_every_command_has_examples() {
 
 #[test]
 fn random_faults_of_a_seed_keep_every_promise() {
-    let output = sim("fuzz", "--seed 3 --count 2 --faults loss+drift --ranks 2 --json");
+    let output = sim(
+        "fuzz",
+        "--seed 3 --count 2 --faults loss+drift --ranks 2 --json",
+    );
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(report["seeds"], 2);
