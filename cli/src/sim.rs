@@ -7,6 +7,7 @@
 pub mod options;
 pub mod sweep;
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::sim::compare::ComparisonPlan;
 use gradwire_lab::sim::fuzz::{self, FuzzPlan};
 use gradwire_lab::sim::{compare, report, run};
@@ -67,7 +68,7 @@ fn fuzzed(options: &SimFuzz) -> Result<(), CommandError> {
     };
     if options.trace {
         let traced = plan.trace(&mut |line| println!("{line}"));
-        return traced.map_err(|violation| CommandError::Check(violation.to_string()));
+        return traced.map_err(|violation| LabError::Check(violation.to_string()).into());
     }
     let report = fuzz::fuzz(&plan);
     if options.json {
@@ -77,7 +78,7 @@ fn fuzzed(options: &SimFuzz) -> Result<(), CommandError> {
     }
     report
         .failure()
-        .map_or(Ok(()), |failure| Err(CommandError::Check(failure)))
+        .map_or(Ok(()), |failure| Err(LabError::Check(failure).into()))
 }
 
 fn drawn(options: &SimReport) -> Result<(), CommandError> {
