@@ -129,18 +129,19 @@ fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, Comm
 
 fn open(options: &Rank) -> Result<OpenRank, CommandError> {
     let environment = Environment::read();
+    let told = environment.token().map_err(CommandError::Usage)?;
     let certificates = CertificateFiles::all_or_none(
         options.cert.clone().or(environment.certificate),
         options.key.clone().or(environment.key),
         options.ca.clone().or(environment.authority),
     );
     let certificates = certificates.map_err(|error| CommandError::Usage(error.to_string()))?;
-    let token = options.token.clone().or(environment.token);
+    let token = options.token.clone().or(told);
     // Certificates alone prove who a rank is.
     let token = token.or_else(|| certificates.is_some().then(String::new));
     let token = token.ok_or_else(|| {
-        let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN, or \
-                       give --cert, --key and --ca";
+        let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN or \
+                       GRADWIRE_TOKEN_FILE, or give --cert, --key and --ca";
         CommandError::Usage(missing.to_owned())
     })?;
     if options.world < 2 {

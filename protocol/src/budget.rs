@@ -8,8 +8,8 @@
 //!    it, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. The ledger forgets the oldest of more than [`STEPS_KEPT`] steps, and none with reservations. Old
-//!    is the step that was owed first, since numbers of steps wrap.
+//! 4. The ledger forgets the oldest of more than [`STEPS_KEPT`] steps, and none with reservations.
+//!    Old is the step that was owed first, since numbers of steps wrap.
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from
 //!    it.
@@ -91,7 +91,8 @@ impl Ledger {
         }
     }
 
-    /// Makes room for a step. A step with reservations is kept: they will be released or lost there.
+    /// Makes room for a step. A step with reservations is kept: they will be released or lost
+    /// there.
     fn forget_old_steps(&mut self) {
         let is_over = |(_, account): &(Step, LossAccount)| account.reserved_bytes == 0;
         while self.steps.len() >= STEPS_KEPT

@@ -110,7 +110,13 @@ impl CongestionWindow {
         self.growing = Growing::Exponential;
     }
 
-    fn least(&self) -> u64 {
+    /// The path has a longer least round trip: the window grows as fast as at the start.
+    pub(crate) fn on_new_path(&mut self) {
+        self.growing = Growing::Exponential;
+    }
+
+    /// Its least size in bytes.
+    pub(crate) fn least(&self) -> u64 {
         (self.limits.packet.get() * PACKETS_MIN).min(self.limits.most.get())
     }
 

@@ -2,7 +2,8 @@
 //! receivers.
 //!
 //! It has four kinds of method: commands ([`Endpoint::send`], [`Endpoint::expect`],
-//! [`Endpoint::cancel`], [`Endpoint::refuse`], [`Endpoint::fail_peer`]), the verbs of [`Machine`], [`Endpoint::poll_event`], and getters.
+//! [`Endpoint::cancel`], [`Endpoint::refuse`], [`Endpoint::fail_peer`]), the verbs of [`Machine`],
+//! [`Endpoint::poll_event`], and getters.
 //!
 //! The collectives know the meaning of a message. [`crate::receiver`] decides which holes are
 //! accepted, [`crate::sender`] which segments are repaired.
@@ -98,8 +99,9 @@ impl Endpoint {
         self
     }
 
-    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages: with
-    /// a first id near the end a test sees that in its first messages. The peers need not know.
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages:
+    /// with a first id near the end a test sees that in its first messages. The peers need not
+    /// know.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -216,8 +218,8 @@ impl Endpoint {
     }
 
     /// Gives up the message from `from` with this key, whether it is posted or has only begun to
-    /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is complete
-    /// stays so, and one of which no packet has come yet can still be announced.
+    /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is
+    /// complete stays so, and one of which no packet has come yet can still be announced.
     pub fn refuse(&mut self, from: Rank, key: MessageKey) {
         if let Some(at) = self.find(from) {
             let receiver = &mut self.peers[at].receiver;

@@ -34,8 +34,8 @@ pub enum EndpointEvent {
         /// The segments that the receiver accepted as holes, if any.
         missing: Option<Bitmap>,
     },
-    /// The receiver takes no more of a message: its bytes may be reused. It has refused the message,
-    /// and what it had of it is forgotten.
+    /// The receiver takes no more of a message: its bytes may be reused. It has refused the
+    /// message, and what it had of it is forgotten.
     Refused {
         /// Its receiver.
         to: Rank,

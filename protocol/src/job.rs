@@ -90,8 +90,9 @@ job_keys! {
         /// Queueing delay above which the window shrinks.
         delay_target: Span = Span::from_millis(10),
             Time(Span::from_micros(10)..=Span::from_millis(10_000));
-        /// A peer that owes an answer and is silent for this long counts as dead.
-        peer_timeout: Span = Span::from_millis(8_000),
+        /// A peer that owes an answer and is silent for this long counts as dead; one whose process
+        /// has ended does within a second.
+        peer_timeout: Span = Span::from_millis(60_000),
             Time(Span::from_millis(100)..=Span::from_millis(3_600_000));
         /// Whether packets that are not encrypted carry a CRC-32.
         checksum: Checksum = Checksum::On, ON_OFF;

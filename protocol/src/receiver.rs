@@ -11,8 +11,8 @@
 //! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
 //!    packets overtake each other by. There is a gap only if the message is posted, its sender has
-//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at once
-//!    when the sender has named every missing segment as lost.
+//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at
+//!    once when the sender has named every missing segment as lost.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
@@ -268,7 +268,8 @@ impl Receiver {
             receiving.grant(lent.now, u32::MAX);
         } else {
             let serial = receiving.serial;
-            lent.grants.wait(request.turn(), lent.place, serial);
+            let turn = lent.grants.turn(request.step, request.urgency);
+            lent.grants.wait(turn, lent.place, serial);
         }
         self.complete_if_done(at, lent);
         self.note(at);
@@ -368,7 +369,22 @@ impl Receiver {
             }
         }
         receiving.end_gap_if_settled(lent.now);
+        let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
+        if is_early {
+            self.tell_grants(lent.now);
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all that do: tells it again which
+    /// of them are granted. The first report may have been lost.
+    fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
     }
 
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {

@@ -22,7 +22,7 @@
 //! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes.
+//!    holes. Messages that only wait for their receiver ask in turn (`sender/probe.rs`).
 //! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
@@ -31,6 +31,7 @@
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
 mod cancel;
+mod least;
 mod loss;
 mod message;
 mod probe;
@@ -40,9 +41,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use self::cancel::CancelledMessages;
+use self::least::LeastSearch;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
-use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
+use self::probe::PeerWatch;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
@@ -58,8 +60,6 @@ use crate::units::{
 };
 use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
-/// Unanswered probes of one message after which the window starts over.
-const SILENT_PROBES: u32 = 3;
 /// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
 /// parts per million disagree about a microsecond.
 const HELD_SAMPLED: Span = Span::from_millis(10);
@@ -138,10 +138,12 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
+    search: Option<LeastSearch>,
     spray: Spray,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
+    watch: PeerWatch,
     closes: Vec<Header>,
     cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
@@ -168,9 +170,11 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
+            search: None,
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
+            watch: PeerWatch::default(),
             closes: Vec::new(),
             cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
@@ -283,9 +287,8 @@ impl Sender {
         find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, RESET for one that is cancelled,
-    /// PROBE for one that is in doubt.
-    /// Its body is written into `body`.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is
+    /// cancelled, PROBE for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,
@@ -301,54 +304,13 @@ impl Sender {
         if reset.is_some() {
             return reset;
         }
-        if self.probe_due.is_none_or(|due| due > now) {
-            return None;
-        }
-        let due = |sending: &SendMessage| sending.is_told() && sending.probe.at <= now;
-        let Some(at) = self.messages.iter().position(due) else {
-            let told = self.messages.iter().filter(|sending| sending.is_told());
-            self.probe_due = told.map(|sending| sending.probe.at).min();
-            return None;
-        };
-        let sending = &mut self.messages[at];
-        let wait = rtt.probe_wait(settings.gap);
-        let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
-        let next = now + doubled.min(most.max(wait));
-        let is_news = sending.is_news() || sending.has_untold_holes();
-        sending.on_probe(now, next, settings.segment_bytes as usize, body);
-        self.counters.probes += 1;
-        // A probe that tells news is no sign that the receiver holds the message up.
-        if sending.stands_still() && !sending.probe.told_still && !is_news {
-            sending.probe.told_still = true;
-            self.still.push(sending.key());
-        }
-        let probe = &sending.probe;
-        let silent = probe.unanswered == SILENT_PROBES && self.heard < probe.asked;
-        if silent && self.in_flight > 0 {
-            self.window.on_silence();
-        }
-        let flags = match sending.all_sent() {
-            true => Flags::ALL_SENT,
-            false => Flags::NONE,
-        };
-        Some(Header {
-            kind: PacketKind::Probe,
-            class: sending.lowest_class(&settings.policy),
-            flags,
-            segment: sending.sent().min(sending.segments() - 1),
-            length: body.len() as u16,
-            ..sending.template(now)
-        })
-    }
-
-    fn note_probe(&mut self, at: Instant) {
-        self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+        self.poll_probe(now, rtt, settings, body)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let due = self.probe_due.into_iter().chain(self.cancelled.due()).min();
+        let due = self.next_probe().into_iter().chain(self.cancelled.due());
+        let due = due.min();
         ControlOutlook {
             talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
             due: due.filter(|&at| at > now),
@@ -439,7 +401,7 @@ impl Sender {
 
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
-        self.window.bytes().get().saturating_sub(self.in_flight) / packet
+        self.limit().saturating_sub(self.in_flight) / packet
     }
 
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
@@ -447,7 +409,7 @@ impl Sender {
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
         let run = settings.run_segments as u64;
-        let window = self.window.bytes().get() / packet;
+        let window = self.limit() / packet;
         match self.in_flight {
             0 => 1,
             _ => (run / 2).min(window / 2).max(1),
@@ -463,7 +425,7 @@ impl Sender {
         settings: &EndpointSettings,
     ) {
         let header = packet.header;
-        self.heard = now;
+        self.on_heard(now);
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
@@ -478,9 +440,11 @@ impl Sender {
         let is_newest = self.on_echo(report.echo_class, echo);
         if is_newest && let Some(sample) = round_trip(report, echo, now) {
             rtt.sample(sample);
+            self.search_least(now, (echo, sample), settings.delay_target, rtt);
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
+        let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);
         // Marks are counted since the message began, so that a lost report loses none.
         let marks = report.ce.saturating_sub(progress.marks);
@@ -500,12 +464,13 @@ impl Sender {
             lost: self.find_lost(now, rtt, settings.gap),
         };
         self.window.on_feedback(now, feedback, rtt);
-        let sending = &mut self.messages[at];
-        if is_newest || acked.segments > 0 {
-            let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
-            sending.probe.unanswered = 0;
-            sending.probe.at = probe_at;
-            self.note_probe(probe_at);
+        let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
+        let wait = rtt.probe_wait(settings.gap);
+        if is_progress {
+            self.watch.hasten(now, wait);
+        }
+        if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
+            self.on_answer(now, at, echo, wait);
         }
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {

@@ -355,6 +355,36 @@ name!(
     /// A step of the training job; the loss budget is kept per step.
     Step(u32)
 );
+impl Step {
+    /// Whether this step comes before another one. Their numbers wrap.
+    pub const fn is_before(self, other: Self) -> bool {
+        other.0.wrapping_sub(self.0) as i32 > 0
+    }
+}
+
+name!(
+    /// A step counted without wrapping, by which steps are put in order. [`StepClock`] gives it.
+    StepSerial(u64)
+);
+
+/// Puts steps in order although their numbers wrap.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepClock {
+    newest: Option<StepSerial>,
+}
+
+impl StepClock {
+    /// The count of a step: of all that end in its 32 bits the one nearest to the newest so far.
+    pub fn serial(&mut self, step: Step) -> StepSerial {
+        let first = StepSerial(1 << 32 | u64::from(step.0));
+        let newest = self.newest.unwrap_or(first);
+        let ahead = step.0.wrapping_sub(newest.0 as u32) as i32;
+        let serial = StepSerial(newest.0.wrapping_add_signed(i64::from(ahead)));
+        self.newest = Some(newest.max(serial));
+        serial
+    }
+}
+
 name!(
     /// Number of a message between one sender and one receiver as it travels: the low 32 bits of
     /// its [`MessageSerial`]. It wraps.

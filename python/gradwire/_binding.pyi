@@ -7,8 +7,11 @@ import torch
 from torch._C._distributed_c10d import Backend as _Backend
 from torch.distributed import ReduceOp, Store, Work
 
-def close_all(ranks: Sequence[Rank]) -> None:
-    """Close several ranks at the same time: each waits for the other ranks of its own job."""
+def close_all(ranks: Sequence[Rank], patience: float) -> None:
+    """Close several ranks at the same time: each waits for the other ranks of its own job.
+
+    ``patience`` is how many seconds they wait; with 0, operations in flight end here at once.
+    """
 
 class Rank:
     """This process's place in a job: sockets, driver thread, completion pool."""

@@ -67,6 +67,7 @@ _MIN, _MAX, _XOR = 3, 4, 7
 _OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
 _LINEAR = (0, 1)
 _CLOSE_SECONDS = 3.0
+_LEAVE_SECONDS = 30.0
 
 _core: list[ctypes.CDLL] = []
 _settling = threading.local()
@@ -81,14 +82,14 @@ def use(path: Path) -> None:
         _core.append(native.library(path))
 
 
-def close_all(ranks: Sequence[Rank]) -> None:
+def close_all(ranks: Sequence[Rank], patience: float) -> None:
     """Close several ranks at the same time; see the stub of the compiled binding."""
-    closing = [threading.Thread(target=rank.close) for rank in ranks]
+    closing = [threading.Thread(target=rank.close, args=(patience,)) for rank in ranks]
     for rank, thread in zip(ranks, closing, strict=True):
         try:
             thread.start()
         except RuntimeError:  # newer Pythons start no thread at their end
-            rank.close()
+            rank.close(patience)
     for thread in closing:
         if thread.ident is not None:
             thread.join()
@@ -171,17 +172,18 @@ class Rank:
         if is_last and not getattr(_settling, "here", False):
             self.close()
 
-    def close(self) -> None:
+    def close(self, patience: float = _LEAVE_SECONDS) -> None:
         """Let pending operations finish for some seconds, then stop. Idempotent."""
         if not self.is_open or os.getpid() != self._process:
             return
         with self._idle:
-            if not self._idle.wait_for(lambda: self._running == 0, _CLOSE_SECONDS):
+            grace = min(patience, _CLOSE_SECONDS)
+            if not self._idle.wait_for(lambda: self._running == 0, grace) and patience > 0:
                 self.abort(f"rank {self.place[0]} left with operations still pending")
             handle, self._handle = self._handle, None
             self._idle.wait_for(lambda: self._calls == 0)
         if handle:
-            _core[0].gw_close(handle)
+            _core[0].gw_close(handle, patience)
 
     def trace(self) -> str:
         """Return the contents of the flight recorder as JSON."""
@@ -575,6 +577,9 @@ class Backend(_Backend):
 
     def _reduces(self, call: _Call, tensor: torch.Tensor, op: ReduceOp) -> Work:
         reduce = int(op.op)
+        if op.op == ReduceOp.AVG and _is_integer(tensor.dtype):
+            reduce = int(ReduceOp.SUM)
+            call.land = _divided(call, tensor, self.size())
         if tensor.dtype == torch.bool:
             if reduce not in _OF_BOOLS:
                 raise TypeError(f"gradwire: {op.op} of bool: use sum, min, max or a bitwise one")
@@ -590,7 +595,7 @@ class Backend(_Backend):
         """Run on the tensor itself if it is contiguous, otherwise on a copy that is copied back."""
         dense = tensor.contiguous()
         if dense is not tensor and dense.data_ptr() != tensor.data_ptr():
-            call.land = lambda: tensor.copy_(dense)
+            call.land = _one_after_another(lambda: tensor.copy_(dense), call.land)
         call.buffer = dense
         return self._start(call)
 
@@ -676,6 +681,33 @@ def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, 
     fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
     tolerance = tags["tolerance"] or -1.0
     return fields | {"tolerance": tolerance, "layers": layers, "layers_len": len(spans)}
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
+def _divided(call: _Call, total: torch.Tensor, ranks: int) -> Callable[[], None] | None:
+    """Return how a sum of integers becomes their average, as in the compiled binding.
+
+    A rank that only contributes to a reduce has no sum.
+    """
+    if call.kind == "reduce" and call.land is None:
+        return None
+    return _one_after_another(
+        lambda: total.copy_(torch.div(total, ranks, rounding_mode="trunc")), call.land
+    )
+
+
+def _one_after_another(
+    first: Callable[[], object], then: Callable[[], object] | None
+) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        if then is not None:
+            then()
+
+    return both
 
 
 def _only(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -9,18 +9,16 @@ number of its own. Not here: how its ranks agree whether that is so (``agreement
 from __future__ import annotations
 
 import atexit
-import secrets
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradwire import agreement, build, interfaces
-from gradwire.agreement import Exchange, Jobs, Offer
+from gradwire.agreement import Choice, Exchange, Jobs, Offer
 from gradwire.environment import Environment, without_stacks
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from torch._C._distributed_c10d import _DistributedBackendOptions
 
     from gradwire import _binding
@@ -44,18 +42,26 @@ class _Opened:
         return set(members) <= set(self.members) and self.members[self.place] == members[position]
 
 
+_LEAVE_SECONDS = 30.0
+"""How long a rank stays reachable for ranks that are not done."""
+
 _opened: list[_Opened] = []
 _changing = threading.Lock()
 
 
 @atexit.register
 def close_all() -> None:
-    """Close every rank that is still open; runs before the interpreter shuts down."""
+    """Close every rank that is still open; runs before the interpreter shuts down.
+
+    A program that ends by an error does not wait for the other ranks: they have to learn of it, and
+    torchrun takes the rank that ends first for the cause.
+    """
     with _changing:
         cores = [opened.core for opened in _opened]
         _opened.clear()
     if cores:
-        build.load().close_all(cores)
+        patience = _LEAVE_SECONDS if getattr(sys, "last_value", None) is None else 0.0
+        build.load().close_all(cores, patience)
 
 
 def traces() -> list[str]:
@@ -69,13 +75,20 @@ def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") 
     store, position = options.store, options.group_rank
     members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
     exchange = Exchange(store, members, position)
-    fitting = _fitting(members, position)
-    offer = Offer(jobs=tuple(opened.core.job for opened in fitting))
     jobs = Jobs(store)
+    environment = Environment.read()
+    fitting = _fitting(members, position)
+    offer = Offer(
+        jobs=tuple(opened.core.job for opened in fitting),
+        network=interfaces.network(),
+        master=environment.master_address or jobs.host,
+        secret=environment.secret_kind,
+    )
     choice = agreement.choose(exchange, offer, jobs)
     opened = next((one for one in fitting if one.core.job == choice.job), None)
     if opened is None:
-        core = _joined(exchange, (choice.job, jobs.host), (position, len(members)), options.timeout)
+        place = (position, len(members))
+        core = _joined(exchange, (offer, choice), place, options.timeout.total_seconds())
         opened = _Opened(members, position, core)
         with _changing:
             _opened.append(opened)
@@ -98,38 +111,38 @@ def _fitting(members: tuple[int, ...], position: int) -> list[_Opened]:
 
 
 def _joined(
-    exchange: Exchange, job: tuple[str, str], place: tuple[int, int], timeout: timedelta
+    exchange: Exchange, agreed: tuple[Offer, Choice], place: tuple[int, int], seconds: float
 ) -> _binding.Rank:
-    """Open a rank and meet the others.
+    """Open a rank of a new job, and meet the others within ``seconds``.
 
     Args:
         exchange: the ranks of the group.
-        job: the new job, and the host of its store, empty if that has none.
+        agreed: what this rank knows, and what all have chosen.
         place: rank and world size.
-        timeout: how long the others may take.
+        seconds: how long the others may take.
     """
-    binding = build.load()
+    offer, choice = agreed
     environment = Environment.read()
     without_stacks()
-    name, store_host = job
-    token = environment.token or exchange.tell("token", secrets.token_hex(32))
     try:
-        host = interfaces.bind_address(
-            environment.interface, environment.master_address or store_host
-        )
-        core = binding.Rank(
+        host = interfaces.bind_address(environment.interface, choice.master_for(offer.master))
+        core = build.load().Rank(
             settings=(environment.job, environment.trace, environment.log),
             place=(*place, _local_rank(environment)),
             host=host,
-            credentials=(token, *environment.certificates),
-            job=name,
+            credentials=(environment.secret() or choice.token, *environment.certificates),
+            job=choice.job,
         )
     except Exception as error:
         exchange.fail("open", error)
         raise
     try:
-        rendezvous = exchange.settle("open", "open", lambda _: core.rendezvous())
-        core.join(rendezvous, timeout.total_seconds())
+
+        def judge(hosts: list[str]) -> str:
+            choice.check(exchange.members, hosts)
+            return core.rendezvous()
+
+        core.join(exchange.settle("open", host, judge), seconds)
     except Exception:
         core.close()
         raise

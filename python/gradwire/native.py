@@ -125,7 +125,7 @@ _FUNCTIONS = {
     "gw_reschedule": (c_int, (c_void_p, POINTER(Schedule), *_ERROR)),
     "gw_takes_operations": (c_int, (c_void_p,)),
     "gw_abort": (None, (c_void_p, c_char_p)),
-    "gw_close": (None, (c_void_p,)),
+    "gw_close": (None, (c_void_p, c_double)),
     "gw_operation_bytes": (c_size_t, ()),
 }
 

@@ -261,9 +261,9 @@ int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, s
  * same two operations. Returns 0, or a negative number on failure. */
 int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
-/* Waits up to 10 s for pending operations, joins every thread, and frees the rank; null is
- * ignored. */
-void gw_close(gw_rank* rank);
+/* Waits up to `seconds` for pending operations, and as long again for ranks that are not done and
+ * may need an answer of this one; then joins every thread, and frees the rank. Null is ignored. */
+void gw_close(gw_rank* rank, double seconds);
 
 #ifdef __cplusplus
 }

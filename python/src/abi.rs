@@ -29,8 +29,6 @@ use gradwire_runtime::{
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
 
-/// How long `gw_close` waits for pending operations.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time that `gw_join` waits, in seconds. Longer timeouts are cut to it.
 const JOIN_SECONDS_MAX: f64 = 86_400.0;
 
@@ -215,6 +213,11 @@ unsafe fn read_credentials(
     // SAFETY: the caller vouches for the string.
     let token = unsafe { text::read(credentials.token, "the token") }?;
     let certificates = certificates.map_err(|error| error.to_string())?;
+    if token.is_empty() && certificates.is_none() {
+        return Err(
+            "the token is empty: give a secret that all ranks share, or certificates".to_owned(),
+        );
+    }
     Ok((token.to_owned(), certificates))
 }
 
@@ -555,7 +558,7 @@ pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
 
 /// See `gw_close` in the header. Null is ignored.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
+pub unsafe extern "C" fn gw_close(rank: *mut GwRank, seconds: f64) {
     guarded(NO_ERROR_TEXT, || {
         if rank.is_null() {
             return Ok(());
@@ -565,7 +568,8 @@ pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
         // SAFETY: the rank came from `Box::into_raw` in `gw_open`, and this is its last use.
         let rank = unsafe { Box::from_raw(rank) };
         if let Some(rank) = rank.joined() {
-            rank.close(CLOSE_PATIENCE);
+            let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+            rank.close_within(patience, patience);
         }
         Ok(())
     });
@@ -591,7 +595,7 @@ mod tests {
     fn null_is_an_error_and_not_a_crash() {
         // SAFETY: null is allowed everywhere.
         unsafe {
-            gw_close(null_mut());
+            gw_close(null_mut(), 0.0);
             gw_abort(null_mut(), null());
             gw_counters_read(null_mut(), null_mut());
             assert_eq!(gw_wait(null_mut(), null(), 1.0, null_mut(), 0), 1);
@@ -663,6 +667,14 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_token_needs_certificates() {
+        let mut opening = opening(0);
+        opening.credentials.token = c"".as_ptr();
+        let error = refusal(&opening);
+        assert!(error.starts_with("the token is empty"), "{error}");
+    }
+
+    #[test]
     fn rank_0_opens_and_tells_its_address() {
         let mut place = [0 as c_char; 64];
         // SAFETY: strings and buffers are valid, and the rank is closed once.
@@ -678,7 +690,7 @@ mod tests {
             assert_eq!(CStr::from_ptr(place.as_ptr()).count_bytes(), length);
             assert_eq!(gw_job_tolerance(rank), 0.0);
             assert!(gw_job_json(rank, null_mut(), 0) > 100);
-            gw_close(rank);
+            gw_close(rank, 1.0);
         }
     }
 

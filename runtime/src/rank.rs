@@ -9,6 +9,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Rank};
 use gradwire_transport::address::Address;
@@ -19,7 +20,7 @@ use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
+use gradwire_transport::shm::{HostNeighbours, RankLife};
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
@@ -85,20 +86,27 @@ impl LocalRank {
             sockets,
             local_rank,
             trace_folder,
+            inbox: memory,
             ..
         } = open;
         let name = JobName::of(&job);
         let job = fitted(job, control.roster());
         let identity = identity_of(&control, world_size);
-        let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
+        let (near, mut neighbours) = vicinity::enter(&job, &control, (memory, timeout))?.unzip();
         let names = neighbours.as_mut().map(HostNeighbours::take_names);
         let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
-        let endpoint = endpoint_of(&job, identity, terms.as_ref());
-        let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
+        // Without room for rings memory reaches no rank.
+        let neighbours = neighbours.filter(|near| near.reached().next().is_some());
+        let reached: Vec<Rank> = neighbours
+            .iter()
+            .flat_map(HostNeighbours::reached)
+            .collect();
+        let wire = wire_of(&reached, world_size, sockets.name());
+        let endpoint = endpoint_of(&job, identity, near.map(|path| (reached, path)));
+        let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
-        let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
@@ -163,6 +171,11 @@ impl LocalRank {
     /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
     /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
     pub fn submit(&self, task: RankTask, done: Done) -> Ticket {
+        if self.inbox.is_of_parent() {
+            // The callback may need locks that this thread holds.
+            std::thread::spawn(move || done(Err(EndError::Forked)));
+            return Ticket::default();
+        }
         let ticket = Ticket::default();
         let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
@@ -189,6 +202,9 @@ impl LocalRank {
         reason = "how long a caller waits is no matter of the protocol"
     )]
     pub fn wait(&self, ticket: &Ticket, patience: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         let start = std::time::Instant::now();
         ticket.await_by(|| {
             self.drive(Box::new(|_, _| {}), || {
@@ -213,6 +229,9 @@ impl LocalRank {
     /// # Errors
     /// [`EndError`] when the operation is refused or fails.
     pub fn run(&self, task: RankTask) -> Result<EndedOperation, EndError> {
+        if self.inbox.is_of_parent() {
+            return Err(EndError::Forked);
+        }
         let (tell, told) = sync_channel(1);
         let done = Box::new(move |result| {
             let _ = tell.send(result);
@@ -346,6 +365,9 @@ impl LocalRank {
 
     /// Fails every operation here and on all other ranks.
     pub fn abort(&self, reason: &str) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         if let Some(control) = self.control().as_ref() {
             control.abort(reason);
         }
@@ -359,11 +381,19 @@ impl LocalRank {
     /// too, then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
+        self.close_within(patience, LEAVE_PATIENCE);
+    }
+
+    /// Like [`LocalRank::close`], but stays reachable for `others` at most.
+    pub fn close_within(&self, patience: Duration, others: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         self.pending.wait_for_none(patience);
         let control = self.control().take();
         if let Some(control) = control {
             // Even if the others are lost or slow, this rank can do no more for them.
-            let _ = control.leave(LEAVE_PATIENCE);
+            let _ = control.leave(others);
             self.recorder.leave(|| self.watch.snapshot());
         }
         self.end();
@@ -385,6 +415,17 @@ impl LocalRank {
 
 impl Drop for LocalRank {
     fn drop(&mut self) {
+        if self.inbox.is_of_parent() {
+            // Threads, connections and files are the parent's, and so is their end.
+            let control = self.control.get_mut();
+            std::mem::forget(control.unwrap_or_else(PoisonError::into_inner).take());
+            let vigil = self.vigil.get_mut();
+            std::mem::forget(vigil.unwrap_or_else(PoisonError::into_inner).take());
+            let watched_at = self.watched_at.get_mut();
+            std::mem::forget(watched_at.unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget((Arc::clone(&self.inbox), Arc::clone(&self.pool)));
+            return;
+        }
         drop(self.control().take());
         self.end();
     }
@@ -417,20 +458,20 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
 }
 
 /// The wire that carries packets to the others: memory to those that share it, `wires` to the rest.
-fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
+fn wire_of(reached: &[Rank], world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
-    match terms.into_iter().flat_map(MemoryTerms::others).count() {
+    match reached.len() {
         0 => wires,
         near if near == others => "shm",
         _ => "shm+udp",
     }
 }
 
-fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> Endpoint {
+fn endpoint_of(job: &Job, identity: Identity, near: Option<(Vec<Rank>, MemoryPath)>) -> Endpoint {
     let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
     let endpoint = Endpoint::new(identity, job, seed);
-    let mut endpoint = match terms {
-        Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
+    let mut endpoint = match near {
+        Some((ranks, path)) => endpoint.with_neighbours(ranks, path),
         None => endpoint,
     };
     endpoint.keep_metrics();

@@ -3,37 +3,30 @@
 use std::time::Duration;
 
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
+use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
-use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
+use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
 
 use crate::error::RankJoinError;
 
 /// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory. `None` if this rank shares memory with no other.
+/// Lets the ranks of each host share memory. `None` if this rank is alone on its host. The names of
+/// its files are needed until all ranks have done this.
 ///
 /// # Errors
 /// [`RankJoinError`] if the system refuses, or if the job demands memory but some ranks share none.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
-    timeout: Duration,
-) -> Result<Option<(MemoryTerms, HostNeighbours)>, RankJoinError> {
+    (inbox, timeout): (Option<OwnInbox>, Duration),
+) -> Result<Option<(MemoryPath, HostNeighbours)>, RankJoinError> {
     let offers = offers(control.roster());
     let terms = MemoryTerms::of(&offers, control.rank());
-    if job.transport.wire == WireChoice::SharedMemory {
-        let shared = terms.iter().flat_map(MemoryTerms::others).count() + 1;
-        if shared < offers.len() {
-            return Err(RankJoinError::NoMemory {
-                shared,
-                world_size: offers.len(),
-            });
-        }
-    }
-    let made = terms.map(|terms| {
-        let neighbours = HostNeighbours::new(&terms)?;
+    let made = inbox.zip(terms).map(|(inbox, terms)| {
+        let neighbours = HostNeighbours::new(inbox, &terms)?;
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
@@ -44,7 +37,20 @@ pub(crate) fn enter(
     if let Some((terms, neighbours)) = &mut made {
         neighbours.attach(terms)?;
     }
-    Ok(made)
+    let shared = made.iter().flat_map(|(_, neighbours)| neighbours.reached());
+    let (shared, world_size) = (shared.count() + 1, offers.len());
+    if job.transport.wire == WireChoice::SharedMemory && shared < world_size {
+        return Err(RankJoinError::NoMemory { shared, world_size });
+    }
+    if let Some((terms, _)) = &made
+        && shared <= terms.others().count()
+    {
+        log::warn!(
+            "some packets between the ranks of this host go by UDP: /dev/shm has no room for all \
+             rings; give it more (docker: --shm-size), or set transport.wire to \"udp\""
+        );
+    }
+    Ok(made.map(|(terms, neighbours)| (terms.near(), neighbours)))
 }
 
 /// How the ranks of this host share its cores.

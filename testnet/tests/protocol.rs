@@ -347,7 +347,8 @@ impl Scenario {
             }
         }
         self.announce_host_drops(&mut network);
-        let deadline = Instant::START + Span::from_millis(60_000);
+        // A burst of losses is counted in packets, and STOP is repeated once a second.
+        let deadline = Instant::START + Span::from_millis(600_000);
         let ended = network.run(deadline, |_| false);
         let tail: Vec<&str> = network.trace().lines().rev().take(20).collect();
         let seed = self.seed;

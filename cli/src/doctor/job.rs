@@ -146,7 +146,8 @@ fn join(
     job: &Job,
     (rank, rendezvous, addresses): (u16, SocketAddr, &[SocketAddr]),
 ) -> Result<ControlPlane, CommandError> {
-    let token = options.token.clone().or_else(|| Environment::read().token);
+    let told = Environment::read().token().map_err(CommandError::Usage)?;
+    let token = options.token.clone().or(told);
     let token = token.ok_or_else(|| {
         CommandError::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
     })?;

@@ -1,9 +1,10 @@
 //! The machine of a rank: takes operations, drives an endpoint, returns completions.
 //!
 //! It has four kinds of method: commands ([`Communicator::submit`], [`Communicator::fail_peer`],
-//! [`Communicator::end_group`], [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
-//! getters. This file submits and starts operations. `events` hands each packet and event to its
-//! operation, and `failing` ends operations. `running` works on the bytes of one operation.
+//! [`Communicator::end_group`], [`Communicator::abort`]), the verbs of [`Machine`],
+//! [`Communicator::poll_completion`], and getters. This file submits and starts operations.
+//! `events` hands each packet and event to its operation, and `failing` ends operations. `running`
+//! works on the bytes of one operation.
 
 mod events;
 mod failing;
@@ -94,6 +95,15 @@ impl Communicator {
             "one host for each of {world_size} ranks"
         );
         self.planner.set_hosts(hosts);
+        self
+    }
+
+    /// Counts the point-to-point messages of each pair and tag from `first` instead of 0. The
+    /// counts wrap after 2^16 messages: with a first count near the end a test sees that soon. Must
+    /// be equal on all ranks.
+    #[must_use]
+    pub fn with_first_count(mut self, first: u16) -> Self {
+        self.matching = Matching::starting_at(first);
         self
     }
 

@@ -74,6 +74,9 @@ pub(super) struct ReportState {
     /// Packets since the last report.
     unreported: u32,
     lowest_unreported: u32,
+    /// The lowest segment that was new in the last report. The next one covers it again: a report
+    /// may be lost, and behind a hole no other one tells of its segments.
+    lowest_reported: u32,
     /// The first of those packets.
     first_unreported: Option<EchoStamp>,
 }
@@ -88,6 +91,7 @@ impl ReportState {
             marked_entropies: 0,
             unreported: 0,
             lowest_unreported: u32::MAX,
+            lowest_reported: u32::MAX,
             first_unreported: None,
         }
     }
@@ -153,7 +157,10 @@ impl ReportState {
     pub(super) fn next(&self) -> Option<(PacketKind, u32)> {
         match self.due {
             ReportDue::None => None,
-            ReportDue::AckBy(_) => Some((PacketKind::Ack, self.lowest_unreported)),
+            ReportDue::AckBy(_) => {
+                let lowest = self.lowest_unreported.min(self.lowest_reported);
+                Some((PacketKind::Ack, lowest))
+            }
             ReportDue::Whole(kind, first) => Some((kind, first)),
         }
     }
@@ -180,6 +187,7 @@ impl ReportState {
         };
         self.marked_entropies = 0;
         self.unreported = 0;
+        self.lowest_reported = self.lowest_unreported;
         self.lowest_unreported = u32::MAX;
         self.first_unreported = None;
     }

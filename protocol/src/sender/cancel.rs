@@ -103,8 +103,8 @@ impl CancelledMessages {
 }
 
 impl Sender {
-    /// Cancels the open message with this key, if there is one: its bytes may be reused at once, and
-    /// its receiver is told until it answers.
+    /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
+    /// and its receiver is told until it answers.
     pub fn cancel(&mut self, key: MessageKey) {
         let of_key = |sending: &SendMessage| sending.key() == key;
         let Some(at) = self.messages.iter().rposition(of_key) else {
@@ -116,7 +116,7 @@ impl Sender {
 
     /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
     pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
-        self.heard = now;
+        self.on_heard(now);
         if self.cancelled.on_answer(header.message) {
             return;
         }

@@ -22,7 +22,7 @@ use crate::wire::{
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
-const GRANT_WAITS: u64 = 16;
+pub(super) const GRANT_WAITS: u64 = 16;
 
 /// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +163,11 @@ impl SendMessage {
     /// needs no probe; one that waits for grants does.
     pub(super) fn is_told(&self) -> bool {
         self.probe.stage != SendStage::Unsent
+    }
+
+    /// Whether a report that echoes a packet of this stamp answers its last PROBE.
+    pub(super) fn is_answered(&self, echo: Stamp) -> bool {
+        self.probe.unanswered > 0 && echo >= self.probe.asked.stamp()
     }
 
     /// Whether its next PROBE is the first that its receiver hears of it.
@@ -352,7 +357,7 @@ impl SendMessage {
         (sent_at, entropy): (Stamp, Entropy),
         flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
-        self.probe.stage = SendStage::Sending;
+        self.probe.on_sent();
         let message = self.id();
         let mut bytes = 0;
         for &segment in run.as_slice() {

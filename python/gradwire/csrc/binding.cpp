@@ -58,11 +58,11 @@ void bind_rank(py::module_& module) {
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
       .def("trace", &Rank::trace_json, NoGil())
-      .def("close", &Rank::close, NoGil())
+      .def("close", [](Rank& rank) { rank.close(); }, NoGil())
       .def_property_readonly("job", &Rank::job)
       .def_property_readonly("is_open", &Rank::is_open)
       .def("takes_operations", &Rank::takes_operations, NoGil());
-  module.def("close_all", &Rank::close_all, py::arg("ranks"), NoGil());
+  module.def("close_all", &Rank::close_all, py::arg("ranks"), py::arg("patience"), NoGil());
 }
 
 void bind_gradients(BoundBackend& backend) {

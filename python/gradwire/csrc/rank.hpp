@@ -25,6 +25,8 @@ namespace gradwire {
 
 // How long close() lets pending operations finish before it aborts them.
 constexpr std::chrono::seconds kCloseGrace{3};
+// How long a rank that is closed stays reachable for ranks that are not done.
+constexpr std::chrono::seconds kLeavePatience{30};
 
 // True while this thread runs a gw_done.
 inline thread_local bool on_completion_thread = false;
@@ -229,13 +231,15 @@ class Rank {
     if (last && !on_completion_thread) close();
   }
 
-  // Idempotent. Releases the GIL while it waits: completions that still run may need it.
-  void close() {
+  // Idempotent. Releases the GIL while it waits: completions that still run may need it. Without
+  // patience it waits neither for operations nor for other ranks, and aborts nothing: the others
+  // learn that this rank has left.
+  void close(std::chrono::duration<double> patience = kLeavePatience) {
     if (getpid() != process_) return;  // a forked child has the memory but not the threads
     if (!is_open()) return;
     std::optional<pybind11::gil_scoped_release> no_gil;
     if (PyGILState_Check()) no_gil.emplace();
-    {
+    if (patience.count() > 0) {
       std::unique_lock lock(pending_mutex_);
       idle_.wait_for(lock, kCloseGrace, [this] { return pending_ == 0; });
       if (pending_ > 0) {
@@ -248,14 +252,18 @@ class Rank {
       std::unique_lock lock(handle_mutex_);
       std::swap(handle, handle_);
     }
-    if (handle != nullptr) gw_close(handle);
+    if (handle != nullptr) gw_close(handle, patience.count());
   }
 
   // Closes several ranks at the same time: each waits for the other ranks of its own job, which may
   // close theirs in another order.
-  static void close_all(const std::vector<std::shared_ptr<Rank>>& ranks) {
+  static void close_all(const std::vector<std::shared_ptr<Rank>>& ranks, double patience) {
     std::vector<std::thread> closing;
-    for (const auto& rank : ranks) closing.emplace_back([rank] { rank->close(); });
+    for (const auto& rank : ranks) {
+      closing.emplace_back([rank, patience] {
+        rank->close(std::chrono::duration<double>(patience));
+      });
+    }
     for (auto& thread : closing) thread.join();
   }
 

@@ -17,6 +17,7 @@ mod scheduling;
 mod transform;
 mod uneven;
 mod world;
+mod wraps;
 
 /// Whether long tests are wanted.
 #[expect(

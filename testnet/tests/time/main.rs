@@ -2,6 +2,8 @@
 
 mod clocks;
 mod pair;
+mod paths;
+mod waiting;
 
 /// Whether long tests are wanted.
 #[expect(

@@ -167,6 +167,12 @@ impl Pair {
     pub(crate) fn holes(&self) -> u64 {
         self.network.hosts()[1].counters().receiver.lost_segments
     }
+
+    /// Gives the links of both directions another nature.
+    pub(crate) fn set_links(&mut self, profile: Profile) {
+        self.network.set_link(Rank(0), Rank(1), profile);
+        self.network.set_link(Rank(1), Rank(0), profile);
+    }
 }
 
 /// How long a fresh pair takes for a message.
@@ -177,4 +183,20 @@ pub(crate) fn clean_time(job: &Job, profile: Profile, message: PairMessage) -> S
 /// Seconds.
 pub(crate) fn seconds(n: u64) -> Span {
     Span::from_millis(n * 1_000)
+}
+
+/// Control packets that were delivered in each of the next `n` seconds.
+pub(crate) fn control_by_second(pair: &mut Pair, n: u64) -> Vec<u64> {
+    let data = |pair: &Pair| {
+        pair.network.hosts()[1]
+            .counters()
+            .receiver
+            .received_segments
+    };
+    let count = (0..n).map(|_| {
+        let before = pair.network.delivered() - data(pair);
+        pair.pass(seconds(1));
+        pair.network.delivered() - data(pair) - before
+    });
+    count.collect()
 }

@@ -151,6 +151,7 @@ impl Participant {
             FromLeader::Released => self.part(Ok(())),
             FromLeader::Prove { .. }
             | FromLeader::Refused(_)
+            | FromLeader::Lifeline(_)
             | FromLeader::Waiting { .. }
             | FromLeader::Secrets(_)
             | FromLeader::Start(_) => {
