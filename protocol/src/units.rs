@@ -1,6 +1,6 @@
 //! Quantities with their units, and the small numbers that name things.
 //!
-//! Time is picoseconds in a `u64` (213 days), so that one bit at 1 Tb/s is a whole number.
+//! Time is picoseconds in a `u64` (213 days; see [`Instant::LAST`]), so that one bit at 1 Tb/s is a whole number.
 //! No type here reads a clock: an [`Instant`] is a distance from a start that the driver chose.
 
 use std::fmt;
@@ -26,6 +26,10 @@ const PS_PER_MS: u64 = 1_000_000_000;
 impl Instant {
     /// The driver's start.
     pub const START: Self = Self(0);
+
+    /// The last instant that a driver may give to a machine: 212 days after its start. A day of it
+    /// is left for deadlines; later ones would all be equal, and due at once for ever.
+    pub const LAST: Self = Self(u64::MAX - 86_400 * 1_000 * PS_PER_MS);
 
     /// The instant that lies `picoseconds` after the start.
     pub const fn from_picos(picoseconds: u64) -> Self {

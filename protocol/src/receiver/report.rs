@@ -192,3 +192,24 @@ impl ReportState {
         self.first_unreported = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_packets_an_hour_apart_the_earlier_one_is_older() {
+        let stamp = |minutes: u64, start: u32| EchoStamp {
+            sent_at: start.wrapping_add((minutes * 60_000_000) as u32),
+            class: Class(1),
+            arrived: Instant::START + Span::from_millis(minutes * 60_000),
+        };
+        for start in [0, 1 << 31, u32::MAX] {
+            for minutes in [1, 17, 18, 36, 50, 72, 1_000] {
+                let (first, second) = (stamp(0, start), stamp(minutes, start));
+                assert_eq!(first.older(second), first, "{minutes} minutes");
+                assert_eq!(second.older(first), first, "{minutes} minutes");
+            }
+        }
+    }
+}
