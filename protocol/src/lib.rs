@@ -23,6 +23,7 @@ pub mod congestion;
 pub mod endpoint;
 pub mod entropy;
 mod event;
+pub mod footprint;
 pub mod grants;
 pub mod job;
 pub mod loss;

@@ -48,9 +48,9 @@ use self::probe::PeerWatch;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
+use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
-use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
@@ -500,6 +500,34 @@ impl Sender {
             self.in_flight -= sending.land(segment);
             sending.queue_repair(segment);
         }
+    }
+
+    /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
+    /// and its receiver is told until it answers.
+    pub fn cancel(&mut self, key: MessageKey) {
+        let of_key = |sending: &SendMessage| sending.key() == key;
+        let Some(at) = self.messages.iter().rposition(of_key) else {
+            return;
+        };
+        let cancelled = self.forget(at);
+        self.cancelled.add(cancelled.template(Instant::START));
+    }
+
+    /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
+    pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
+        self.on_heard(now);
+        if self.cancelled.on_answer(header.message) {
+            return;
+        }
+        if let Some(at) = self.position(header.message) {
+            let refused = self.forget(at);
+            self.refused.push(refused.key());
+        }
+    }
+
+    /// A message that the receiver has refused since the last call.
+    pub fn take_refused(&mut self) -> Option<MessageKey> {
+        self.refused.pop()
     }
 
     fn forget(&mut self, at: usize) -> SendMessage {

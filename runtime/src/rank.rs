@@ -377,6 +377,15 @@ impl LocalRank {
         });
     }
 
+    /// Ends a group on this rank: its pending operations here fail, messages that it has sent and
+    /// no rank has received are cancelled, and messages that come for it later are refused. Slower
+    /// ranks still get what completed operations owe them. The group's number is not used again.
+    pub fn end_group(&self, group: u16) {
+        self.inbox.with(|link| {
+            let _ = link.submit(Box::new(move |seat, now| seat.end_group(now, group)));
+        });
+    }
+
     /// Waits up to `patience` for operations to end, stays reachable until the others are done
     /// too, then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.

@@ -137,6 +137,11 @@ impl RankDriver {
         self.communicator.abort(reason);
     }
 
+    /// Ends a group here.
+    pub(crate) fn end_group(&mut self, now: Instant, group: u16) {
+        self.communicator.end_group(now, group);
+    }
+
     /// Handles an event of the control plane.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {

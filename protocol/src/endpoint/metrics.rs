@@ -3,7 +3,8 @@
 use super::Endpoint;
 use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
-use crate::metrics::{ClassTimes, EndpointFootprint, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::footprint::EndpointFootprint;
+use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
 impl Endpoint {

@@ -1,6 +1,6 @@
 //! Memory is bounded by the messages that are open.
 
-use gradwire_protocol::metrics::EndpointFootprint;
+use gradwire_protocol::footprint::EndpointFootprint;
 use gradwire_protocol::units::Span;
 
 use crate::pair::{LEFT, Pair, RIGHT, TestMessage, endpoint, job, rough, share};
