@@ -10,6 +10,7 @@ use gradwire_lab::crew::bench::RankBench;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Round;
 use gradwire_lab::crew::rounds::median;
+use gradwire_lab::error::LabError;
 use gradwire_protocol::units;
 use gradwire_runtime::{CertificateFiles, OpenRank, Opening};
 use serde_json::json;
@@ -74,9 +75,9 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
     );
     match measured.wrong_elements {
         0 => Ok(()),
-        count => Err(CommandError::Check(format!(
-            "{count} elements are no sum of contributions"
-        ))),
+        count => {
+            Err(LabError::Check(format!("{count} elements are no sum of contributions")).into())
+        }
     }
 }
 
@@ -106,10 +107,7 @@ fn work(options: &Rank, bench: &mut RankBench) -> Result<Work, CommandError> {
 
 /// Adds a file's tensor to those of the others.
 fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, CommandError> {
-    let failed = |path: &Path| {
-        let what = path.display().to_string();
-        move |source| CommandError::System { what, source }
-    };
+    let failed = |path: &Path| LabError::system(path.display().to_string());
     let contributed = std::fs::read(tensor).map_err(failed(tensor))?;
     let bytes = contributed.len() as u64;
     if bytes == 0 || !bytes.is_multiple_of(ELEMENT_BYTES) {
