@@ -28,7 +28,7 @@ pub(crate) mod seat;
 
 use gradwire_protocol::units::Rank;
 
-pub(crate) use cut::{ElementRun, MessagePiece, TensorCut, pieces, pieces_or_nothing};
+pub(crate) use cut::{ElementRun, TensorCut};
 pub(crate) use message::{GateId, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding};
 pub(crate) use region::{TensorMemory, TensorRegion};
 pub(crate) use seat::GroupSeat;
@@ -152,6 +152,30 @@ impl MessagePlan {
     pub(crate) fn send(&mut self, outbound: PlannedSend) {
         if outbound.region.bytes > 0 || outbound.region == TensorRegion::NOTHING {
             self.outbounds.push(outbound);
+        }
+    }
+
+    /// Adds the messages in of a region that may be too long for one.
+    pub(crate) fn receive_in_pieces(&mut self, whole: PlannedReceive) {
+        for (piece, region) in cut::pieces(whole.region) {
+            let part = whole.part | piece;
+            self.receive(PlannedReceive {
+                part,
+                region,
+                ..whole
+            });
+        }
+    }
+
+    /// Adds the messages out of a region that may be too long for one.
+    pub(crate) fn send_in_pieces(&mut self, whole: PlannedSend) {
+        for (piece, region) in cut::pieces(whole.region) {
+            let part = whole.part | piece;
+            self.send(PlannedSend {
+                part,
+                region,
+                ..whole
+            });
         }
     }
 

@@ -388,8 +388,8 @@ impl Receiver {
         }
     }
 
-    /// The sender asks about a message that only waits, perhaps for all that do: tells it again which
-    /// of them are granted. The first report may have been lost.
+    /// The sender asks about a message that only waits, perhaps for all that do: tells it again
+    /// which of them are granted. The first report may have been lost.
     fn tell_grants(&mut self, now: Instant) {
         for receiving in &mut self.messages {
             if receiving.is_posted() && receiving.expected() > 0 {

@@ -145,7 +145,7 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
-    search: Option<LeastSearch>,
+    search: LeastSearch,
     path: PathWatch,
     /// Faults of the path that the caller has not taken.
     faults: Vec<PathFault>,
@@ -180,7 +180,7 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
-            search: None,
+            search: LeastSearch::default(),
             path: PathWatch::new(limits.packet),
             faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
@@ -421,6 +421,14 @@ impl Sender {
         self.closes.push(*close);
     }
 
+    /// Bytes that may be in flight by now.
+    fn limit(&self) -> u64 {
+        match self.search {
+            LeastSearch::Off => self.window.bytes().get(),
+            LeastSearch::Draining | LeastSearch::Light(_) => self.window.least(),
+        }
+    }
+
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
         let limit = self.path.limit(ByteCount::new(self.limit()));
@@ -468,7 +476,14 @@ impl Sender {
         let is_newest = self.on_echo(report.echo_class, echo);
         if is_newest && let Some(sample) = round_trip(report, echo, now) {
             rtt.sample(sample);
-            self.search_least(now, (echo, sample), settings.delay_target, rtt);
+            if rtt.doubts_least(now, settings.delay_target) {
+                self.search.begin();
+            }
+            let excess = self.in_flight.saturating_sub(self.window.least());
+            if self.search.ends_with(now, echo, ByteCount::new(excess)) {
+                rtt.renew_least(sample);
+                self.window.on_new_path();
+            }
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;

@@ -114,7 +114,7 @@ enum {
 };
 
 /* One operation of a group. gw_submit copies `ranks` and `layers`. `buffer` and `input` must stay
- * valid, and the caller must not touch them, until gw_done is called. */
+ * valid, and the caller must not touch them, until gw_done is called. They must not overlap. */
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */

@@ -21,7 +21,7 @@ use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{HostNeighbours, RankLife};
+use gradwire_transport::shm::RankLife;
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
@@ -90,17 +90,9 @@ impl LocalRank {
         let name = JobName::of(&job);
         let job = launch::fitted(job, &vicinity::launch_facts(control.roster()));
         let identity = identity_of(&control, world_size);
-        let (near, mut neighbours) = vicinity::enter(&job, &control, (memory, timeout))?.unzip();
-        let names = neighbours.as_mut().map(HostNeighbours::take_names);
-        let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
-        // Without room for rings memory reaches no rank.
-        let neighbours = neighbours.filter(|near| near.reached().next().is_some());
-        let reached: Vec<Rank> = neighbours
-            .iter()
-            .flat_map(HostNeighbours::reached)
-            .collect();
-        let wire = wire_of(&reached, world_size, sockets.name());
-        let endpoint = endpoint_of(&job, identity, near.map(|path| (reached, path)));
+        let near = vicinity::enter(&job, &control, (memory, timeout))?;
+        let wire = wire_of(&near.reached, world_size, sockets.name());
+        let endpoint = endpoint_of(&job, identity, near.path.map(|path| (near.reached, path)));
         let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
@@ -113,7 +105,7 @@ impl LocalRank {
             peers: data_addresses(control.roster()),
             seal: seal_of(&job, identity, &control),
             faults: FaultInjector::new(&job.faults, rank),
-            neighbours,
+            neighbours: near.neighbours,
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
@@ -122,8 +114,8 @@ impl LocalRank {
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
         control.barrier(timeout)?;
-        let vigil = vigil_over(lives.unwrap_or_default(), control.sender());
-        drop(names);
+        let vigil = vigil_over(near.lives, control.sender());
+        drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));

@@ -7,7 +7,9 @@ use gradwire_protocol::launch::LaunchFacts;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
-use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
+use gradwire_transport::shm::{
+    HostNeighbours, InboxNames, MemoryOffer, MemoryTerms, OwnInbox, RankLife,
+};
 
 use crate::error::RankJoinError;
 use crate::open::AUTO_MTU_MAX;
@@ -15,8 +17,35 @@ use crate::open::AUTO_MTU_MAX;
 /// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory. `None` if this rank is alone on its host. The names of
-/// its files are needed until all ranks have done this.
+/// The ranks that share memory with this one.
+#[derive(Debug, Default)]
+pub(crate) struct HostVicinity {
+    /// The names of this rank's files, which are needed until all ranks have entered.
+    pub(crate) names: InboxNames,
+    /// Tell which of the ranks' processes have ended.
+    pub(crate) lives: Vec<(Rank, RankLife)>,
+    /// The ranks that are reached through memory: those that found room for their rings.
+    pub(crate) reached: Vec<Rank>,
+    /// The sizes on the way to them.
+    pub(crate) path: Option<MemoryPath>,
+    /// The rings, if they reach any rank.
+    pub(crate) neighbours: Option<HostNeighbours>,
+}
+
+impl HostVicinity {
+    fn of(terms: &MemoryTerms, mut neighbours: HostNeighbours) -> Self {
+        let reached: Vec<Rank> = neighbours.reached().collect();
+        Self {
+            names: neighbours.take_names(),
+            lives: neighbours.take_lives(),
+            path: Some(terms.near()),
+            neighbours: Some(neighbours).filter(|_| !reached.is_empty()),
+            reached,
+        }
+    }
+}
+
+/// Lets the ranks of each host share memory.
 ///
 /// # Errors
 /// [`RankJoinError`] if the system refuses, or if the job demands memory but some ranks share none.
@@ -24,7 +53,7 @@ pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
     (inbox, timeout): (Option<OwnInbox>, Duration),
-) -> Result<Option<(MemoryPath, HostNeighbours)>, RankJoinError> {
+) -> Result<HostVicinity, RankJoinError> {
     let offers = offers(control.roster());
     let terms = MemoryTerms::of(&offers, control.rank());
     let made = inbox.zip(terms).map(|(inbox, terms)| {
@@ -52,7 +81,8 @@ pub(crate) fn enter(
              rings; give it more (docker: --shm-size), or set transport.wire to \"udp\""
         );
     }
-    Ok(made.map(|(terms, neighbours)| (terms.near(), neighbours)))
+    let vicinity = made.map(|(terms, neighbours)| HostVicinity::of(&terms, neighbours));
+    Ok(vicinity.unwrap_or_default())
 }
 
 /// How the ranks of this host share its cores.

@@ -11,6 +11,7 @@
 //! - `clock`, `paths`, `host`: the models of clock, network and driver.
 //! - `program`, `numbers`: what the ranks do, and which elements must come out.
 //! - `evidence`: the fate of every packet. `results`: what the operations gave.
+//! - [`week`]: a long training job without faults.
 //! - [`violation`]: how a check is named when it fails.
 
 mod clock;
@@ -27,3 +28,4 @@ pub mod schedule;
 pub mod shrink;
 mod traffic;
 pub mod violation;
+pub mod week;

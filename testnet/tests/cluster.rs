@@ -4,19 +4,21 @@ use gradwire_testnet::cluster::faults::{ClusterFault, FaultSet};
 use gradwire_testnet::cluster::run::{run, run_twice};
 use gradwire_testnet::cluster::schedule::ClusterSchedule;
 use gradwire_testnet::cluster::shrink::shrink;
+use gradwire_testnet::cluster::week;
 
 /// Schedules that have failed once, one per line; the text behind # says what they found.
 const REGRESSIONS: &str = include_str!("../regressions/cluster.txt");
 
+/// How many seeds: those of GRADWIRE_SEEDS, or many where long tests are wanted.
 #[expect(
     clippy::disallowed_methods,
     reason = "tests are asked for by the environment"
 )]
 fn seeds() -> u64 {
-    match std::env::var_os("GRADWIRE_SLOW").is_some() {
-        true => 2_000,
-        false => 10,
-    }
+    let wanted = std::env::var("GRADWIRE_SEEDS").ok();
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    let usual = if slow { 2_000 } else { 25 };
+    wanted.and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
 /// Runs a schedule; a failing one is shrunk and printed.
@@ -41,18 +43,7 @@ fn schedules_that_failed_once_hold() {
 #[test]
 fn random_faults_break_no_promise() {
     for seed in 0..seeds() {
-        let mut schedule = ClusterSchedule::of_seed(seed);
-        for fault in [
-            ClusterFault::LatePosting,
-            ClusterFault::Idle,
-            ClusterFault::Crash,
-            ClusterFault::Abort,
-            ClusterFault::StallBelow,
-            ClusterFault::Unmatched,
-        ] {
-            schedule.faults = schedule.faults.without(fault);
-        }
-        hold(&schedule);
+        hold(&ClusterSchedule::of_seed(seed));
     }
 }
 
@@ -84,4 +75,12 @@ fn the_same_seed_sends_the_same_packets() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 10, "other seeds are other runs");
+}
+
+#[test]
+fn a_long_training_job_stays_small_and_quiet() {
+    let hours = if seeds() > 1_000 { 7 * 24 } else { 2 };
+    let tally = week::train(1, hours).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!((tally.failed, tally.holes), (0, 0));
+    assert!(tally.completed >= hours * 40 * 3 * 4, "{tally:?}");
 }

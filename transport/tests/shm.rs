@@ -19,6 +19,7 @@ use gradwire_transport::driver::{self, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
 use gradwire_transport::wires::Wires;
+use nix::unistd::ForkResult;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -152,6 +153,29 @@ fn the_end_of_a_neighbour_is_seen_by_the_others() {
     for _ in 0..2 {
         assert!(lives[0].1.has_ended());
     }
+}
+
+#[test]
+#[expect(unsafe_code, reason = "a fork is a call of libc")]
+fn forked_children_do_not_keep_a_rank_alive() {
+    let (mut ours, theirs) = pair();
+    let lives = ours.take_lives();
+    // SAFETY: the child only waits for its end.
+    let child = match unsafe { nix::unistd::fork() }.expect("the system has processes") {
+        ForkResult::Child => loop {
+            nix::unistd::pause();
+        },
+        ForkResult::Parent { child } => child,
+    };
+    assert!(!lives[0].1.has_ended());
+    drop(theirs);
+    let ended = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        lives[0].1.has_ended()
+    });
+    nix::sys::signal::kill(child, nix::sys::signal::SIGKILL).expect("it is our child");
+    nix::sys::wait::waitpid(child, None).expect("it is our child");
+    assert!(ended);
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl ClassFlights {
     }
 }
 
-/// How much earlier than a packet that has arrived another one of its class was sent, if it is lost.
+/// How much earlier than a packet that has arrived another one of its class was sent, if that one
+/// is lost.
 #[derive(Clone, Copy)]
 struct LossHorizons {
     repaired: Span,

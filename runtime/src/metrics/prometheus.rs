@@ -184,6 +184,11 @@ impl Exposition {
                 "Gradient messages that waited for credit before they left.",
                 snapshot.held_messages,
             ),
+            (
+                "dropped_residual_elements",
+                "Elements that error feedback dropped, not finite or of a tensor that changed.",
+                snapshot.dropped_residual_elements,
+            ),
         ] {
             counter(encoder, (name, help), [(Labels::new(), count)])?;
         }

@@ -58,6 +58,9 @@ pub struct Snapshot {
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
+    /// Elements that error feedback owed and dropped, since they were not finite or their tensor
+    /// changed.
+    pub dropped_residual_elements: u64,
     /// Counters of the driver, by name.
     pub driver: BTreeMap<String, u64>,
     /// Refused packets, by reason.

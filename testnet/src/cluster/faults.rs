@@ -57,6 +57,8 @@ faults! {
     ClockStart = "clock-start",
     /// Clocks start shortly before 2^31 or 2^32 microseconds.
     ClockEdge = "clock-edge",
+    /// Ids of messages and numbers of operations start shortly before 2^32.
+    IdEdge = "id-edge",
     /// Clocks run at different speeds.
     Drift = "drift",
     /// Clocks jump forward.

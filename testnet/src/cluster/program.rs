@@ -4,13 +4,15 @@
 //! each other for ever. Sums that may lose contributions belong to a tensor that lives from step to
 //! step; a tensor has one operation at a time.
 
+use std::collections::BTreeMap;
+
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{GrantWindow, HoleFilling, Job, Mtu, PacketSecurity, ReduceAlgorithm};
-use gradwire_protocol::units::{ByteCount, MessageKey, Rank, Share, Span, Step};
+use gradwire_protocol::units::{ByteCount, MessageId, MessageKey, Rank, Share, Span, Step};
 
 use super::draw::{self, pick, span_between};
 use super::faults::{ClusterFault, FaultSet};
@@ -54,7 +56,7 @@ pub(crate) struct PlannedOperation {
     pub(crate) step: Step,
     /// How long each rank of the job waits before it submits.
     pub(crate) delays: Vec<Span>,
-    /// The chunk that all ranks set before.
+    /// The chunk of all ranks, if it was changed by then.
     pub(crate) chunk: Option<ByteCount>,
 }
 
@@ -134,6 +136,10 @@ pub(crate) struct ClusterProgram {
     pub(crate) operations: Vec<PlannedOperation>,
     /// How many operations each rank has on their way at most.
     pub(crate) windows: Vec<usize>,
+    /// The id of the first message between two ranks.
+    pub(crate) first_message: MessageId,
+    /// The operation of each message but those from rank to rank, by group and sequence.
+    by_sequence: BTreeMap<(u16, u32), usize>,
 }
 
 impl ClusterProgram {
@@ -156,28 +162,120 @@ impl ClusterProgram {
             operations: Vec::new(),
             windows: (0..ranks).map(|_| rng.random_range(1..=4)).collect(),
             groups,
+            first_message: MessageId(1),
+            by_sequence: BTreeMap::new(),
         };
-        let mut sequences = vec![0; program.groups.len()];
+        let mut first_sequence = 0;
+        if schedule.faults.has(ClusterFault::IdEdge) {
+            program.first_message = MessageId(u32::MAX - rng.random_range(0..40));
+            first_sequence = u32::MAX - rng.random_range(0..6);
+        }
+        let mut sequences = vec![first_sequence; program.groups.len()];
         for index in 0..schedule.operations {
             let mut rng = draw::stream(seed, "operation", index as u64);
             let operation = program.draw(&mut rng, index, segment);
             program.operations.push(operation);
-            let (last, sequence) = {
-                let last = program.operations.last_mut().expect("just pushed");
-                let group = usize::from(last.group.id);
-                (last, &mut sequences[group])
-            };
+            let last = program.operations.last_mut().expect("just pushed");
+            let sequence = &mut sequences[usize::from(last.group.id)];
             last.sequence = *sequence;
-            *sequence += 1;
+            *sequence = sequence.wrapping_add(1);
             last.disturb(seed, schedule.faults, ranks);
         }
-        program
+        program.indexed()
     }
 
-    /// The chunk of an operation, if it was changed by then.
-    pub(crate) fn chunk(&self, index: usize) -> Option<ByteCount> {
-        let until = self.operations[..=index].iter().rev();
-        until.filter_map(|planned| planned.chunk).next()
+    /// The program, in which [`ClusterProgram::find`] finds operations.
+    fn indexed(mut self) -> Self {
+        let mut chunk = None;
+        for planned in &mut self.operations {
+            let name = (planned.group.id, planned.sequence);
+            self.by_sequence.insert(name, planned.index);
+            chunk = planned.chunk.or(chunk);
+            planned.chunk = chunk;
+        }
+        self
+    }
+
+    /// The operation that a message belongs to.
+    pub(crate) fn find(&self, key: MessageKey) -> Option<&PlannedOperation> {
+        let (group, sequence, part) = key.parts();
+        let index = match part < MESSAGE_PARTS {
+            true => *self.by_sequence.get(&(group, sequence))?,
+            false => (sequence >> 16) as usize,
+        };
+        self.operations.get(index)
+    }
+
+    /// A training job: every minute three buckets of gradients are averaged, every hour rank 0
+    /// evaluates for twenty minutes while the others wait for it.
+    pub(crate) fn training(seed: u64, ranks: u16, hours: u64) -> Self {
+        let mut job = job(&mut draw::stream(seed, "job", 0));
+        job.loss.step_tolerance = None;
+        let group = Group {
+            id: 0,
+            ranks: (0..ranks).map(Rank).collect(),
+        };
+        let rules = [
+            HoleFilling::Rescale,
+            HoleFilling::Previous,
+            HoleFilling::ErrorFeedback,
+        ];
+        let tensor = |holes| PlannedTensor {
+            group: 0,
+            collective: Collective::AllReduce,
+            dtype: DType::F64,
+            op: ReduceOp::Avg,
+            holes,
+            elements: 1_500,
+            tolerance: Share::new(0.1).expect("a share"),
+        };
+        let mut program = Self {
+            tensors: rules.map(tensor).to_vec(),
+            hosts: Vec::new(),
+            job,
+            operations: Vec::new(),
+            windows: vec![3; usize::from(ranks)],
+            groups: vec![group],
+            first_message: MessageId(1),
+            by_sequence: BTreeMap::new(),
+        };
+        for step in 0..hours * 40 {
+            let evaluates = step % 40 == 39;
+            for at in 0..rules.len() + usize::from(evaluates) {
+                program.train(step as u32, at);
+            }
+        }
+        program.indexed()
+    }
+
+    /// Adds a bucket of a training step, or the barrier after an evaluation.
+    fn train(&mut self, step: u32, at: usize) {
+        let index = self.operations.len();
+        let ranks = self.windows.len();
+        let tensor = self.tensors.get(at);
+        let mut delays = vec![Span::ZERO; ranks];
+        match (tensor, at) {
+            (None, _) => delays[0] = Span::from_millis(20 * 60_000),
+            (Some(_), 0) => delays.fill(Span::from_millis(60_000)),
+            (Some(_), _) => delays.fill(Span::from_millis(20)),
+        }
+        self.operations.push(PlannedOperation {
+            index,
+            group: self.groups[0].clone(),
+            sequence: index as u32,
+            collective: PlannedCollective::Group(
+                tensor.map_or(Collective::Barrier, |tensor| tensor.collective),
+            ),
+            dtype: DType::F64,
+            op: ReduceOp::Avg,
+            elements: tensor.map_or(0, |tensor| tensor.elements),
+            holes: tensor.map_or(HoleFilling::Rescale, |tensor| tensor.holes),
+            tolerances: vec![tensor.map_or(Share::NONE, |tensor| tensor.tolerance); ranks],
+            tensor: tensor.map(|_| at),
+            step: Step(step),
+            delays,
+            chunk: None,
+        });
     }
 
     /// How many ranks a group has.
@@ -266,6 +364,12 @@ impl PlannedOperation {
         }
         if faults.has(ClusterFault::Chunk) && rng.random_bool(0.3) {
             self.chunk = Some(ByteCount::new(rng.random_range(3000..40_000)));
+        }
+        // A receive from any rank waits for the others when the sender has died.
+        if let PlannedCollective::Message { receipt, .. } = &mut self.collective
+            && faults.has(ClusterFault::Crash)
+        {
+            *receipt = Receipt::Named;
         }
         if let PlannedCollective::Message { receipt, .. } = &mut self.collective
             && faults.has(ClusterFault::Unmatched)

@@ -343,7 +343,7 @@ fn sum(
     let count = elements(tensor.collective, planned.elements, ranks.len());
     // A change of chunk cuts the regions anew that the rule keeps values of.
     let keeps = [HoleFilling::Previous, HoleFilling::ErrorFeedback].contains(&planned.holes);
-    let is_stale = keeps && program.chunk(planned.index).is_some();
+    let is_stale = keeps && planned.chunk.is_some();
     let mut missing = 0;
     let mut result = Vec::with_capacity(count);
     for element in 0..count {

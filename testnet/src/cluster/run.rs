@@ -38,7 +38,7 @@ const PATIENCE: Span = Span::from_millis(4_000);
 const HEALED_WITHIN: Span = Span::from_millis(20_000);
 /// After the last operation, the network is silent by then.
 const SILENT_WITHIN: Span = Span::from_millis(60_000);
-/// Events of a run; more mean that it does not get on.
+/// Events without an operation that begins or ends; more mean that it does not get on.
 const EVENTS_MAX: u64 = 3_000_000;
 /// Events at one instant; more mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u64 = 200_000;
@@ -58,6 +58,9 @@ pub struct ClusterTally {
     pub holes: u64,
     /// Simulated time.
     pub took: Span,
+    /// Size of rank 0's state in a long run, as the characters of its `Debug`: once all that it
+    /// remembers is full, and at the end.
+    pub state: [usize; 2],
 }
 
 /// Runs a schedule. A panic of the machine counts as a violation.
@@ -76,7 +79,17 @@ pub fn trace(
     schedule: &ClusterSchedule,
     show: Option<&mut dyn FnMut(&str)>,
 ) -> Result<ClusterTally, ClusterViolation> {
-    let ran = catch_unwind(AssertUnwindSafe(|| ClusterRun::new(schedule, show).run()));
+    run_program(schedule, ClusterProgram::of(schedule), show)
+}
+
+/// Runs a schedule with another program than its seed's.
+pub(super) fn run_program(
+    schedule: &ClusterSchedule,
+    program: ClusterProgram,
+    show: Option<&mut dyn FnMut(&str)>,
+) -> Result<ClusterTally, ClusterViolation> {
+    let run = || ClusterRun::new(schedule, program, show).run();
+    let ran = catch_unwind(AssertUnwindSafe(run));
     ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -140,14 +153,17 @@ struct ClusterRun<'a> {
 }
 
 impl<'a> ClusterRun<'a> {
-    fn new(schedule: &ClusterSchedule, show: Option<&'a mut dyn FnMut(&str)>) -> Self {
+    fn new(
+        schedule: &ClusterSchedule,
+        program: ClusterProgram,
+        show: Option<&'a mut dyn FnMut(&str)>,
+    ) -> Self {
         let ClusterSchedule {
             seed,
             faults,
             ranks,
             ..
         } = *schedule;
-        let program = ClusterProgram::of(schedule);
         let gap = program.job.transport.gap;
         let hosts = (0..ranks).map(|rank| {
             let identity = Identity {
@@ -157,6 +173,7 @@ impl<'a> ClusterRun<'a> {
                 epoch: 1,
             };
             let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
+            let endpoint = endpoint.with_first_message(program.first_message);
             let communicator = Communicator::new(endpoint, &program.job);
             let communicator = communicator.with_hosts(program.hosts.clone());
             ClusterHost::new(
@@ -225,9 +242,12 @@ impl<'a> ClusterRun<'a> {
 
     /// Runs until every operation has ended.
     fn work(&mut self) -> Result<(), Found> {
-        let (mut events, mut at_once) = (0_u64, 0_u64);
+        let (mut events, mut at_once, mut stir) = (0_u64, 0_u64, self.last_stir);
         while !self.is_done() {
             let before = self.now;
+            if self.last_stir > stir {
+                (events, stir) = (0, self.last_stir);
+            }
             if !self.happen()? {
                 return Err((
                     ClusterCheck::Liveness,
@@ -277,18 +297,17 @@ impl<'a> ClusterRun<'a> {
 
     /// Whether an operation waits for no rank that has yet to submit it.
     fn waits_for_machine(&self) -> bool {
-        self.program.operations.iter().any(|planned| {
-            let ranks = planned.ranks();
-            let is_running = |rank: &Rank| {
-                let progress = &self.ranks[usize::from(rank.0)];
-                progress
-                    .running
-                    .values()
-                    .any(|&index| index == planned.index)
+        let running = self
+            .ranks
+            .iter()
+            .flat_map(|progress| progress.running.values());
+        running.into_iter().any(|&index| {
+            let planned = &self.program.operations[index];
+            let is_here = |rank: &Rank| {
+                let mut running = self.ranks[usize::from(rank.0)].running.values();
+                running.any(|&other| other == index) || self.results[index].contains_key(rank)
             };
-            let is_here =
-                |rank: &Rank| is_running(rank) || self.results[planned.index].contains_key(rank);
-            !planned.is_unmatched() && ranks.iter().any(is_running) && ranks.iter().all(is_here)
+            !planned.is_unmatched() && planned.ranks().iter().all(is_here)
         })
     }
 

@@ -145,8 +145,8 @@ async fn greet(line: TcpStream, expected: ExpectedLifelines) {
     }
 }
 
-/// Connects the lifeline that rank 0 offers over `connection`, and closes that when rank 0's process
-/// has ended.
+/// Connects the lifeline that rank 0 offers over `connection`, and closes the connection when rank
+/// 0's process has ended.
 pub(super) async fn hold(offer: LifelineOffer, connection: Connection) {
     let mut address = connection.remote_address();
     address.set_port(offer.port);

@@ -15,9 +15,9 @@
 //!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
 //! - So no nonce is ever used twice with one key, whatever is sent again.
 //! - Both ends see the generation in the number and change keys without a message.
-//! - A receiver keeps the keys of three generations: previous, current and next. A receiver that has
-//!   missed more, in a pause, derives the key that a packet names. It changes to that key only after
-//!   the packet had a correct tag.
+//! - A receiver keeps the keys of three generations: previous, current and next. After a pause in
+//!   which it missed more, it derives the key that a packet names, and changes to that key only
+//!   after the packet had a correct tag.
 
 use std::fmt;
 

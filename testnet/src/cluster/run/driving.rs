@@ -241,11 +241,7 @@ impl ClusterRun<'_> {
 
     /// What a rank tolerates in a message that it receives.
     pub(super) fn tolerance(&self, rank: Rank, key: MessageKey) -> Share {
-        let planned = self
-            .program
-            .operations
-            .iter()
-            .find(|planned| planned.owns(key));
+        let planned = self.program.find(key);
         planned.map_or(Share::NONE, |planned| {
             planned.tolerances[usize::from(rank.0)]
         })

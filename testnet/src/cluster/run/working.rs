@@ -10,6 +10,9 @@ use crate::cluster::program::PlannedOperation;
 use crate::cluster::results::{self, RankResult, title};
 use crate::cluster::violation::ClusterCheck;
 
+/// A rank remembers its last 1,024 operations: it has as many then.
+const WARM: usize = 1_500;
+
 impl ClusterRun<'_> {
     /// Runs the commands of a rank that are due: of the control plane, and of its program.
     pub(super) fn command(&mut self, at: usize) -> Result<(), Found> {
@@ -77,7 +80,7 @@ impl ClusterRun<'_> {
         let host = &mut self.hosts[at];
         host.worked = true;
         let reading = host.clock.reading(self.now);
-        if let Some(chunk) = self.program.chunk(index) {
+        if let Some(chunk) = planned.chunk {
             host.communicator.set_chunk(chunk);
         }
         if self.schedule.faults.has(ClusterFault::Credit) {
@@ -215,6 +218,21 @@ impl ClusterRun<'_> {
             .evidence
             .holes(|&(_, _, key): &MessageName| planned.owns(key));
         self.tally.holes += told.segments;
-        results::check(&self.program, planned, results, told, &mut self.models)
+        let checked = results::check(&self.program, planned, results, told, &mut self.models);
+        for result in self.results[index].values_mut() {
+            result.bytes = Vec::new();
+        }
+        self.note_state(index);
+        checked
+    }
+
+    /// Notes the size of rank 0's state twice in a long run: once all that it remembers is full,
+    /// and at the end.
+    fn note_state(&mut self, index: usize) {
+        let last = self.program.operations.len() - 1;
+        let mark = [WARM, last].iter().position(|&mark| mark == index);
+        if let Some(mark) = mark.filter(|_| last > WARM * 2) {
+            self.tally.state[mark] = format!("{:?}", self.hosts[0].communicator).len();
+        }
     }
 }
