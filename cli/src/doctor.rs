@@ -18,6 +18,7 @@ pub mod traffic;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use gradwire_lab::error::LabError;
 use gradwire_protocol::job::Job;
 use gradwire_transport::interface;
 use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
@@ -130,7 +131,7 @@ fn form(options: &Doctor) -> OutputForm {
 /// hosts.
 ///
 /// # Errors
-/// [`CommandError::System`] when the address or the port cannot be had.
+/// [`LabError::System`] when the address or the port cannot be had.
 pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(), CommandError> {
     let mut server = ProbeServer::bind(address).map_err(refused)?;
     let listening = server.addresses()[0];
@@ -148,11 +149,8 @@ pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(),
 }
 
 /// As a failure of this command: an address or a port that cannot be had.
-pub fn refused(error: ProbeServerError) -> CommandError {
-    CommandError::System {
-        what: "gradwire doctor".to_owned(),
-        source: std::io::Error::other(error),
-    }
+pub fn refused(error: ProbeServerError) -> LabError {
+    LabError::system("gradwire doctor")(std::io::Error::other(error))
 }
 
 /// Addresses that packets leave by: towards `servers`; or else the first one of every interface

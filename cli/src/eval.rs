@@ -6,6 +6,7 @@ pub mod options;
 
 use std::path::Path;
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::eval::Evaluation;
 use gradwire_lab::eval::report::EvalReport;
 use gradwire_lab::eval::work::ListForm;
@@ -47,7 +48,7 @@ fn tell(report: &EvalReport, options: &Dlcp, page: &Path) {
     }
     let goals = report.sections.iter().flat_map(|section| &section.goals);
     for goal in goals {
-        println!("{:<7} {}: {}", goal.state.label(), goal.what, goal.found);
+        println!("{:<7} {}: {}", goal.state, goal.what, goal.found);
     }
     println!("{}", report.cost.told());
     println!("{}", page.display());
@@ -64,7 +65,5 @@ fn verdict(report: &EvalReport) -> Result<(), CommandError> {
         0 => String::new(),
         more => format!("; and {more} more, see the report"),
     };
-    Err(CommandError::Check(format!(
-        "the report lacks {named}{more}"
-    )))
+    Err(LabError::Check(format!("the report lacks {named}{more}")).into())
 }

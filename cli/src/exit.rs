@@ -1,11 +1,9 @@
 //! Exit codes as a documented type, and the errors that lead to them.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gradwire_lab::error::LabError;
 use gradwire_runtime::metrics::PORTS;
-use gradwire_runtime::{EndError, OpenError, RankJoinError};
 
 /// How a command ends; the number is the exit code of the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,7 +32,8 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check failed: a wrong result, a problem of host or path, unfinished simulated flows
+  1  a check failed: a wrong result, a problem of host or path, unfinished simulated flows, a
+     broken promise
   2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
@@ -68,50 +67,12 @@ pub enum CommandError {
     /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A fabric or a workload is wrong.
-    #[error("{given}: {message}")]
-    Input {
-        /// The file, or the one-line form.
-        given: String,
-        /// The mistake, with its line where there is one.
-        message: String,
-    },
-    /// The rank could not be opened.
+    /// An experiment or an operation failed.
     #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The ranks could not form a job.
-    #[error(transparent)]
-    Join(#[from] RankJoinError),
-    /// An operation failed.
-    #[error(transparent)]
-    Operation(#[from] EndError),
-    /// An experiment failed.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// A result was wrong.
-    #[error("check failed: {0}")]
-    Check(String),
+    Lab(LabError),
     /// The doctor found a problem that keeps a job from working, or from half of its speed.
     #[error("{0} found; the command that mends it stands below each")]
     Problems(String),
-    /// A process that this command started has failed; the others were ended.
-    #[error("{who}: {message}")]
-    Process {
-        /// Which one.
-        who: String,
-        /// Its own words, or how it ended.
-        message: String,
-        /// Its exit code.
-        exit: Exit,
-    },
     /// No rank serves metrics at these hosts and ports.
     #[error(
         "no rank answers at {hosts}, ports {port} to {}: write port = {port} under [metrics] in \
@@ -125,27 +86,21 @@ pub enum CommandError {
         /// The first port.
         port: u16,
     },
-    /// The system refused something.
-    #[error("{what}: {source}")]
-    System {
-        /// The attempt.
-        what: String,
-        /// The system's reason.
-        source: std::io::Error,
-    },
+}
+
+impl<E: Into<LabError>> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self::Lab(error.into())
+    }
 }
 
 impl CommandError {
     /// The exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Read { .. } | Self::Input { .. } => Exit::Usage,
-            Self::Open(error) if error.is_usage() => Exit::Usage,
-            Self::Open(_) | Self::System { .. } | Self::NoRank { .. } => Exit::Refused,
-            Self::Join(_) => Exit::NotJoined,
-            Self::Operation(_) => Exit::PeerLost,
-            Self::Check(_) | Self::Problems(_) => Exit::CheckFailed,
-            Self::Process { exit, .. } => *exit,
+            Self::Usage(_) => Exit::Usage,
+            Self::NoRank { .. } => Exit::Refused,
+            Self::Problems(_) => Exit::CheckFailed,
             Self::Lab(error) => of_lab(error),
         }
     }

@@ -10,6 +10,7 @@ use gradwire_lab::crew::bench::RankBench;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::messages::Round;
 use gradwire_lab::crew::rounds::median;
+use gradwire_lab::error::LabError;
 use gradwire_protocol::units;
 use gradwire_runtime::{CertificateFiles, OpenRank, Opening};
 use serde_json::json;
@@ -74,9 +75,9 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
     );
     match measured.wrong_elements {
         0 => Ok(()),
-        count => Err(CommandError::Check(format!(
-            "{count} elements are no sum of contributions"
-        ))),
+        count => {
+            Err(LabError::Check(format!("{count} elements are no sum of contributions")).into())
+        }
     }
 }
 
@@ -106,10 +107,7 @@ fn work(options: &Rank, bench: &mut RankBench) -> Result<Work, CommandError> {
 
 /// Adds a file's tensor to those of the others.
 fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, CommandError> {
-    let failed = |path: &Path| {
-        let what = path.display().to_string();
-        move |source| CommandError::System { what, source }
-    };
+    let failed = |path: &Path| LabError::system(path.display().to_string());
     let contributed = std::fs::read(tensor).map_err(failed(tensor))?;
     let bytes = contributed.len() as u64;
     if bytes == 0 || !bytes.is_multiple_of(ELEMENT_BYTES) {
@@ -129,18 +127,19 @@ fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, Comm
 
 fn open(options: &Rank) -> Result<OpenRank, CommandError> {
     let environment = Environment::read();
+    let told = environment.token().map_err(CommandError::Usage)?;
     let certificates = CertificateFiles::all_or_none(
         options.cert.clone().or(environment.certificate),
         options.key.clone().or(environment.key),
         options.ca.clone().or(environment.authority),
     );
     let certificates = certificates.map_err(|error| CommandError::Usage(error.to_string()))?;
-    let token = options.token.clone().or(environment.token);
+    let token = options.token.clone().or(told);
     // Certificates alone prove who a rank is.
     let token = token.or_else(|| certificates.is_some().then(String::new));
     let token = token.ok_or_else(|| {
-        let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN, or \
-                       give --cert, --key and --ca";
+        let missing = "a job needs a token or certificates: give --token or set GRADWIRE_TOKEN or \
+                       GRADWIRE_TOKEN_FILE, or give --cert, --key and --ca";
         CommandError::Usage(missing.to_owned())
     })?;
     if options.world < 2 {

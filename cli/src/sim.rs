@@ -7,12 +7,14 @@
 pub mod options;
 pub mod sweep;
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::sim::compare::ComparisonPlan;
+use gradwire_lab::sim::fuzz::{self, FuzzPlan};
 use gradwire_lab::sim::{compare, report, run};
 use gradwire_report::json;
 
 use crate::exit::CommandError;
-use options::{SimCommand, SimCompare, SimReport, SimRun};
+use options::{SimCommand, SimCompare, SimFuzz, SimReport, SimRun};
 
 /// Runs one of the commands.
 ///
@@ -24,6 +26,7 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
         SimCommand::Run(options) => once(options),
         SimCommand::Compare(options) => compared(options),
         SimCommand::Sweep(options) => sweep::run(options),
+        SimCommand::Fuzz(options) => fuzzed(options),
         SimCommand::Report(options) => drawn(options),
     }
 }
@@ -51,6 +54,31 @@ fn compared(options: &SimCompare) -> Result<(), CommandError> {
         print!("{}", comparison.table());
     }
     Ok(comparison.unfinished()?)
+}
+
+fn fuzzed(options: &SimFuzz) -> Result<(), CommandError> {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16);
+    let plan = FuzzPlan {
+        seed: options.seed,
+        count: options.count,
+        faults: options.faults,
+        ranks: options.ranks,
+        operations: options.operations.map(usize::from),
+        parallel: options.parallel.unwrap_or_else(cores),
+    };
+    if options.trace {
+        let traced = plan.trace(&mut |line| println!("{line}"));
+        return traced.map_err(|violation| LabError::Check(violation.to_string()).into());
+    }
+    let report = fuzz::fuzz(&plan);
+    if options.json {
+        println!("{}", json::line(&report));
+    } else {
+        print!("{}", report.text());
+    }
+    report
+        .failure()
+        .map_or(Ok(()), |failure| Err(LabError::Check(failure).into()))
 }
 
 fn drawn(options: &SimReport) -> Result<(), CommandError> {

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use board::{Board, Places};
+use gradwire_lab::error::LabError;
 use rows::RankRow;
 use serde_json::json;
 
@@ -24,7 +25,7 @@ use options::Top;
 /// Watches the ranks that are asked for.
 ///
 /// # Errors
-/// [`CommandError::NoRank`] when no rank answers at first; [`CommandError::System`] when the
+/// [`CommandError::NoRank`] when no rank answers at first; [`LabError::System`] when the
 /// terminal cannot be used.
 pub fn run(options: &Top) -> Result<(), CommandError> {
     let interval = Duration::from_nanos(options.interval.as_nanos());
@@ -52,10 +53,7 @@ pub fn run(options: &Top) -> Result<(), CommandError> {
         print_table(&boards);
         Ok(())
     } else {
-        screen::show(&boards).map_err(|source| CommandError::System {
-            what: "using the terminal".to_owned(),
-            source,
-        })
+        Ok(screen::show(&boards).map_err(LabError::system("using the terminal"))?)
     }
 }
 

@@ -9,13 +9,15 @@ pub mod page;
 pub mod report;
 
 use crate::exit::CommandError;
+#[cfg(doc)]
+use gradwire_lab::error::LabError;
 use options::TraceShow;
 use report::TraceReport;
 
 /// `gradwire trace show`.
 ///
 /// # Errors
-/// [`CommandError::Read`] and [`CommandError::Input`] name the file that cannot be used and why.
+/// [`LabError::Read`] and [`LabError::Input`] name the file that cannot be used and why.
 pub fn show(options: &TraceShow) -> Result<(), CommandError> {
     let dumps = files::read(&options.files)?;
     let report = TraceReport::of(&dumps, usize::from(options.longest));

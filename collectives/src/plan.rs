@@ -7,7 +7,9 @@
 //! - A gate opens when all its messages in are received and the gates before it are open.
 //! - Then its region is finished (holes settled, averages divided) and its messages out start.
 //! - [`MessagePlan::START`] is open from the beginning.
-//! - Messages in may come at any time, also before the gate before theirs has opened.
+//! - Messages in may come at any time, also before the gate before theirs has opened. Then, if
+//!   they are summed in the order of ranks, they wait for that gate: it makes the values complete
+//!   that they are reduced into.
 //!
 //! Every algorithm obeys two rules:
 //!
@@ -26,7 +28,7 @@ pub(crate) mod seat;
 
 use gradwire_protocol::units::Rank;
 
-pub(crate) use cut::{ElementRun, MessagePiece, TensorCut, pieces, pieces_or_nothing};
+pub(crate) use cut::{ElementRun, TensorCut};
 pub(crate) use message::{GateId, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding};
 pub(crate) use region::{TensorMemory, TensorRegion};
 pub(crate) use seat::GroupSeat;
@@ -60,6 +62,10 @@ pub(crate) enum ScratchUse {
 pub(crate) struct PlanGate {
     /// Messages in, and gates that it comes after, until it opens.
     pub(crate) waits: usize,
+    /// How many of these are gates.
+    pub(crate) gates_before: usize,
+    /// The messages in that are reduced into its region, in the order of their ranks.
+    pub(crate) contributions: Vec<usize>,
     /// The region whose reduction is finished when it opens.
     pub(crate) finish: Option<TensorRegion>,
     /// The messages out that start then, in this order.
@@ -125,6 +131,7 @@ impl MessagePlan {
     fn follow(&mut self, gate: GateId, before: GateId) {
         if before != Self::START {
             self.gates[gate.0].waits += 1;
+            self.gates[gate.0].gates_before += 1;
             self.gates[before.0].next.push(gate);
         }
     }
@@ -148,6 +155,30 @@ impl MessagePlan {
         }
     }
 
+    /// Adds the messages in of a region that may be too long for one.
+    pub(crate) fn receive_in_pieces(&mut self, whole: PlannedReceive) {
+        for (piece, region) in cut::pieces(whole.region) {
+            let part = whole.part | piece;
+            self.receive(PlannedReceive {
+                part,
+                region,
+                ..whole
+            });
+        }
+    }
+
+    /// Adds the messages out of a region that may be too long for one.
+    pub(crate) fn send_in_pieces(&mut self, whole: PlannedSend) {
+        for (piece, region) in cut::pieces(whole.region) {
+            let part = whole.part | piece;
+            self.send(PlannedSend {
+                part,
+                region,
+                ..whole
+            });
+        }
+    }
+
     /// The finished plan: messages are sorted, and each gate knows its own.
     #[must_use]
     pub(crate) fn sealed(mut self) -> Self {
@@ -156,6 +187,11 @@ impl MessagePlan {
         }
         self.inbounds
             .sort_by_key(|inbound| (inbound.from, inbound.part));
+        for (at, inbound) in self.inbounds.iter().enumerate() {
+            if inbound.landing == SegmentLanding::Reduce {
+                self.gates[inbound.gate.0].contributions.push(at);
+            }
+        }
         let mut order: Vec<usize> = (0..self.outbounds.len()).collect();
         order.sort_by_key(|&at| (self.outbounds[at].to, self.outbounds[at].part));
         let mut place = vec![0; order.len()];

@@ -1,5 +1,6 @@
 //! Why an experiment failed.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use gradwire_protocol::job::JobError;
@@ -93,6 +94,24 @@ pub enum LabError {
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+impl LabError {
+    /// The failure of an attempt that the system refused.
+    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        |source| Self::System {
+            what: what.into(),
+            source,
+        }
+    }
+
+    /// The mistake in a file, or in a one-line form.
+    pub fn input(given: impl Display, message: impl Display) -> Self {
+        Self::Input {
+            given: given.to_string(),
+            message: message.to_string(),
+        }
+    }
 }
 
 fn unfinished(flows: (usize, usize), tasks: (usize, usize)) -> String {

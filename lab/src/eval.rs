@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::error::LabError;
+use crate::sim::cost::{cores, now};
 use crate::sweep::cells::SweepCell;
 use crate::sweep::folder::SweepFolder;
 use evidence::TableEvidence;
@@ -123,18 +124,6 @@ impl<'a> Evaluation<'a> {
         report.write(folder)?;
         Ok(report)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the report states how long it took"
-)]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn is_chosen(table: &EvalTable, request: &EvalRequest) -> bool {

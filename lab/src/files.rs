@@ -1,7 +1,6 @@
 //! Fabrics and workloads as they are given: one-line forms, and files of other tools by their
 //! ending.
 
-use std::fmt::Display;
 use std::path::Path;
 
 use gradwire_fabric::topology::{Device, Fabric};
@@ -16,10 +15,7 @@ use crate::error::LabError;
 /// # Errors
 /// [`LabError::Read`] names the file and the system's reason.
 pub fn text(path: &Path) -> Result<String, LabError> {
-    std::fs::read_to_string(path).map_err(|source| LabError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read_to_string(path).map_err(unreadable(path))
 }
 
 /// The bytes of a file.
@@ -27,10 +23,15 @@ pub fn text(path: &Path) -> Result<String, LabError> {
 /// # Errors
 /// [`LabError::Read`] names the file and the system's reason.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, LabError> {
-    std::fs::read(path).map_err(|source| LabError::Read {
+    std::fs::read(path).map_err(unreadable(path))
+}
+
+/// The failure of a file or folder that cannot be read.
+pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+    |source| LabError::Read {
         path: path.to_owned(),
         source,
-    })
+    }
 }
 
 /// The fabric of a one-line form or of a file.
@@ -40,11 +41,11 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, LabError> {
 pub fn fabric(given: &str) -> Result<Fabric, LabError> {
     let text = || text(Path::new(given));
     match ending(given) {
-        Some("toml") => Fabric::from_toml(&text()?).map_err(|error| wrong(given, error)),
-        Some("topo") => Fabric::from_htsim(&text()?).map_err(|error| wrong(given, error)),
-        Some("txt") => Fabric::from_hpcc(&text()?).map_err(|error| wrong(given, error)),
+        Some("toml") => Fabric::from_toml(&text()?).map_err(|error| LabError::input(given, error)),
+        Some("topo") => Fabric::from_htsim(&text()?).map_err(|error| LabError::input(given, error)),
+        Some("txt") => Fabric::from_hpcc(&text()?).map_err(|error| LabError::input(given, error)),
         Some(other) => Err(unknown(given, other, "fabrics are .toml, .topo and .txt")),
-        None => Fabric::from_shape(given).map_err(|error| wrong(given, error)),
+        None => Fabric::from_shape(given).map_err(|error| LabError::input(given, error)),
     }
 }
 
@@ -53,24 +54,20 @@ pub fn fabric(given: &str) -> Result<Fabric, LabError> {
 /// # Errors
 /// [`LabError`] names the line of a file that is wrong, or the models that there are.
 pub fn model(given: &str) -> Result<Model, LabError> {
-    let wrong = |message: String| LabError::Input {
-        given: given.to_owned(),
-        message,
-    };
     let path = Path::new(given);
     if NAMES.contains(&given) {
         return Model::named(given).map_err(|error| LabError::Usage(error.to_string()));
     }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("txt") => {
-            Model::from_layers(given, &text(path)?).map_err(|error| wrong(error.to_string()))
+            Model::from_layers(given, &text(path)?).map_err(|error| LabError::input(given, error))
         }
         Some("et" | "json") => {
-            Model::from_chakra(given, &bytes(path)?).map_err(|error| wrong(error.to_string()))
+            Model::from_chakra(given, &bytes(path)?).map_err(|error| LabError::input(given, error))
         }
         ending if ending == Some("csv") || path.is_file() => {
             let table = Model::from_csv(given, &text(path)?);
-            table.map_err(|error| wrong(error.to_string()))
+            table.map_err(|error| LabError::input(given, error))
         }
         _ => Model::named(given).map_err(|error| LabError::Usage(error.to_string())),
     }
@@ -99,7 +96,9 @@ pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
     for (part, number) in parts {
         let seed = seed ^ BESIDE_SEED.wrapping_mul(number);
         let other = one_workload(part, fabric, seed)?;
-        all = all.beside(other).map_err(|error| wrong(given, error))?;
+        all = all
+            .beside(other)
+            .map_err(|error| LabError::input(given, error))?;
     }
     Ok(all)
 }
@@ -112,23 +111,23 @@ fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
     if let Some(name) = Workload::model_of(given) {
         let models = [model(name)?];
         let workload = Workload::from_pattern_with(given, hosts, seed, &models);
-        return workload.map_err(|error| wrong(given, error));
+        return workload.map_err(|error| LabError::input(given, error));
     }
     let Some(ending) = ending(given) else {
         let workload = Workload::from_pattern(given, hosts, seed);
-        return workload.map_err(|error| wrong(given, error));
+        return workload.map_err(|error| LabError::input(given, error));
     };
     let text = || text(Path::new(given));
     let mut workload = match ending {
         "cm" => connection_matrix(given, &text()?, fabric)?,
-        "goal" => Workload::from_goal(&text()?).map_err(|error| wrong(given, error))?,
+        "goal" => Workload::from_goal(&text()?).map_err(|error| LabError::input(given, error))?,
         "txt" => {
             let workload = Workload::from_layers(&text()?, fabric.hosts);
-            workload.map_err(|error| wrong(given, error))?
+            workload.map_err(|error| LabError::input(given, error))?
         }
         "et" | "json" => {
             let workload = Workload::from_chakra(&traces(given, ending)?);
-            workload.map_err(|error| wrong(given, error))?
+            workload.map_err(|error| LabError::input(given, error))?
         }
         other => {
             return Err(unknown(
@@ -165,34 +164,27 @@ fn ending(given: &str) -> Option<&str> {
     (letters && !given.contains('@')).then_some(ending)
 }
 
-fn wrong(given: &str, error: impl Display) -> LabError {
-    LabError::Input {
-        given: given.to_owned(),
-        message: error.to_string(),
-    }
-}
-
 fn unknown(given: &str, ending: &str, known: &str) -> LabError {
-    wrong(
+    LabError::input(
         given,
         format!("unknown ending `.{ending}`; files of {known}"),
     )
 }
 
 fn connection_matrix(given: &str, text: &str, fabric: &mut Fabric) -> Result<Workload, LabError> {
-    let matrix = ConnectionMatrix::parse(text).map_err(|error| wrong(given, error))?;
+    let matrix = ConnectionMatrix::parse(text).map_err(|error| LabError::input(given, error))?;
     if matrix.hosts > fabric.hosts {
         let (needed, hosts) = (matrix.hosts, fabric.hosts);
         let text =
             format!("`Nodes {needed}`: the fabric has {hosts} hosts only, take a larger one");
-        return Err(wrong(given, text));
+        return Err(LabError::input(given, text));
     }
     let mut broken = Vec::new();
     for failure in &matrix.failures {
         let link = uplink(fabric, failure).ok_or_else(|| {
             let Broken { tier, switch, link } = failure;
             let text = format!("failure of uplink {link} of switch {switch} of tier {tier}");
-            wrong(given, format!("{text}: the fabric has no such link"))
+            LabError::input(given, format!("{text}: the fabric has no such link"))
         })?;
         broken.push(link);
     }

@@ -7,16 +7,14 @@ use std::path::Path;
 use gradwire_protocol::job::Job;
 
 use crate::error::LabError;
+use crate::files;
 
 /// The job in a file.
 ///
 /// # Errors
 /// [`LabError::Job`] and [`LabError::Read`] name the mistake in the file.
 pub fn read(path: &Path) -> Result<Job, LabError> {
-    let text = std::fs::read_to_string(path).map_err(|source| LabError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = files::text(path)?;
     let wrong = |source| LabError::Job {
         path: path.to_owned(),
         source: Box::new(source),

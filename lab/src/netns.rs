@@ -64,10 +64,7 @@ pub fn run(who: &str, room: &File, command: &mut Command, input: &str) -> Result
                 "needs the programs ip and tc (Debian package iproute2), and there is no {program}"
             ),
         ),
-        _ => LabError::System {
-            what: format!("running {program}"),
-            source,
-        },
+        _ => LabError::system(format!("running {program}"))(source),
     })
 }
 
@@ -109,10 +106,7 @@ pub fn refused(who: &str, source: io::Error) -> LabError {
                 .to_owned(),
         );
     }
-    LabError::System {
-        what: "making a network namespace".to_owned(),
-        source,
-    }
+    LabError::system("making a network namespace")(source)
 }
 
 /// The failure of an option.

@@ -54,8 +54,7 @@ impl Drop for WholeFile {
 }
 
 fn cannot_write(path: &Path, source: std::io::Error) -> LabError {
-    let what = format!("cannot write {}", path.display());
-    LabError::System { what, source }
+    LabError::system(format!("cannot write {}", path.display()))(source)
 }
 
 #[cfg(test)]

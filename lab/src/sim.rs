@@ -3,6 +3,7 @@
 //! Start here:
 //! - [`scenario`]: the parameters of a run, and how they become a setup of the simulator.
 //! - [`mod@run`], [`compare`], [`report`]: one run; several transports and seeds; a page.
+//! - [`fuzz`]: seeds of a cluster with random faults.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: CPU time, wall time and memory of a run; [`progress`]: its progress bar.
 //! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
@@ -14,6 +15,7 @@ pub mod chart;
 pub mod compare;
 pub mod cost;
 pub mod drawn;
+pub mod fuzz;
 pub mod map;
 pub mod page;
 pub mod progress;

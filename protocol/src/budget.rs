@@ -8,11 +8,13 @@
 //!    it, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. Packets that this host's own kernel dropped were not lost by the network. The ledger
+//! 4. The ledger forgets the oldest of more than [`STEPS_KEPT`] steps, and none with reservations.
+//!    Old is the step that was owed first, since numbers of steps wrap.
+//! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from
 //!    it.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use crate::units::{Instant, Share, Span, Step};
 
@@ -41,7 +43,8 @@ pub struct LossAccount {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     cap: Share,
-    steps: BTreeMap<Step, LossAccount>,
+    /// The steps that are remembered, in the order in which they were owed first.
+    steps: VecDeque<(Step, LossAccount)>,
     total: LossAccount,
     host_drops_at: Option<Instant>,
 }
@@ -51,7 +54,7 @@ impl Ledger {
     pub fn new(cap: Share) -> Self {
         Self {
             cap,
-            steps: BTreeMap::new(),
+            steps: VecDeque::new(),
             total: LossAccount::default(),
             host_drops_at: None,
         }
@@ -77,18 +80,31 @@ impl Ledger {
     /// A message of `bytes`, of which `tolerance` may be lost, was posted in `step`.
     pub fn owe(&mut self, step: Step, bytes: u32, tolerance: Share) {
         let bytes = u64::from(bytes);
-        for account in [self.steps.entry(step).or_default(), &mut self.total] {
-            account.owed_bytes += bytes;
-            account.allowed_bytes += tolerance.min(self.cap).of(bytes);
+        let allowed = tolerance.min(self.cap).of(bytes);
+        if self.step(step).is_none() {
+            self.forget_old_steps();
+            self.steps.push_back((step, LossAccount::default()));
         }
-        if self.steps.len() > STEPS_KEPT {
-            self.steps.pop_first();
+        for account in self.accounts(step) {
+            account.owed_bytes += bytes;
+            account.allowed_bytes += allowed;
+        }
+    }
+
+    /// Makes room for a step. A step with reservations is kept: they will be released or lost
+    /// there.
+    fn forget_old_steps(&mut self) {
+        let is_over = |(_, account): &(Step, LossAccount)| account.reserved_bytes == 0;
+        while self.steps.len() >= STEPS_KEPT
+            && let Some(oldest) = self.steps.iter().position(is_over)
+        {
+            self.steps.remove(oldest);
         }
     }
 
     /// Reserves a hole of a message in `step`, if the step can bear it.
     pub fn reserve(&mut self, step: Step, bytes: u64) -> BudgetVerdict {
-        let Some(account) = self.steps.get_mut(&step) else {
+        let Some(account) = find(&mut self.steps, step) else {
             return BudgetVerdict::Refused;
         };
         if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {
@@ -117,19 +133,27 @@ impl Ledger {
 
     /// The account of the step, if it is recent, and the total.
     fn accounts(&mut self, step: Step) -> impl Iterator<Item = &mut LossAccount> {
-        let account = self.steps.get_mut(&step);
+        let account = find(&mut self.steps, step);
         account.into_iter().chain([&mut self.total])
     }
 
     /// The account of a step, if it is recent.
     pub fn step(&self, step: Step) -> Option<LossAccount> {
-        self.steps.get(&step).copied()
+        let mut newest_first = self.steps.iter().rev();
+        let found = newest_first.find(|(of, _)| *of == step);
+        found.map(|&(_, account)| account)
     }
 
     /// The sum over all steps.
     pub fn total(&self) -> LossAccount {
         self.total
     }
+}
+
+fn find(steps: &mut VecDeque<(Step, LossAccount)>, step: Step) -> Option<&mut LossAccount> {
+    let mut newest_first = steps.iter_mut().rev();
+    let found = newest_first.find(|(of, _)| *of == step);
+    found.map(|(_, account)| account)
 }
 
 /// Whether holes fit the budget.
@@ -143,6 +167,8 @@ pub enum BudgetVerdict {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -175,18 +201,96 @@ mod tests {
     }
 
     #[test]
-    fn an_old_step_keeps_its_reservations_in_the_totals() {
+    fn an_old_step_is_kept_while_it_has_reservations() {
         let mut ledger = Ledger::new(Share::ALL);
         ledger.owe(Step(0), 100, Share::ALL);
         assert_eq!(ledger.reserve(Step(0), 30), BudgetVerdict::Accepted);
         for step in 1..=STEPS_KEPT as u32 {
             ledger.owe(Step(step), 100, Share::ALL);
         }
-        assert_eq!(ledger.step(Step(0)), None);
+        assert_eq!(
+            (ledger.step(Step(1)), ledger.steps.len()),
+            (None, STEPS_KEPT)
+        );
         ledger.release(Step(0), 10);
         ledger.lose(Step(0), 1, 20);
         let total = ledger.total();
         assert_eq!((total.reserved_bytes, total.lost_bytes), (0, 20));
+        ledger.owe(Step(1000), 100, Share::ALL);
+        assert_eq!(ledger.step(Step(0)), None);
+    }
+
+    #[test]
+    fn steps_are_accounted_after_their_numbers_wrap() {
+        let mut ledger = Ledger::new(Share::ALL);
+        for n in 0..2 * STEPS_KEPT as u32 {
+            let step = Step((u32::MAX - STEPS_KEPT as u32).wrapping_add(n));
+            ledger.owe(step, 100, Share::ALL);
+            assert_eq!(ledger.reserve(step, 30), BudgetVerdict::Accepted, "{step}");
+            ledger.lose(step, 1, 30);
+        }
+    }
+
+    /// What happens to a ledger: an operation of a step.
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Owe(u32),
+        Reserve(u32),
+        Release(usize),
+        Lose(usize),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        let step = prop_oneof![0..3_u32, 0..200_u32, (u32::MAX - 100)..u32::MAX];
+        prop_oneof![
+            step.clone().prop_map(Act::Owe),
+            step.prop_map(Act::Reserve),
+            any::<usize>().prop_map(Act::Release),
+            any::<usize>().prop_map(Act::Lose),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn every_reservation_ends_once_whatever_is_forgotten(
+            acts in prop::collection::vec(act(), 1..400),
+        ) {
+            let mut ledger = Ledger::new(Share::ALL);
+            let (mut reserved, mut lost): (Vec<Step>, u64) = (Vec::new(), 0);
+            for act in acts {
+                match act {
+                    Act::Owe(step) => ledger.owe(Step(step), 20, Share::ALL),
+                    Act::Reserve(step) => {
+                        if ledger.reserve(Step(step), 10) == BudgetVerdict::Accepted {
+                            reserved.push(Step(step));
+                        }
+                    }
+                    Act::Release(at) if !reserved.is_empty() => {
+                        let step = reserved.swap_remove(at % reserved.len());
+                        ledger.release(step, 10);
+                    }
+                    Act::Lose(at) if !reserved.is_empty() => {
+                        let step = reserved.swap_remove(at % reserved.len());
+                        ledger.lose(step, 1, 10);
+                        lost += 10;
+                    }
+                    Act::Release(_) | Act::Lose(_) => {}
+                }
+                let LossAccount { reserved_bytes, lost_bytes, .. } = ledger.total();
+                prop_assert_eq!(reserved_bytes, 10 * reserved.len() as u64);
+                prop_assert_eq!(lost_bytes, lost);
+                for step in &reserved {
+                    let of_step = reserved.iter().filter(|other| *other == step).count() as u64;
+                    let account = ledger.step(*step).expect("it has reservations");
+                    prop_assert_eq!(account.reserved_bytes, 10 * of_step);
+                    let used = account.reserved_bytes + account.lost_bytes;
+                    prop_assert!(used <= account.allowed_bytes);
+                }
+                prop_assert!(ledger.steps.len() <= STEPS_KEPT + reserved.len());
+            }
+        }
     }
 
     #[test]

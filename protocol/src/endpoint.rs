@@ -2,7 +2,8 @@
 //! receivers.
 //!
 //! It has four kinds of method: commands ([`Endpoint::send`], [`Endpoint::expect`],
-//! [`Endpoint::cancel`], [`Endpoint::refuse`], [`Endpoint::fail_peer`]), the verbs of [`Machine`], [`Endpoint::poll_event`], and getters.
+//! [`Endpoint::cancel`], [`Endpoint::refuse`], [`Endpoint::fail_peer`]), the verbs of [`Machine`],
+//! [`Endpoint::poll_event`], and getters.
 //!
 //! The collectives know the meaning of a message. [`crate::receiver`] decides which holes are
 //! accepted, [`crate::sender`] which segments are repaired.
@@ -98,8 +99,9 @@ impl Endpoint {
         self
     }
 
-    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages: with
-    /// a first id near the end a test sees that in its first messages. The peers need not know.
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages:
+    /// with a first id near the end a test sees that in its first messages. The peers need not
+    /// know.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -216,8 +218,8 @@ impl Endpoint {
     }
 
     /// Gives up the message from `from` with this key, whether it is posted or has only begun to
-    /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is complete
-    /// stays so, and one of which no packet has come yet can still be announced.
+    /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is
+    /// complete stays so, and one of which no packet has come yet can still be announced.
     pub fn refuse(&mut self, from: Rank, key: MessageKey) {
         if let Some(at) = self.find(from) {
             let receiver = &mut self.peers[at].receiver;
@@ -225,6 +227,14 @@ impl Endpoint {
             self.common.grants.settle(at as u32, settled);
             self.turn_to(at);
         }
+    }
+
+    /// The messages that have begun to arrive and are not posted, by sender and key.
+    pub fn unposted(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        self.peers.iter().flat_map(|peer| {
+            let keys = peer.receiver.unposted();
+            keys.map(|key| (peer.rank, key))
+        })
     }
 
     /// Has a peer asked for control packets and for data, which it may have now.
@@ -314,6 +324,12 @@ impl Endpoint {
         }
         if header.kind == PacketKind::Data {
             self.common.grants.on_arrival(now, at as u32);
+        } else if peer.reach == Reach::Network
+            && let Some(fault) = peer.receiver.note_ecn(datagram.ecn)
+        {
+            let rank = header.source;
+            self.events
+                .push_back(EndpointEvent::PathFault { rank, fault });
         }
         let placement = self.take(now, at, datagram);
         if header.kind == PacketKind::Data && self.is_quiet(at) {
@@ -329,7 +345,7 @@ impl Endpoint {
     /// most packets cost no look at queues, grants and deadlines.
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
-        self.common.grants.is_unlimited()
+        !self.common.grants_in_turn(peer.reach)
             && match peer.receiver.effect() {
                 DataEffect::None => true,
                 DataEffect::ReportIsDue => peer.talks,

@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::priority::Urgency;
-use crate::units::{Instant, MessageSerial, Span, Step};
+use crate::units::{Instant, MessageSerial, Span, Step, StepClock, StepSerial};
 
 /// Quanta of a grant window. Fewer would save control packets and make bursts longer.
 const QUANTA_PER_WINDOW: u64 = 6;
@@ -40,7 +40,7 @@ const DOUBTED_PART: u64 = 2;
 
 /// The order in which messages are granted segments, the least first. `None` when the urgency of a
 /// message is not known.
-pub type GrantTurn = Option<(Step, Urgency)>;
+pub type GrantTurn = Option<(StepSerial, Urgency)>;
 
 /// The messages that wait for grants, and the segments that are on their way.
 #[derive(Clone, Debug)]
@@ -61,6 +61,7 @@ pub struct Grants {
     queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageSerial)>>,
     /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
+    steps: StepClock,
     /// Counts the messages that have come to wait.
     arrivals: u64,
     /// When silent peers were last looked for.
@@ -97,6 +98,7 @@ impl Grants {
             expected_of: Vec::new(),
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            steps: StepClock::default(),
             arrivals: 0,
             looked: Instant::START,
         }
@@ -163,6 +165,11 @@ impl Grants {
             self.expected -= less;
             self.doubted -= late;
         }
+    }
+
+    /// The turn of a message of a step, with this urgency if it is known.
+    pub fn turn(&mut self, step: Step, urgency: Option<Urgency>) -> GrantTurn {
+        urgency.map(|urgency| (self.steps.serial(step), urgency))
     }
 
     /// A message of the peer at this place needs more than it was granted.
@@ -253,7 +260,7 @@ mod tests {
     use crate::units::Layer;
 
     fn turn(step: u32, layer: u16) -> GrantTurn {
-        Some((Step(step), Urgency::of(Layer(layer))))
+        Some((StepSerial(step.into()), Urgency::of(Layer(layer))))
     }
 
     /// Which messages are granted something until nobody waits, if each needs two quanta.
@@ -272,6 +279,17 @@ mod tests {
         }
         assert_eq!(grants.look_at(Span::ZERO), None, "nobody waits");
         granted
+    }
+
+    #[test]
+    fn older_steps_are_granted_first_where_numbers_wrap() {
+        let mut grants = Grants::new(Some(64), 64);
+        let steps = [u32::MAX, 0, u32::MAX - 1, 1].map(Step);
+        let urgency = Some(Urgency::of(Layer(0)));
+        let mut turns = steps.map(|step| grants.turn(step, urgency));
+        turns.sort_unstable();
+        let ordered = [2, 0, 1, 3].map(|at: usize| grants.turn(steps[at], urgency));
+        assert_eq!(turns, ordered);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, WireChoice,
+    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -77,10 +77,10 @@ job_keys! {
         /// Bytes of a message that may be sent before its receiver is ready; with a grant_window,
         /// bytes of all messages to one rank.
         unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
-        /// Bytes that all peers together may have in flight to one rank; set it where many peers
-        /// send to one rank and its link drops packets.
-        grant_window: GrantWindow = GrantWindow::Unlimited,
-            or("unlimited", Size(ByteCount::kib(16)..=GIB));
+        /// Bytes that all peers together may have in flight to one rank; "auto" is unlimited for up
+        /// to four peers on other hosts, and otherwise as many as one of them alone may have.
+        grant_window: Option<GrantWindow> = None,
+            or("auto", or::<_, GrantWindow>("unlimited", Size(ByteCount::kib(16)..=GIB)));
         /// Paths per peer: UDP source ports over which packets are sprayed.
         entropies: u8 = 8, whole(1..=64);
         /// Packets in a row over one path; fewer spread better, more cost less processor time.
@@ -90,8 +90,9 @@ job_keys! {
         /// Queueing delay above which the window shrinks.
         delay_target: Span = Span::from_millis(10),
             Time(Span::from_micros(10)..=Span::from_millis(10_000));
-        /// A peer that owes an answer and is silent for this long counts as dead.
-        peer_timeout: Span = Span::from_millis(8_000),
+        /// A peer that owes an answer and is silent for this long counts as dead; one whose process
+        /// has ended does within a second.
+        peer_timeout: Span = Span::from_millis(60_000),
             Time(Span::from_millis(100)..=Span::from_millis(3_600_000));
         /// Whether packets that are not encrypted carry a CRC-32.
         checksum: Checksum = Checksum::On, ON_OFF;
@@ -162,6 +163,9 @@ job_keys! {
         };
         /// Bytes of a tensor that are reduced at a time.
         chunk: ByteCount = ByteCount::mib(4), Size(CHUNKS);
+        /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for
+        /// equal inputs, and copies the values that come early; "arrival" saves these copies.
+        sums: SumOrder = SumOrder::Rank, one_of();
         /// Which gradients leave first: those of front layers, or those that are ready first.
         order: SendOrder = SendOrder::Layers, one_of();
         /// Bytes of gradients of a rank that are in flight at once, so that later ones of front

@@ -1,6 +1,5 @@
 //! One message as its ends are told of it: by their callers, and by the header of every packet.
 
-use crate::grants::GrantTurn;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -43,10 +42,6 @@ pub struct ReceiveRequest {
 }
 
 impl ReceiveRequest {
-    pub(crate) fn turn(&self) -> GrantTurn {
-        self.urgency.map(|urgency| (self.step, urgency))
-    }
-
     pub(crate) fn outline(&self) -> MessageOutline {
         MessageOutline {
             bytes: self.bytes,

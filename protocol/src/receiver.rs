@@ -11,8 +11,8 @@
 //! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
 //!    packets overtake each other by. There is a gap only if the message is posted, its sender has
-//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at once
-//!    when the sender has named every missing segment as lost.
+//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at
+//!    once when the sender has named every missing segment as lost.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
@@ -50,11 +50,12 @@ use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
+use crate::footprint::EndpointFootprint;
 use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
-use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
+use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
@@ -109,6 +110,8 @@ pub struct ReceiverCounters {
     pub marks: u64,
     /// Packets that contradict their message or come in excess.
     pub refused: u64,
+    /// Control packets that came without the ECT that they left with.
+    pub cleared_ecn: u64,
 }
 
 impl ReceiverCounters {
@@ -120,6 +123,7 @@ impl ReceiverCounters {
         self.late_segments += other.late_segments;
         self.marks += other.marks;
         self.refused += other.refused;
+        self.cleared_ecn += other.cleared_ecn;
     }
 }
 
@@ -137,6 +141,7 @@ pub struct Receiver {
     early_segments: u64,
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
+    ecn: EcnWatch,
     last: usize,
     effect: DataEffect,
     /// No later than the next report of any message, and the end of any gap.
@@ -183,6 +188,7 @@ impl Receiver {
             early_segments: 0,
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
+            ecn: EcnWatch::default(),
             last: 0,
             effect: DataEffect::Changed,
             deadlines: ReceiverDeadlines::default(),
@@ -201,6 +207,12 @@ impl Receiver {
         sum.closed_ranges += self.closed.ranges();
     }
 
+    /// A control packet has come with these ECN bits; gives a fault of the path that they show.
+    pub(crate) fn note_ecn(&mut self, ecn: Ecn) -> Option<PathFault> {
+        self.counters.cleared_ecn += u64::from(ecn == Ecn::NotEct);
+        self.ecn.on_control(ecn)
+    }
+
     /// Adds the counts of the receiver that it replaces.
     pub(crate) fn add_counters(&mut self, before: &ReceiverCounters) {
         self.counters.add(before);
@@ -214,6 +226,13 @@ impl Receiver {
     /// Whether a posted message is not complete yet.
     pub fn is_waiting(&self) -> bool {
         !self.expected.is_empty() || self.messages.iter().any(ReceiveMessage::is_posted)
+    }
+
+    /// Messages that have begun to arrive and are not posted.
+    pub(crate) fn unposted(&self) -> impl Iterator<Item = MessageKey> {
+        let is_early = |message: &&ReceiveMessage| message.stage == ReceiveStage::Early;
+        let early = self.messages.iter().filter(is_early);
+        early.map(ReceiveMessage::key)
     }
 
     /// Segments that are on their way.
@@ -261,7 +280,8 @@ impl Receiver {
             receiving.grant(lent.now, u32::MAX);
         } else {
             let serial = receiving.serial;
-            lent.grants.wait(request.turn(), lent.place, serial);
+            let turn = lent.grants.turn(request.step, request.urgency);
+            lent.grants.wait(turn, lent.place, serial);
         }
         self.complete_if_done(at, lent);
         self.note(at);
@@ -361,7 +381,22 @@ impl Receiver {
             }
         }
         receiving.end_gap_if_settled(lent.now);
+        let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
+        if is_early {
+            self.tell_grants(lent.now);
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all that do: tells it again
+    /// which of them are granted. The first report may have been lost.
+    fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
     }
 
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {

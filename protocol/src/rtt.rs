@@ -5,7 +5,7 @@
 //! an answer may come later. Every packet carries a time stamp that its acknowledgement
 //! echoes, so a repair's sample is as good as any other.
 
-use crate::units::Span;
+use crate::units::{Instant, Span};
 
 /// Networks and hosts do not react faster than this, so a shorter wait gains no time.
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
@@ -13,6 +13,10 @@ const PROBE_WAIT_MIN: Span = Span::from_micros(300);
 const GAPS_GUESSED: u64 = 2;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
+/// The least round trip is in doubt when delay has exceeded its target for this long, and for so
+/// many round trips: a queue that stays as long, however small the window, belongs to the path.
+const EXCESS_TIME: Span = Span::from_millis(1_000);
+const EXCESS_ROUNDS: u64 = 16;
 
 /// Round-trip time to one peer.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,8 @@ pub struct Rtt {
     smoothed: Option<Span>,
     deviation: Span,
     least: Option<Span>,
+    /// Since when the smoothed time exceeds the least one by more than the target.
+    exceeds_since: Option<Instant>,
     latest: Option<Span>,
 }
 
@@ -32,6 +38,7 @@ impl Rtt {
             smoothed: None,
             deviation: (gap * GAPS_GUESSED).divided(2),
             least: None,
+            exceeds_since: None,
             latest: None,
         }
     }
@@ -73,6 +80,24 @@ impl Rtt {
         self.least.unwrap_or(self.guess)
     }
 
+    /// Whether the least round trip may be out of date: the smoothed one has exceeded it by more
+    /// than `target` for long. Asked after each sample.
+    pub fn doubts_least(&mut self, now: Instant, target: Span) -> bool {
+        if self.smoothed() <= self.least() + target {
+            self.exceeds_since = None;
+            return false;
+        }
+        let since = *self.exceeds_since.get_or_insert(now);
+        now - since > EXCESS_TIME.max(self.smoothed() * EXCESS_ROUNDS)
+    }
+
+    /// Takes a sample of a path without our own packets for the least round trip, although it is
+    /// longer than an older one.
+    pub fn renew_least(&mut self, sample: Span) {
+        self.least = Some(sample);
+        self.exceeds_since = None;
+    }
+
     /// The time by which an answer should have come: smoothed plus four deviations.
     pub fn answer_wait(&self) -> Span {
         self.smoothed() + self.deviation * 4
@@ -81,11 +106,13 @@ impl Rtt {
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
     /// come, but not less than half the job's gap where that is shorter than hosts take to react.
     ///
-    /// Nor longer than some gaps: a low class may have waited for the higher ones for as long as
-    /// these had something to send, and that is over at once. A PROBE too many costs little, since
-    /// it rides behind its data.
+    /// Nor longer than some gaps beyond the least round trip: a low class may have waited for the
+    /// higher ones for as long as these had something to send, and that is over at once. A PROBE
+    /// too many costs little, since it rides behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
-        self.reordering(gap).max(gap.divided(2).min(PROBE_WAIT_MIN))
+        let unqueued = self.least.unwrap_or_default() + gap * GAPS_REORDERED;
+        let least = gap.divided(2).min(PROBE_WAIT_MIN);
+        self.answer_wait().min(unqueued).max(least)
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late.

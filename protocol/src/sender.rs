@@ -22,7 +22,7 @@
 //! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes.
+//!    holes. Messages that only wait for their receiver ask in turn (`sender/probe.rs`).
 //! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
@@ -31,6 +31,7 @@
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
 mod cancel;
+mod least;
 mod loss;
 mod message;
 mod probe;
@@ -40,26 +41,29 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use self::cancel::CancelledMessages;
+use self::least::LeastSearch;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
-use self::probe::{GAPS_UNANSWERED, PROBE_WAIT_MAX};
+use self::probe::PeerWatch;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
+use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
-use crate::metrics::EndpointFootprint;
 use crate::outlook::ControlOutlook;
+use crate::path::{PathFault, PathWatch};
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span,
+    ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport, is_later};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
 
-/// Unanswered probes of one message after which the window starts over.
-const SILENT_PROBES: u32 = 3;
+/// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
+/// parts per million disagree about a microsecond.
+const HELD_SAMPLED: Span = Span::from_millis(10);
 
 /// A message that has ended at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -108,6 +112,10 @@ pub struct SenderCounters {
     pub marks: u64,
     /// Segments found lost.
     pub found_lost: u64,
+    /// How often the path has lost most of what was sent for seconds.
+    pub path_failures: u64,
+    /// How often marks were ignored from then on, since the path marks everything.
+    pub false_marks: u64,
 }
 
 impl SenderCounters {
@@ -118,6 +126,8 @@ impl SenderCounters {
         self.probes += other.probes;
         self.marks += other.marks;
         self.found_lost += other.found_lost;
+        self.path_failures += other.path_failures;
+        self.false_marks += other.false_marks;
     }
 }
 
@@ -135,10 +145,15 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
+    search: LeastSearch,
+    path: PathWatch,
+    /// Faults of the path that the caller has not taken.
+    faults: Vec<PathFault>,
     spray: Spray,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
+    watch: PeerWatch,
     closes: Vec<Header>,
     cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
@@ -165,9 +180,13 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
+            search: LeastSearch::default(),
+            path: PathWatch::new(limits.packet),
+            faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
+            watch: PeerWatch::default(),
             closes: Vec::new(),
             cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
@@ -252,7 +271,13 @@ impl Sender {
     /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
     /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
+        let ended = !self.sent.is_empty() || !self.refused.is_empty();
+        ended || !self.still.is_empty() || !self.faults.is_empty()
+    }
+
+    /// A fault of the path that has shown since the last call.
+    pub fn take_fault(&mut self) -> Option<PathFault> {
+        self.faults.pop()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -280,9 +305,8 @@ impl Sender {
         find_open(&self.messages, self.next, message, |sending| sending.serial)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, RESET for one that is cancelled,
-    /// PROBE for one that is in doubt.
-    /// Its body is written into `body`.
+    /// The next control packet: CLOSE for a message that has ended, RESET for one that is
+    /// cancelled, PROBE for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,
@@ -298,54 +322,13 @@ impl Sender {
         if reset.is_some() {
             return reset;
         }
-        if self.probe_due.is_none_or(|due| due > now) {
-            return None;
-        }
-        let due = |sending: &SendMessage| sending.is_told() && sending.probe.at <= now;
-        let Some(at) = self.messages.iter().position(due) else {
-            let told = self.messages.iter().filter(|sending| sending.is_told());
-            self.probe_due = told.map(|sending| sending.probe.at).min();
-            return None;
-        };
-        let sending = &mut self.messages[at];
-        let wait = rtt.probe_wait(settings.gap);
-        let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let most = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED);
-        let next = now + doubled.min(most.max(wait));
-        let is_news = sending.is_news() || sending.has_untold_holes();
-        sending.on_probe(now, next, settings.segment_bytes as usize, body);
-        self.counters.probes += 1;
-        // A probe that tells news is no sign that the receiver holds the message up.
-        if sending.stands_still() && !sending.probe.told_still && !is_news {
-            sending.probe.told_still = true;
-            self.still.push(sending.key());
-        }
-        let probe = &sending.probe;
-        let silent = probe.unanswered == SILENT_PROBES && self.heard < probe.asked;
-        if silent && self.in_flight > 0 {
-            self.window.on_silence();
-        }
-        let flags = match sending.all_sent() {
-            true => Flags::ALL_SENT,
-            false => Flags::NONE,
-        };
-        Some(Header {
-            kind: PacketKind::Probe,
-            class: sending.lowest_class(&settings.policy),
-            flags,
-            segment: sending.sent().min(sending.segments() - 1),
-            length: body.len() as u16,
-            ..sending.template(now)
-        })
-    }
-
-    fn note_probe(&mut self, at: Instant) {
-        self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+        self.poll_probe(now, rtt, settings, body)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let due = self.probe_due.into_iter().chain(self.cancelled.due()).min();
+        let due = self.next_probe().into_iter().chain(self.cancelled.due());
+        let due = due.min();
         ControlOutlook {
             talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
             due: due.filter(|&at| at > now),
@@ -376,6 +359,9 @@ impl Sender {
         run: &mut SegmentRun,
     ) -> Option<Burst> {
         let packet = full_packet(settings);
+        if self.in_flight == 0 {
+            self.window.on_restart(now, rtt, settings.gap);
+        }
         let room = self.room(packet);
         if room < self.least_run(packet, settings) {
             return None;
@@ -384,8 +370,8 @@ impl Sender {
         let (_, at) = turns
             .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
             .min()?;
+        let most = room.min(self.run_packets(settings)) as usize;
         let sending = &mut self.messages[at];
-        let most = (room as usize).min(settings.run_segments);
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
         let template = Header {
@@ -401,10 +387,11 @@ impl Sender {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        self.in_flight += sending.on_sent(run, &template, flights);
+        self.in_flight += sending.on_sent(run, (now.stamp(), entropy), flights);
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
+        self.path.on_sent(now);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
@@ -434,20 +421,34 @@ impl Sender {
         self.closes.push(*close);
     }
 
+    /// Bytes that may be in flight by now.
+    fn limit(&self) -> u64 {
+        match self.search {
+            LeastSearch::Off => self.window.bytes().get(),
+            LeastSearch::Draining | LeastSearch::Light(_) => self.window.least(),
+        }
+    }
+
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
-        self.window.bytes().get().saturating_sub(self.in_flight) / packet
+        let limit = self.path.limit(ByteCount::new(self.limit()));
+        limit.get().saturating_sub(self.in_flight) / packet
+    }
+
+    /// The most packets of a run.
+    fn run_packets(&self, settings: &EndpointSettings) -> u64 {
+        self.window.run_packets().min(settings.run_segments as u64)
     }
 
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
     /// would make runs of one packet, so the sender waits until half a run fits, unless so little
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
-        let run = settings.run_segments as u64;
-        let window = self.window.bytes().get() / packet;
+        let run = self.run_packets(settings);
+        let waited_for = self.window.room_waited_for().min(self.limit() / packet / 2);
         match self.in_flight {
             0 => 1,
-            _ => (run / 2).min(window / 2).max(1),
+            _ => (run / 2).min(waited_for).max(1),
         }
     }
 
@@ -460,7 +461,7 @@ impl Sender {
         settings: &EndpointSettings,
     ) {
         let header = packet.header;
-        self.heard = now;
+        self.on_heard(now);
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
@@ -471,37 +472,52 @@ impl Sender {
         };
         let report = &packet.report;
         // Only the newest echo of its class is a sample.
-        let is_newest = report.echo != 0 && self.on_echo(report);
-        if is_newest {
-            rtt.sample(round_trip(report, now));
+        let echo = echo_of(report, now);
+        let is_newest = self.on_echo(report.echo_class, echo);
+        if is_newest && let Some(sample) = round_trip(report, echo, now) {
+            rtt.sample(sample);
+            if rtt.doubts_least(now, settings.delay_target) {
+                self.search.begin();
+            }
+            let excess = self.in_flight.saturating_sub(self.window.least());
+            if self.search.ends_with(now, echo, ByteCount::new(excess)) {
+                rtt.renew_least(sample);
+                self.window.on_new_path();
+            }
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
+        let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);
         // Marks are counted since the message began, so that a lost report loses none.
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         self.unscheduled -= sending.release();
+        let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes;
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {
-            self.repair_missing(at, packet, &settings.policy);
+            self.repair_missing(now, at, packet, &settings.policy);
         }
+        let lost = self.find_lost(now, rtt, settings.gap);
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
             segments: acked.segments,
             marks,
-            lost: self.find_lost(now, rtt, settings.gap),
+            lost: lost.all,
+            lost_needed: lost.needed,
+            in_flight,
         };
-        self.window.on_feedback(now, feedback, rtt);
-        let sending = &mut self.messages[at];
-        if is_newest || acked.segments > 0 {
-            let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
-            sending.probe.unanswered = 0;
-            sending.probe.at = probe_at;
-            self.note_probe(probe_at);
+        self.look_at_path(now, feedback, rtt);
+        let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
+        let wait = rtt.probe_wait(settings.gap);
+        if is_progress {
+            self.watch.hasten(now, wait);
+        }
+        if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
+            self.on_answer(now, at, echo, wait);
         }
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
@@ -510,20 +526,69 @@ impl Sender {
         }
     }
 
+    /// Takes the news of an acknowledgement to the window and to the watch over the path.
+    fn look_at_path(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+        let ignored = self.window.ignores_marks();
+        self.window.on_feedback(now, feedback, rtt);
+        if self.window.ignores_marks() && !ignored {
+            self.counters.false_marks += 1;
+            self.faults.push(PathFault::MarksEverything);
+        }
+        if let Some(fault) = self.path.on_feedback(now, &feedback) {
+            self.counters.path_failures += 1;
+            self.faults.push(fault);
+        }
+    }
+
     /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
     /// echoes and cannot be waiting in a queue behind that packet's class.
-    fn repair_missing(&mut self, at: usize, packet: &ReportPacket<'_>, policy: &Policy) {
+    fn repair_missing(
+        &mut self,
+        now: Instant,
+        at: usize,
+        packet: &ReportPacket<'_>,
+        policy: &Policy,
+    ) {
         let sending = &mut self.messages[at];
         sending.on_chosen();
         let (report, segments) = (&packet.report, sending.segments());
+        let echo = echo_of(report, now);
         for segment in report.missing(packet.bitmap, segments).iter_ones() {
             let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || is_later(sending.sent_at(segment), report.echo) {
+            if waits || sending.sent_at(segment) > echo {
                 continue;
             }
             self.in_flight -= sending.land(segment);
             sending.queue_repair(segment);
         }
+    }
+
+    /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
+    /// and its receiver is told until it answers.
+    pub fn cancel(&mut self, key: MessageKey) {
+        let of_key = |sending: &SendMessage| sending.key() == key;
+        let Some(at) = self.messages.iter().rposition(of_key) else {
+            return;
+        };
+        let cancelled = self.forget(at);
+        self.cancelled.add(cancelled.template(Instant::START));
+    }
+
+    /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
+    pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
+        self.on_heard(now);
+        if self.cancelled.on_answer(header.message) {
+            return;
+        }
+        if let Some(at) = self.position(header.message) {
+            let refused = self.forget(at);
+            self.refused.push(refused.key());
+        }
+    }
+
+    /// A message that the receiver has refused since the last call.
+    pub fn take_refused(&mut self) -> Option<MessageKey> {
+        self.refused.pop()
     }
 
     fn forget(&mut self, at: usize) -> SendMessage {
@@ -563,10 +628,20 @@ fn full_packet(settings: &EndpointSettings) -> u64 {
     u64::from(settings.segment_bytes) + HEADER_BYTES as u64
 }
 
-/// Time from the echoed packet's sending until now, less the time that its receiver held it.
-fn round_trip(report: &SegmentReport, now: Instant) -> Span {
-    let since = now.wire_micros().wrapping_sub(report.echo);
-    Span::from_micros(u64::from(since.saturating_sub(report.held).max(1)))
+/// The stamp of the packet that a report echoes: the latest one that its receiver can have held for
+/// as long as it says, by a clock that may run a thousandth faster.
+fn echo_of(report: &SegmentReport, now: Instant) -> Stamp {
+    let held = Span::from_micros(u64::from(report.held));
+    let surely_held = held.beyond(held.divided(1000));
+    Stamp::from_wire(report.echo, now.stamp().before(surely_held))
+}
+
+/// Time from the echoed packet's sending until now, less the time that its receiver held it; `None`
+/// when that was long, since it was measured by another clock.
+fn round_trip(report: &SegmentReport, echo: Stamp, now: Instant) -> Option<Span> {
+    let held = Span::from_micros(u64::from(report.held));
+    let round_trip = now.stamp().since(echo).beyond(held);
+    (held < HELD_SAMPLED).then(|| round_trip.max(Span::from_micros(1)))
 }
 
 fn close_of(stop: &Header, now: Instant) -> Header {

@@ -1,6 +1,7 @@
 //! Quantities with their units, and the small numbers that name things.
 //!
-//! Time is picoseconds in a `u64` (213 days), so that one bit at 1 Tb/s is a whole number.
+//! Time is picoseconds in a `u64` (213 days; see [`Instant::LAST`]), so that one bit at 1 Tb/s is a
+//! whole number.
 //! No type here reads a clock: an [`Instant`] is a distance from a start that the driver chose.
 
 use std::fmt;
@@ -9,6 +10,11 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 /// A point in time: picoseconds since the driver's start.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Instant(u64);
+
+/// A point in time in whole microseconds since the driver's start, as packets are stamped. It has
+/// 64 bits, of which a packet carries the low 32: only they wrap.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Stamp(u64);
 
 /// A length of time in picoseconds. Saturates instead of wrapping.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -21,6 +27,10 @@ const PS_PER_MS: u64 = 1_000_000_000;
 impl Instant {
     /// The driver's start.
     pub const START: Self = Self(0);
+
+    /// The last instant that a driver may give to a machine: 212 days after its start. A day of it
+    /// is left for deadlines; later ones would all be equal, and due at once for ever.
+    pub const LAST: Self = Self(u64::MAX - 86_400 * 1_000 * PS_PER_MS);
 
     /// The instant that lies `picoseconds` after the start.
     pub const fn from_picos(picoseconds: u64) -> Self {
@@ -37,9 +47,39 @@ impl Instant {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// The time stamp of a packet that leaves now.
+    pub const fn stamp(self) -> Stamp {
+        Stamp(self.0 / PS_PER_US)
+    }
+
     /// Microseconds since the start, wrapped to the 32 bits of a packet's time stamp.
     pub const fn wire_micros(self) -> u32 {
-        (self.0 / PS_PER_US) as u32
+        self.stamp().on_wire()
+    }
+}
+
+impl Stamp {
+    /// The bits that a packet carries.
+    pub const fn on_wire(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The stamp of this clock that a packet carried as these bits: the latest one that is not
+    /// after `latest`. No packet lives for 72 minutes.
+    pub const fn from_wire(bits: u32, latest: Self) -> Self {
+        let earlier = latest.on_wire().wrapping_sub(bits);
+        Self(latest.0.saturating_sub(earlier as u64))
+    }
+
+    /// The time since `earlier`, in whole microseconds; zero when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The stamp that is `span` earlier, but none before the start.
+    #[must_use]
+    pub const fn before(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.as_micros()))
     }
 }
 
@@ -320,6 +360,36 @@ name!(
     /// A step of the training job; the loss budget is kept per step.
     Step(u32)
 );
+impl Step {
+    /// Whether this step comes before another one. Their numbers wrap.
+    pub const fn is_before(self, other: Self) -> bool {
+        other.0.wrapping_sub(self.0) as i32 > 0
+    }
+}
+
+name!(
+    /// A step counted without wrapping, by which steps are put in order. [`StepClock`] gives it.
+    StepSerial(u64)
+);
+
+/// Puts steps in order although their numbers wrap.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepClock {
+    newest: Option<StepSerial>,
+}
+
+impl StepClock {
+    /// The count of a step: of all that end in its 32 bits the one nearest to the newest so far.
+    pub fn serial(&mut self, step: Step) -> StepSerial {
+        let first = StepSerial(1 << 32 | u64::from(step.0));
+        let newest = self.newest.unwrap_or(first);
+        let ahead = step.0.wrapping_sub(newest.0 as u32) as i32;
+        let serial = StepSerial(newest.0.wrapping_add_signed(i64::from(ahead)));
+        self.newest = Some(newest.max(serial));
+        serial
+    }
+}
+
 name!(
     /// Number of a message between one sender and one receiver as it travels: the low 32 bits of
     /// its [`MessageSerial`]. It wraps.
@@ -438,6 +508,20 @@ mod tests {
     fn transmit_time_is_exact_at_line_rate() {
         let time = Rate::from_gbps(100).transmit_time(ByteCount::new(1500));
         assert_eq!(time, Span::from_nanos(120));
+    }
+
+    #[test]
+    fn a_stamp_comes_back_whole_however_often_its_bits_wrap() {
+        for micros in [0, 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 40) + 7] {
+            let sent = Instant::START + Span::from_micros(micros);
+            for age in [0, 1, 1_000, 1 << 31, (1 << 32) - 1] {
+                let latest = (sent + Span::from_micros(age)).stamp();
+                let stamp = Stamp::from_wire(sent.wire_micros(), latest);
+                assert_eq!(stamp, sent.stamp(), "{age} us after {micros} us");
+            }
+        }
+        let forged = Stamp::from_wire(5, Instant::START.stamp());
+        assert_eq!(forged, Instant::START.stamp(), "none is before the start");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!    12  step                                        u32
 //!    16  key (low)                                   u64: group 16, sequence 32, part 16
 //!    20  key (high)
-//!    24  message                                     u32, per directed pair of ranks
+//!    24  message                                     u32, per directed pair of ranks; wraps
 //!    28  segment                       signature     u24, index in the message; bits 0 to 7
 //!    32  segments                      signature     u24, of the message; bits 8 to 15
 //!    36  offset                                      u32, of the segment in the message, bytes
@@ -34,8 +34,10 @@
 //! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
-//! Control packets carry a [`SegmentReport`] after the header, and a bitmap
-//! ([`crate::bitmap`]). [`crate::sender`] and [`crate::receiver`] decide when to send them.
+//! A message's sender speaks DATA, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP and
+//! REFUSE. CLOSE, RESET and REFUSE have no body. The other control packets carry a
+//! [`SegmentReport`] after the header, and a bitmap ([`crate::bitmap`]). [`crate::sender`] and
+//! [`crate::receiver`] decide when to send them.
 
 mod report;
 

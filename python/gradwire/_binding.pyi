@@ -7,10 +7,10 @@ import torch
 from torch._C._distributed_c10d import Backend as _Backend
 from torch.distributed import ReduceOp, Store, Work
 
-def number_of_group(store: Store, position: int, key: str) -> int:
-    """Return the number of a new group, which its member at position 0 draws for all.
+def close_all(ranks: Sequence[Rank], patience: float) -> None:
+    """Close several ranks at the same time: each waits for the other ranks of its own job.
 
-    ``store`` is the group's own; ``key`` must be new in it.
+    ``patience`` is how many seconds they wait; with 0, operations in flight end here at once.
     """
 
 class Rank:
@@ -22,6 +22,7 @@ class Rank:
         place: tuple[int, int, int],
         host: str,
         credentials: tuple[str, str, str, str],
+        job: str,
     ) -> None:
         """Open the sockets.
 
@@ -30,6 +31,7 @@ class Rank:
             place: Rank, world size, and number on this host, negative where that is not known.
             host: A local address that peers can reach.
             credentials: Token, and paths of certificate, key and authority; empty for none.
+            job: Key at which the ranks' store counts the groups of this job.
         """
 
     def rendezvous(self) -> str:
@@ -45,8 +47,15 @@ class Rank:
         """Let pending operations finish for some seconds, then stop. Idempotent."""
 
     @property
+    def job(self) -> str:
+        """The key at which the ranks' store counts the groups of this job."""
+
+    @property
     def is_open(self) -> bool:
-        """Whether operations can still be submitted."""
+        """Whether the rank has not been closed."""
+
+    def takes_operations(self) -> bool:
+        """Whether operations can begin: not once the job has ended on any rank, nor in a fork."""
 
 class Backend(_Backend):
     """The backend of one process group."""

@@ -1,42 +1,63 @@
 """Compile the PyTorch binding for the PyTorch that is installed, once, and load it.
 
 PyTorch's C++ interface changes with every minor version, so the binding is compiled on this
-machine: at first use, or ahead of time by ``python -m gradwire.build``. The result is kept per user
-under a name made of PyTorch's version, Python's, and a hash of the sources.
+machine: at first use, or ahead of time by ``python -m gradwire.build``. The result has a name made
+of PyTorch's version, Python's, the processor and a hash of the sources. It is kept for the user; if
+it is made ahead of time, for all users: in the package, as far as that can be written. A finished
+build is only read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.util
 import os
+import platform
 import shutil
+import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 from gradwire.environment import Environment
 
-MINIMUM_TORCH = (2, 8)
-"""Oldest PyTorch that is accepted; the tests run with 2.15."""
+MINIMUM_TORCH = (2, 15)
+"""Oldest PyTorch that is accepted: the one that the tests run with."""
 
 _PACKAGE = Path(__file__).resolve().parent
 _MODULE = "gradwire._binding"
 _LIBRARY = "libgradwire_c"
+_SHARED = _PACKAGE / "_native"
+"""Where a build that was made ahead of time serves all users of this package."""
+_DONE = "complete"
 
 
 class BindingError(RuntimeError):
     """The PyTorch binding cannot be built or loaded; the message names a remedy."""
 
 
+_loading = threading.Lock()
+
+
 def load() -> ModuleType:
-    """Return the module ``gradwire._binding``; compile it first if necessary."""
-    if _MODULE in sys.modules:
+    """Return the module ``gradwire._binding``; compile it first if necessary.
+
+    Any number of threads may ask at once: each gets the whole module.
+    """
+    with _loading:
+        if _MODULE not in sys.modules:
+            return _loaded()
         return sys.modules[_MODULE]
+
+
+def _loaded() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
     library = _library()
@@ -44,12 +65,9 @@ def load() -> ModuleType:
         module = _fallback(library, environment)
         sys.modules[_MODULE] = module
         return module
-    folder = environment.cache / _name_of_build(torch_version, library)
+    name = _name_of_build(torch_version, library)
+    folder = _finished(name, environment) or _made(name, library, environment.caches)
     binding = folder / "_binding.so"
-    with _locked(folder):
-        if not (folder / "complete").exists():
-            _compile(folder, library, torch_version, environment)
-            (folder / "complete").touch()
     spec = importlib.util.spec_from_file_location(_MODULE, binding)
     if spec is None or spec.loader is None:
         raise BindingError(f"gradwire: {binding} is not a Python extension; delete {folder}")
@@ -136,26 +154,72 @@ def _name_of_build(torch_version: str, library: Path) -> str:
     content = hashlib.sha256(str(library).encode())
     for source in _sources():
         content.update(source.read_bytes())
-    return f"torch-{torch_version}-{sys.implementation.cache_tag}-{content.hexdigest()[:16]}"
+    system = f"{sys.implementation.cache_tag}-{platform.machine()}"
+    return f"torch-{torch_version}-{system}-{content.hexdigest()[:16]}"
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one of many ranks compile. The lock ends with its process, even if that is killed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock-of-gradwire").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _finished(name: str, environment: Environment) -> Path | None:
+    """Return the folder of a finished build that this process may load."""
+    folders = (place / name for place in (_SHARED, *environment.caches))
+    done = (folder for folder in folders if (folder / _DONE).exists())
+    return next((folder for folder in done if _is_trusted(folder)), None)
 
 
-def _compile(folder: Path, library: Path, torch_version: str, environment: Environment) -> None:
+def _is_trusted(folder: Path) -> bool:
+    """Whether only this user or root, or the owner of this package, can have written there."""
+    owners = (0, os.geteuid(), _PACKAGE.stat().st_uid)
+    found = (folder.stat(), folder.parent.stat())
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
+
+
+def _made(name: str, library: Path, places: tuple[Path, ...]) -> Path:
+    """Compile in the first of ``places`` that can be written; return the folder."""
+    refusals = []
+    for place in places:
+        folder = place / name
+        try:
+            lock = _locked(folder)
+        except OSError as error:
+            refusals.append(f"{place} ({error.strerror})")
+            continue
+        with lock:
+            if not (folder / _DONE).exists():
+                _compile(folder, library)
+                (folder / _DONE).touch()
+        return folder
+    raise BindingError(
+        "gradwire: the compiled PyTorch binding can be kept nowhere: "
+        f"{', '.join(refusals)}; set XDG_CACHE_HOME to a folder that this user can write, or run "
+        "python -m gradwire.build where the image is made, or set GRADWIRE_BINDING=python"
+    )
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Let one of many ranks compile. The lock ends with its file, even if the process is killed.
+
+    Raises:
+        OSError: the folder cannot be written, or is another user's.
+    """
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not _is_trusted(folder):
+        raise PermissionError(errno.EPERM, "it belongs to another user")
+    lock = (folder / "lock-of-gradwire").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _compile(folder: Path, library: Path) -> None:
+    import torch
+
+    environment = Environment.read()
     if shutil.which(environment.compiler) is None:
         raise BindingError(
             f"gradwire: no C++ compiler: {environment.compiler!r} is not on the path; install g++ "
             "or clang, or name yours in CXX"
         )
     print(
-        f"gradwire: compiling the PyTorch binding for torch {torch_version}: about a minute, once",
+        f"gradwire: compiling the PyTorch binding for torch {torch.__version__}: about a minute, "
+        "once",
         file=sys.stderr,
         flush=True,
     )
@@ -187,7 +251,8 @@ def _run_compiler(folder: Path, library: Path) -> None:
         )
     except Exception as error:
         raise BindingError(
-            f"gradwire: the PyTorch binding did not compile; gradwire is tested with PyTorch 2.15. "
+            f"gradwire: the PyTorch binding did not compile; gradwire is tested with PyTorch "
+            f"{'.'.join(map(str, MINIMUM_TORCH))}, and GRADWIRE_BINDING=python needs no compiler. "
             f"The compiler said:\n{error}"
         ) from error
 
@@ -210,8 +275,16 @@ def _ninja_on_path() -> Iterator[None]:
         os.environ["PATH"] = before
 
 
+def ahead_of_time() -> Path:
+    """Compile for all users of this package if it can be written, else for this one."""
+    environment, torch_version, library = Environment.read(), _checked_torch(), _library()
+    name = _name_of_build(torch_version, library)
+    found = _finished(name, environment)
+    return found or _made(name, library, (_SHARED, *environment.caches))
+
+
 if __name__ == "__main__":
     try:
-        print(f"gradwire: the PyTorch binding is ready in {Path(load().__file__ or '').parent}")
+        print(f"gradwire: the PyTorch binding is ready in {ahead_of_time()}")
     except BindingError as error:
         sys.exit(str(error))

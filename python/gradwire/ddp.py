@@ -26,7 +26,9 @@ from gradwire.gradients import (
     LayerOrder,
     Message,
     Residuals,
+    agreed_settings,
     backend_of,
+    check_agreed,
     check_state,
     next_step,
     state_of,
@@ -105,7 +107,9 @@ class GradientHook:
         self._order = LayerOrder(model.module, priority)
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         default = self._backend.job_tolerance() if tolerance is None else tolerance
-        self._tolerances = _by_parameter(model, tolerances(model.module, default, groups))
+        shares = tolerances(model.module, default, groups)
+        check_agreed(self._group, agreed_settings(shares, priority))
+        self._tolerances = _by_parameter(model, shares)
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}

@@ -7,6 +7,7 @@ values, never names of variables.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,9 @@ class Environment:
     token: str
     """``GRADWIRE_TOKEN``: secret that every rank must know; empty to make one per launch."""
 
+    token_file: str
+    """``GRADWIRE_TOKEN_FILE``: path of a file that holds the token instead; empty for none."""
+
     certificates: tuple[str, str, str]
     """``GRADWIRE_CERT``, ``GRADWIRE_KEY``, ``GRADWIRE_CA``: files in PEM; all are given or none."""
 
@@ -63,19 +67,23 @@ class Environment:
     compiler: str
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
 
-    cache: Path
-    """``XDG_CACHE_HOME`` or ``~/.cache``, then ``gradwire``: where the binding is kept."""
+    caches: tuple[Path, ...]
+    """Folders for the compiled binding, of which the first that can be written is taken.
+
+    ``gradwire`` below ``XDG_CACHE_HOME``, or below ``~/.cache`` if the user has a home; then one in
+    the folder for temporary files that belongs to this user alone.
+    """
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Environment:
         """Read the variables, by default those of this process."""
-        cache = variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return cls(
             job=variables.get("GRADWIRE_JOB", ""),
             interface=_first_set(variables, _INTERFACES),
             trace=variables.get("GRADWIRE_TRACE", ""),
             log=variables.get("GRADWIRE_LOG", ""),
             token=variables.get("GRADWIRE_TOKEN", ""),
+            token_file=variables.get("GRADWIRE_TOKEN_FILE", ""),
             certificates=(
                 variables.get("GRADWIRE_CERT", ""),
                 variables.get("GRADWIRE_KEY", ""),
@@ -89,8 +97,39 @@ class Environment:
             world_size=variables.get("WORLD_SIZE", ""),
             is_under_agent=variables.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
             compiler=variables.get("CXX", "c++"),
-            cache=Path(cache) / "gradwire",
+            caches=_caches(variables),
         )
+
+    def secret(self) -> str:
+        """Return the token that this process was given; empty if there is none."""
+        if not self.token_file:
+            return self.token
+        if self.token:
+            raise ValueError(
+                "gradwire: GRADWIRE_TOKEN and GRADWIRE_TOKEN_FILE are both set: set one of them"
+            )
+        try:
+            token = Path(self.token_file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"gradwire: GRADWIRE_TOKEN_FILE={self.token_file!r} cannot be read ({error}); give "
+                "the path of a text file"
+            ) from error
+        if not token:
+            raise ValueError(
+                f"gradwire: GRADWIRE_TOKEN_FILE={self.token_file!r} is empty; write a secret into "
+                "it, for example by: openssl rand -hex 32"
+            )
+        return token
+
+    @property
+    def secret_kind(self) -> str:
+        """The kind of secret that this process was given; empty for none."""
+        kinds = {
+            "a token": bool(self.token or self.token_file),
+            "certificates": any(self.certificates),
+        }
+        return " and ".join(kind for kind, given in kinds.items() if given)
 
 
 def without_stacks() -> None:
@@ -113,3 +152,15 @@ def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[st
     """Return the first variable that is not empty, with its value; otherwise the first, empty."""
     found = ((name, variables[name]) for name in names if variables.get(name))
     return next(found, (names[0], ""))
+
+
+def _caches(variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return where the binding may be kept; a user may have no home, and no name."""
+    own = Path(tempfile.gettempdir()) / f"gradwire-{os.geteuid()}"
+    cache = variables.get("XDG_CACHE_HOME")
+    if not cache:
+        try:
+            cache = str(Path.home() / ".cache")
+        except RuntimeError:  # neither HOME nor an entry of this user in /etc/passwd
+            return (own,)
+    return (Path(cache) / "gradwire", own)

@@ -7,19 +7,20 @@ Not here: the C interface (``native.py``).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
-from torch.distributed import DistBackendError, PrefixStore, ReduceOp, Store, Work
+from torch.distributed import DistBackendError, ReduceOp, Store, Work
 
 from gradwire import native
 
@@ -66,10 +67,11 @@ _MIN, _MAX, _XOR = 3, 4, 7
 _OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
 _LINEAR = (0, 1)
 _CLOSE_SECONDS = 3.0
-_GROUPS = 1 << 16
-"""Group numbers have 16 bits on the wire."""
+_LEAVE_SECONDS = 30.0
 
 _core: list[ctypes.CDLL] = []
+_settling = threading.local()
+"""Has ``here`` set on a thread that runs the end of an operation."""
 _pending: dict[int, _PendingWork] = {}
 _numbers = itertools.count(1)
 
@@ -80,26 +82,28 @@ def use(path: Path) -> None:
         _core.append(native.library(path))
 
 
-def number_of_group(store: Store, position: int, key: str) -> int:
-    """Return the number of a new group; see the stub of the compiled binding."""
-    base = store
-    while isinstance(base, PrefixStore):
-        base = base.underlying_store
-    if position == 0:
-        store.set(key, str(base.add("gradwire/groups", 1) - 1))
-    number = int(store.get(key))
-    if number >= _GROUPS:
-        raise RuntimeError(
-            f"gradwire: this is process group {number + 1} of the job, and {_GROUPS} is the most; "
-            "create groups once and reuse them"
-        )
-    return number
+def close_all(ranks: Sequence[Rank], patience: float) -> None:
+    """Close several ranks at the same time; see the stub of the compiled binding."""
+    closing = [threading.Thread(target=rank.close, args=(patience,)) for rank in ranks]
+    for rank, thread in zip(ranks, closing, strict=True):
+        try:
+            thread.start()
+        except RuntimeError:  # newer Pythons start no thread at their end
+            rank.close(patience)
+    for thread in closing:
+        if thread.ident is not None:
+            thread.join()
 
 
 @native.Done
 def _done(number: int, code: int, message: bytes | None) -> None:
     text = (message or b"gradwire: the operation failed").decode(errors="replace")
-    _pending.pop(number).settle(None if code == 0 else text)
+    work = _pending.pop(number)
+    _settling.here = True
+    try:
+        work.settle(None if code == 0 else text)
+    finally:
+        _settling.here = False
 
 
 class Rank:
@@ -111,6 +115,7 @@ class Rank:
         place: tuple[int, int, int],
         host: str,
         credentials: tuple[str, str, str, str],
+        job: str,
     ) -> None:
         """Open the sockets; see the stub of the compiled binding."""
         job, trace, log = (text.encode() or None for text in settings)
@@ -119,9 +124,12 @@ class Rank:
         opening = native.Opening(job, *place, host.encode(), trace, log, secrets)
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         self.place = place
+        self.job = job
         self._process = os.getpid()
         self._idle = threading.Condition()
         self._running = 0
+        self._calls = 0
+        self._groups = 0
         self._handle = _core[0].gw_open(ctypes.byref(opening), error, len(error))
         if not self._handle:
             raise RuntimeError(error.value.decode())
@@ -134,28 +142,53 @@ class Rank:
         """Block until every rank of the job has joined."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         place = rendezvous.encode()
-        if _core[0].gw_join(self._open_handle(), place, timeout_seconds, error, len(error)):
+        with self._call() as handle:
+            failed = _core[0].gw_join(handle, place, timeout_seconds, error, len(error))
+        if failed:
             raise RuntimeError(error.value.decode())
 
     @property
     def is_open(self) -> bool:
-        """Whether operations can still be submitted."""
+        """Whether the rank has not been closed."""
         return self._handle is not None
 
-    def close(self) -> None:
+    def takes_operations(self) -> bool:
+        """Whether operations can begin."""
+        if not self.is_open:
+            return False
+        with self._call() as handle:
+            return bool(_core[0].gw_takes_operations(handle))
+
+    def group_created(self) -> None:
+        """Count a group in."""
+        with self._idle:
+            self._groups += 1
+
+    def group_gone(self) -> None:
+        """Count a group out; the last one closes the rank, as in the compiled binding."""
+        with self._idle:
+            self._groups -= 1
+            is_last = self._groups == 0
+        if is_last and not getattr(_settling, "here", False):
+            self.close()
+
+    def close(self, patience: float = _LEAVE_SECONDS) -> None:
         """Let pending operations finish for some seconds, then stop. Idempotent."""
         if not self.is_open or os.getpid() != self._process:
             return
         with self._idle:
-            if not self._idle.wait_for(lambda: self._running == 0, _CLOSE_SECONDS):
+            grace = min(patience, _CLOSE_SECONDS)
+            if not self._idle.wait_for(lambda: self._running == 0, grace) and patience > 0:
                 self.abort(f"rank {self.place[0]} left with operations still pending")
             handle, self._handle = self._handle, None
+            self._idle.wait_for(lambda: self._calls == 0)
         if handle:
-            _core[0].gw_close(handle)
+            _core[0].gw_close(handle, patience)
 
     def trace(self) -> str:
         """Return the contents of the flight recorder as JSON."""
-        text = _core[0].gw_trace_json(self._open_handle())
+        with self._call() as handle:
+            text = _core[0].gw_trace_json(handle)
         if not text:
             return ""
         try:
@@ -168,9 +201,8 @@ class Rank:
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         place = (values.data_ptr(), values.nbytes)
         kind = _DTYPES[values.dtype]
-        taken = _core[0].gw_residual_take(
-            self._open_handle(), tensor_key, kind, *place, error, len(error)
-        )
+        with self._call() as handle:
+            taken = _core[0].gw_residual_take(handle, tensor_key, kind, *place, error, len(error))
         if taken < 0:
             raise RuntimeError(error.value.decode())
         return taken > 0
@@ -178,17 +210,18 @@ class Rank:
     def abort(self, reason: str) -> None:
         """Fail every pending operation on every rank."""
         if self.is_open:
-            _core[0].gw_abort(self._handle, reason.encode())
+            with self._call() as handle:
+                _core[0].gw_abort(handle, reason.encode())
 
     def submit(self, operation: native.Operation, number: int) -> int:
         """Submit an operation; return its ticket."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
-        handle = self._open_handle()
-        with self._idle:
-            self._running += 1
-        ticket = _core[0].gw_submit(
-            handle, ctypes.byref(operation), _done, number, error, len(error)
-        )
+        with self._call() as handle:
+            with self._idle:
+                self._running += 1
+            ticket = _core[0].gw_submit(
+                handle, ctypes.byref(operation), _done, number, error, len(error)
+            )
         if not ticket:
             self.ended()
             raise DistBackendError(error.value.decode())
@@ -202,30 +235,36 @@ class Rank:
 
     def wait(self, ticket: int, seconds: float) -> None:
         """Drive the core on this thread until the operation has ended."""
-        if self.is_open:
-            _core[0].gw_wait(self._handle, ticket, seconds)
+        if not self.is_open:
+            return
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        with self._call() as handle:
+            failed = _core[0].gw_wait(handle, ticket, seconds, error, len(error))
+        if failed:
+            raise RuntimeError(error.value.decode())
 
     def counters(self) -> dict[str, int]:
         """Read the counters of the core."""
         counters = native.Counters()
-        _core[0].gw_counters_read(self._open_handle(), ctypes.byref(counters))
+        with self._call() as handle:
+            _core[0].gw_counters_read(handle, ctypes.byref(counters))
         return {name: getattr(counters, name) for name, _ in native.Counters._fields_}
 
-    def job(self) -> dict[str, str]:
+    def keys_of_job(self) -> dict[str, str]:
         """Read the resolved job."""
         return json.loads(self._text(_core[0].gw_job_json))
 
     def job_tolerance(self) -> float:
         """Read the job's loss tolerance."""
-        return _core[0].gw_job_tolerance(self._open_handle())
+        with self._call() as handle:
+            return _core[0].gw_job_tolerance(handle)
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
         """Return chunk and credit to measure next, or to keep, and whether there is more to try."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         out = native.Schedule()
-        trying = _core[0].gw_tune(
-            self._open_handle(), step_seconds, ctypes.byref(out), error, len(error)
-        )
+        with self._call() as handle:
+            trying = _core[0].gw_tune(handle, step_seconds, ctypes.byref(out), error, len(error))
         if trying < 0:
             raise RuntimeError(error.value.decode())
         return trying > 0, out.chunk, out.credit
@@ -234,23 +273,31 @@ class Rank:
         """Change chunk and credit of operations that are submitted from now on."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         schedule = native.Schedule(chunk, credit)
-        changed = _core[0].gw_reschedule(
-            self._open_handle(), ctypes.byref(schedule), error, len(error)
-        )
+        with self._call() as handle:
+            changed = _core[0].gw_reschedule(handle, ctypes.byref(schedule), error, len(error))
         if changed < 0:
             raise RuntimeError(error.value.decode())
 
-    def _open_handle(self) -> int:
-        if self._handle is None:
-            raise RuntimeError(
-                "gradwire: the process group has been shut down; call init_process_group again"
-            )
-        return self._handle
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[int]:
+        """Give the handle to a call; the rank is not freed before the call has returned."""
+        with self._idle:
+            if self._handle is None:
+                raise RuntimeError(
+                    "gradwire: the process group has been shut down; call init_process_group again"
+                )
+            self._calls += 1
+        try:
+            yield self._handle
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
 
     def _text(self, read: Callable[..., int]) -> str:
-        length = read(self._open_handle(), None, 0) + 1
-        out = ctypes.create_string_buffer(length)
-        read(self._open_handle(), out, length)
+        with self._call() as handle:
+            out = ctypes.create_string_buffer(read(handle, None, 0) + 1)
+            read(handle, out, len(out))
         return out.value.decode()
 
 
@@ -344,6 +391,8 @@ class Backend(_Backend):
         self._name = name
         self._options = _Backend.Options(name, timeout)
         self._options.global_ranks_in_group = list(ranks)
+        self._is_gone = False
+        rank.group_created()
 
     @property
     def options(self) -> object:
@@ -365,11 +414,13 @@ class Backend(_Backend):
         self._core.abort(f"rank {self._core.place[0]} called abort()")
 
     def shutdown(self) -> None:
-        self._wait_for_pending_works()
+        if not self._is_gone:
+            self._is_gone = True
+            self._core.group_gone()
 
-    def _wait_for_pending_works(self) -> None:
-        for work in list(_pending.values()):
-            work.get_future().wait()
+    def __del__(self) -> None:
+        """Count the group out where PyTorch has not destroyed it."""
+        self.shutdown()
 
     # Additions of gradwire to PyTorch's interface.
 
@@ -400,7 +451,7 @@ class Backend(_Backend):
 
     def job(self) -> dict[str, str]:
         """Read the resolved job."""
-        return self._core.job()
+        return self._core.keys_of_job()
 
     def job_tolerance(self) -> float:
         """Read the job's loss tolerance."""
@@ -526,6 +577,9 @@ class Backend(_Backend):
 
     def _reduces(self, call: _Call, tensor: torch.Tensor, op: ReduceOp) -> Work:
         reduce = int(op.op)
+        if op.op == ReduceOp.AVG and _is_integer(tensor.dtype):
+            reduce = int(ReduceOp.SUM)
+            call.land = _divided(call, tensor, self.size())
         if tensor.dtype == torch.bool:
             if reduce not in _OF_BOOLS:
                 raise TypeError(f"gradwire: {op.op} of bool: use sum, min, max or a bitwise one")
@@ -541,7 +595,7 @@ class Backend(_Backend):
         """Run on the tensor itself if it is contiguous, otherwise on a copy that is copied back."""
         dense = tensor.contiguous()
         if dense is not tensor and dense.data_ptr() != tensor.data_ptr():
-            call.land = lambda: tensor.copy_(dense)
+            call.land = _one_after_another(lambda: tensor.copy_(dense), call.land)
         call.buffer = dense
         return self._start(call)
 
@@ -556,9 +610,23 @@ class Backend(_Backend):
                     f"gradwire: {call.kind} of a tensor on {tensor.device}: gradwire moves dense "
                     "tensors in CPU memory; use tensor.cpu(), or NCCL for this group"
                 )
+        call.input = self._apart(call)
         work = _PendingWork(call, self._core)
         work.starts(self._operation(call))
         return work
+
+    def _apart(self, call: _Call) -> torch.Tensor | None:
+        """Return the input, or a copy of it if the result would be written over it.
+
+        FSDP2 gathers in place: its input is this rank's part of the output, and none for the core.
+        """
+        if call.buffer is None or call.input is None:
+            return call.input
+        buffer, input = call.buffer.data_ptr(), call.input.data_ptr()
+        if call.kind == "all_gather" and input == buffer + self._position * call.input.nbytes:
+            return None
+        apart = input + call.input.nbytes <= buffer or buffer + call.buffer.nbytes <= input
+        return call.input if apart else call.input.clone()
 
     def _operation(self, call: _Call) -> native.Operation:
         operation = native.Operation(
@@ -613,6 +681,33 @@ def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, 
     fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
     tolerance = tags["tolerance"] or -1.0
     return fields | {"tolerance": tolerance, "layers": layers, "layers_len": len(spans)}
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
+def _divided(call: _Call, total: torch.Tensor, ranks: int) -> Callable[[], None] | None:
+    """Return how a sum of integers becomes their average, as in the compiled binding.
+
+    A rank that only contributes to a reduce has no sum.
+    """
+    if call.kind == "reduce" and call.land is None:
+        return None
+    return _one_after_another(
+        lambda: total.copy_(torch.div(total, ranks, rounding_mode="trunc")), call.land
+    )
+
+
+def _one_after_another(
+    first: Callable[[], object], then: Callable[[], object] | None
+) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        if then is not None:
+            then()
+
+    return both
 
 
 def _only(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -22,7 +22,9 @@ from gradwire.gradients import (
     LayerOrder,
     Message,
     Residuals,
+    agreed_settings,
     backend_of,
+    check_agreed,
     check_state,
     next_step,
     state_of,
@@ -98,7 +100,9 @@ class ShardedGradients:
         self._reduced: set[str] = set()
         self._order = LayerOrder(model, priority)
         default = self._backend.job_tolerance() if tolerance is None else tolerance
-        self.units = list(_units_of(model, tolerances(model, default, groups)))
+        shares = tolerances(model, default, groups)
+        check_agreed(self._group, agreed_settings(shares, priority))
+        self.units = list(_units_of(model, shares))
         self._messages: dict[str, Message] = {}
         self._residuals = Residuals(self._backend)
 

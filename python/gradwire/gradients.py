@@ -7,7 +7,9 @@ and FSDP2 (fsdp.py) cut gradients into messages.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -159,6 +161,35 @@ def tolerances(module: nn.Module, default: float, groups: Groups | None) -> dict
         name: checked_tolerance(default if share is None else share, name)
         for name, share in of_name.items()
     }
+
+
+def agreed_settings(shares: Mapping[str, float], priority: Sequence[str]) -> dict[str, object]:
+    """Return the arguments of ``register`` that must be equal on all ranks, by their names."""
+    settings: dict[str, object] = {f"the tolerance of {name}": s for name, s in shares.items()}
+    return settings | {"priority": list(priority)}
+
+
+def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> None:
+    """Raise on every rank of ``group`` unless all gave the same ``settings``, by their names.
+
+    Ranks that expect different losses would wait for each other until the group's timeout.
+    """
+    text = json.dumps(dict(settings), sort_keys=True).encode()
+    digest = int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
+    digests = torch.empty(group.size(), dtype=torch.int64)
+    dist.all_gather_into_tensor(digests, torch.tensor([digest]), group=group)
+    if digests.unique().numel() == 1:
+        return
+    told: list[Any] = [None] * group.size()
+    dist.all_gather_object(told, dict(settings), group=group)
+    for other, theirs in enumerate(told):
+        for name in {**told[0], **theirs}:
+            first, differing = told[0].get(name, "none"), theirs.get(name, "none")
+            if first != differing:
+                raise ValueError(
+                    f"gradwire: register() differs between ranks: {name} is {first} on rank 0 and "
+                    f"{differing} on rank {other} of the group; give all ranks the same"
+                )
 
 
 def checked_tolerance(tolerance: float, whose: str) -> float:

@@ -1,27 +1,27 @@
 """Lets a process join a job when PyTorch creates a process group.
 
-All groups of a process share one rank of the core: its sockets, its driver thread, its counters.
-The first group opens the rank and exchanges addresses and the job token through PyTorch's store. A
-later group whose members are in that job only needs a number of its own.
+All groups of a process that have the same members, or some of them, share one rank of the core: its
+sockets, its driver thread, its counters. The first group opens the rank and exchanges addresses and
+the job token through PyTorch's store. A later group whose members are in that job only needs a
+number of its own. Not here: how its ranks agree whether that is so (``agreement.py``).
 """
 
 from __future__ import annotations
 
 import atexit
-import secrets
+import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradwire import build, interfaces
+from gradwire import agreement, build, interfaces
+from gradwire.agreement import Choice, Exchange, Jobs, Offer
 from gradwire.environment import Environment, without_stacks
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import _DistributedBackendOptions
-    from torch.distributed import PrefixStore, Store
 
     from gradwire import _binding
-
-_FAILED = "failed: "
 
 
 @dataclass(frozen=True)
@@ -29,85 +29,124 @@ class _Opened:
     """A rank of the core that this process has opened."""
 
     members: tuple[int, ...]
-    """Global ranks of the job's members; a rank of the core is a position in it."""
+    """Ranks of the job's members as PyTorch numbers them; a rank of the core is a position in it.
+    """
 
-    launch: int
-    """How many times these members had opened a job on this store before."""
+    place: int
+    """This process's position in ``members``."""
 
     core: _binding.Rank
 
+    def fits(self, members: tuple[int, ...], position: int) -> bool:
+        """Whether a group of ``members`` may use this job, in which this process has a place."""
+        return set(members) <= set(self.members) and self.members[self.place] == members[position]
+
+
+_LEAVE_SECONDS = 30.0
+"""How long a rank stays reachable for ranks that are not done."""
 
 _opened: list[_Opened] = []
+_changing = threading.Lock()
 
 
 @atexit.register
 def close_all() -> None:
-    """Close every rank that is still open; runs before the interpreter shuts down."""
-    while _opened:
-        _opened.pop().core.close()
+    """Close every rank that is still open; runs before the interpreter shuts down.
+
+    A program that ends by an error does not wait for the other ranks: they have to learn of it, and
+    torchrun takes the rank that ends first for the cause.
+    """
+    with _changing:
+        cores = [opened.core for opened in _opened]
+        _opened.clear()
+    if cores:
+        patience = _LEAVE_SECONDS if getattr(sys, "last_value", None) is None else 0.0
+        build.load().close_all(cores, patience)
 
 
 def traces() -> list[str]:
     """Return the flight recorders of this process as JSON, one per open rank."""
-    return [opened.core.trace() for opened in _opened if opened.core.is_open]
+    return [opened.core.trace() for opened in list(_opened) if opened.core.is_open]
 
 
 def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") -> _binding.Backend:
     """Create the backend of one process group, which PyTorch knows by ``name``."""
     binding = build.load()
-    store = options.store
-    position = options.group_rank
+    store, position = options.store, options.group_rank
     members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-    opened = _opened_for(members)
+    exchange = Exchange(store, members, position)
+    jobs = Jobs(store)
+    environment = Environment.read()
+    fitting = _fitting(members, position)
+    offer = Offer(
+        jobs=tuple(opened.core.job for opened in fitting),
+        network=interfaces.network(),
+        master=environment.master_address or jobs.host,
+        secret=environment.secret_kind,
+    )
+    choice = agreement.choose(exchange, offer, jobs)
+    opened = next((one for one in fitting if one.core.job == choice.job), None)
     if opened is None:
-        opened = _open(store, members, position, options.timeout.total_seconds())
-        _opened.append(opened)
-    number = binding.number_of_group(store, position, f"gradwire/{opened.launch}/group")
+        place = (position, len(members))
+        core = _joined(exchange, (offer, choice), place, options.timeout.total_seconds())
+        opened = _Opened(members, position, core)
+        with _changing:
+            _opened.append(opened)
     ranks = [opened.members.index(member) for member in members]
     return binding.Backend(
         rank=opened.core,
-        group=(number, ranks, position),
+        group=(choice.number, ranks, position),
         store=store,
         name=name,
         timeout=options.timeout,
     )
 
 
-def _opened_for(members: tuple[int, ...]) -> _Opened | None:
-    """Find the first open rank whose job has all ``members``: the same choice on each of them."""
-    _opened[:] = [opened for opened in _opened if opened.core.is_open]
-    return next((opened for opened in _opened if set(members) <= set(opened.members)), None)
+def _fitting(members: tuple[int, ...], position: int) -> list[_Opened]:
+    """Return the jobs of this process that a group may use; forget those that were closed."""
+    with _changing:
+        _opened[:] = [opened for opened in _opened if opened.core.is_open]
+        fitting = [opened for opened in _opened if opened.fits(members, position)]
+    return [opened for opened in fitting if opened.core.takes_operations()]
 
 
-def _open(store: Store, members: tuple[int, ...], position: int, timeout: float) -> _Opened:
-    binding = build.load()
+def _joined(
+    exchange: Exchange, agreed: tuple[Offer, Choice], place: tuple[int, int], seconds: float
+) -> _binding.Rank:
+    """Open a rank of a new job, and meet the others within ``seconds``.
+
+    Args:
+        exchange: the ranks of the group.
+        agreed: what this rank knows, and what all have chosen.
+        place: rank and world size.
+        seconds: how long the others may take.
+    """
+    offer, choice = agreed
     environment = Environment.read()
     without_stacks()
-    launch = (store.add("gradwire/opened", 1) - 1) // len(members)
-    keys = f"gradwire/{launch}"
-    token = environment.token or _agree_on_token(store, position, keys)
     try:
-        host = interfaces.bind_address(
-            environment.interface, environment.master_address or _host_of(store)
-        )
-        core = binding.Rank(
+        host = interfaces.bind_address(environment.interface, choice.master_for(offer.master))
+        core = build.load().Rank(
             settings=(environment.job, environment.trace, environment.log),
-            place=(position, len(members), _local_rank(environment)),
+            place=(*place, _local_rank(environment)),
             host=host,
-            credentials=(token, *environment.certificates),
+            credentials=(environment.secret() or choice.token, *environment.certificates),
+            job=choice.job,
         )
     except Exception as error:
-        store.set(f"{keys}/rank/{position}", f"{_FAILED}{error}")
+        exchange.fail("open", error)
         raise
-    store.set(f"{keys}/rank/{position}", "open")
-    if position == 0:
-        _publish_rendezvous(store, keys, len(members), core)
-    rendezvous = store.get(f"{keys}/rendezvous").decode()
-    if rendezvous.startswith(_FAILED):
+    try:
+
+        def judge(hosts: list[str]) -> str:
+            choice.check(exchange.members, hosts)
+            return core.rendezvous()
+
+        core.join(exchange.settle("open", host, judge), seconds)
+    except Exception:
         core.close()
-        raise RuntimeError(rendezvous.removeprefix(_FAILED))
-    core.join(rendezvous, timeout)
-    return _Opened(members, launch, core)
+        raise
+    return core
 
 
 def _local_rank(environment: Environment) -> int:
@@ -117,32 +156,3 @@ def _local_rank(environment: Environment) -> int:
         return int(text)
     except ValueError as error:
         raise ValueError(f"gradwire: LOCAL_RANK={text!r} is no whole number") from error
-
-
-def _publish_rendezvous(store: Store, keys: str, world: int, core: _binding.Rank) -> None:
-    """Tell all ranks where to meet, or which rank could not open and why."""
-    states = [store.get(f"{keys}/rank/{rank}").decode() for rank in range(world)]
-    failures = [
-        f"rank {rank}: {state.removeprefix(_FAILED)}"
-        for rank, state in enumerate(states)
-        if state.startswith(_FAILED)
-    ]
-    text = _FAILED + "; ".join(failures) if failures else core.rendezvous()
-    store.set(f"{keys}/rendezvous", text)
-
-
-def _agree_on_token(store: Store, position: int, keys: str) -> str:
-    if position == 0:
-        store.set(f"{keys}/token", secrets.token_hex(32))
-    return store.get(f"{keys}/token").decode()
-
-
-def _base(store: Store) -> Store:
-    while hasattr(store, "underlying_store"):
-        prefixed: PrefixStore = store
-        store = prefixed.underlying_store
-    return store
-
-
-def _host_of(store: Store) -> str:
-    return getattr(_base(store), "host", "")

@@ -113,7 +113,7 @@ _FUNCTIONS = {
     "gw_rendezvous": (c_size_t, (c_void_p, c_char_p, c_size_t)),
     "gw_join": (c_int, (c_void_p, c_char_p, c_double, *_ERROR)),
     "gw_submit": (c_void_p, (c_void_p, POINTER(Operation), Done, c_void_p, *_ERROR)),
-    "gw_wait": (None, (c_void_p, c_void_p, c_double)),
+    "gw_wait": (c_int, (c_void_p, c_void_p, c_double, *_ERROR)),
     "gw_ticket_free": (None, (c_void_p,)),
     "gw_counters_read": (None, (c_void_p, POINTER(Counters))),
     "gw_job_tolerance": (c_double, (c_void_p,)),
@@ -123,8 +123,9 @@ _FUNCTIONS = {
     "gw_residual_take": (c_int, (c_void_p, c_uint64, c_uint32, c_void_p, c_size_t, *_ERROR)),
     "gw_tune": (c_int, (c_void_p, c_double, POINTER(Schedule), *_ERROR)),
     "gw_reschedule": (c_int, (c_void_p, POINTER(Schedule), *_ERROR)),
+    "gw_takes_operations": (c_int, (c_void_p,)),
     "gw_abort": (None, (c_void_p, c_char_p)),
-    "gw_close": (None, (c_void_p,)),
+    "gw_close": (None, (c_void_p, c_double)),
     "gw_operation_bytes": (c_size_t, ()),
 }
 

@@ -6,6 +6,8 @@
  *
  * Rules for every function:
  * - Any number of threads may use a `gw_rank*` at the same time; gw_close must be its last use.
+ * - A fork of the process that opened a rank cannot use it: every call fails and names the fork;
+ *   gw_close leaves the rank to its parent.
  * - When a call fails, `error` receives a NUL-terminated line, cut to `error_len` bytes.
  * - Text outputs return the length of the whole text, without NUL, however short the buffer is.
  */
@@ -112,7 +114,7 @@ enum {
 };
 
 /* One operation of a group. gw_submit copies `ranks` and `layers`. `buffer` and `input` must stay
- * valid, and the caller must not touch them, until gw_done is called. */
+ * valid, and the caller must not touch them, until gw_done is called. They must not overlap. */
 typedef struct {
   uint32_t kind;   /* GW_ALL_REDUCE ... */
   uint32_t dtype;  /* GW_U8 ... */
@@ -184,8 +186,9 @@ gw_ticket* gw_submit(gw_rank* rank, const gw_operation* operation, gw_done done,
                      char* error, size_t error_len);
 
 /* Drives the rank on this thread until the operation has ended, and calls its gw_done here if no
- * other thread has called it. Returns early if another thread drives, or after `seconds`. */
-void gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds);
+ * other thread has called it. Returns early if another thread drives, or after `seconds`. Returns 0
+ * on success, which does not mean that the operation has ended. */
+int gw_wait(gw_rank* rank, const gw_ticket* ticket, double seconds, char* error, size_t error_len);
 
 /* Returns the position in `ranks` of the rank that sent, for a GW_RECV or GW_RECV_ANY that has
  * succeeded; known before its gw_done is called. Returns -1 until then, and for every other
@@ -226,6 +229,10 @@ char* gw_trace_json(gw_rank* rank);
 /* Frees a text that this library returned; null is ignored. */
 void gw_text_free(char* text);
 
+/* Returns 1 if operations can begin; 0 before the rank has joined, and once the job has ended on
+ * any rank, by an abort, a mismatch or a missed deadline. */
+int gw_takes_operations(gw_rank* rank);
+
 /* Fails every pending operation of this rank, and tells the other ranks the reason. */
 void gw_abort(gw_rank* rank, const char* reason);
 
@@ -254,9 +261,9 @@ int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, s
  * same two operations. Returns 0, or a negative number on failure. */
 int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
-/* Waits up to 10 s for pending operations, joins every thread, and frees the rank; null is
- * ignored. */
-void gw_close(gw_rank* rank);
+/* Waits up to `seconds` for pending operations, and as long again for ranks that are not done and
+ * may need an answer of this one; then joins every thread, and frees the rank. Null is ignored. */
+void gw_close(gw_rank* rank, double seconds);
 
 #ifdef __cplusplus
 }

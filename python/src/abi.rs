@@ -29,14 +29,14 @@ use gradwire_runtime::{
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
 use crate::{operation, text};
 
-/// How long `gw_close` waits for pending operations.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time that `gw_join` waits, in seconds. Longer timeouts are cut to it.
 const JOIN_SECONDS_MAX: f64 = 86_400.0;
 
 /// `gw_rank`: a rank from `gw_open` to `gw_close`.
 #[derive(Debug)]
 pub struct GwRank {
+    /// The process that opened the rank. A fork of it has the memory, but not the threads.
+    process: u32,
     job: Job,
     rendezvous: String,
     stage: Mutex<Stage>,
@@ -51,6 +51,20 @@ enum Stage {
 }
 
 impl GwRank {
+    /// Refuses a fork of the process that opened the rank. Two processes that send as one rank
+    /// would corrupt the sums of the others, and encrypt twice with one nonce.
+    fn own_process(&self) -> Result<(), String> {
+        let (here, opened) = (std::process::id(), self.process);
+        if here == opened {
+            return Ok(());
+        }
+        Err(format!(
+            "process {here} is a fork of process {opened}, which opened this rank: a fork cannot \
+             take part in the job; start workers by spawn or forkserver, or create the process \
+             group after the fork"
+        ))
+    }
+
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,13 +102,15 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
     room: 0,
 };
 
-/// The rank behind a pointer that may be null.
+/// The rank behind a pointer that may be null, for the process that opened it.
 ///
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
 pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
     // SAFETY: the caller vouches for the pointer.
-    unsafe { rank.as_ref() }.ok_or_else(|| "the rank is null".to_owned())
+    let rank = unsafe { rank.as_ref() }.ok_or("the rank is null")?;
+    rank.own_process()?;
+    Ok(rank)
 }
 
 /// The rank behind a pointer, which must have joined its job.
@@ -170,6 +186,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         .rendezvous()
         .map_or_else(String::new, |address| address.to_string());
     Ok(GwRank {
+        process: std::process::id(),
         job: open.job().clone(),
         rendezvous,
         stage: Mutex::new(Stage::Open(Box::new(open))),
@@ -196,6 +213,11 @@ unsafe fn read_credentials(
     // SAFETY: the caller vouches for the string.
     let token = unsafe { text::read(credentials.token, "the token") }?;
     let certificates = certificates.map_err(|error| error.to_string())?;
+    if token.is_empty() && certificates.is_none() {
+        return Err(
+            "the token is empty: give a secret that all ranks share, or certificates".to_owned(),
+        );
+    }
     Ok((token.to_owned(), certificates))
 }
 
@@ -401,10 +423,20 @@ pub unsafe extern "C" fn gw_ticket_holes(
     holes.len()
 }
 
-/// See `gw_wait` in the header. With a null rank or ticket it returns at once.
+/// See `gw_wait` in the header. With a null ticket it returns at once.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, seconds: f64) {
-    guarded(NO_ERROR_TEXT, || {
+pub unsafe extern "C" fn gw_wait(
+    rank: *mut GwRank,
+    ticket: *const GwTicket,
+    seconds: f64,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let error = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    let waited = guarded(error, || {
         // SAFETY: the header asks for a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
         if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
@@ -413,6 +445,7 @@ pub unsafe extern "C" fn gw_wait(rank: *mut GwRank, ticket: *const GwTicket, sec
         }
         Ok(())
     });
+    c_int::from(waited.is_none())
 }
 
 /// See `gw_ticket_free` in the header. Null is ignored.
@@ -499,6 +532,17 @@ pub unsafe extern "C" fn gw_text_free(text: *mut c_char) {
     }
 }
 
+/// See `gw_takes_operations` in the header; 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_takes_operations(rank: *mut GwRank) -> c_int {
+    let taken = guarded(NO_ERROR_TEXT, || {
+        // SAFETY: the header asks for a valid rank.
+        let rank = unsafe { borrowed(rank) }?;
+        Ok(rank.joined().is_some_and(|rank| rank.takes_operations()))
+    });
+    c_int::from(taken.unwrap_or(false))
+}
+
 /// See `gw_abort` in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
@@ -514,15 +558,18 @@ pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
 
 /// See `gw_close` in the header. Null is ignored.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gw_close(rank: *mut GwRank) {
+pub unsafe extern "C" fn gw_close(rank: *mut GwRank, seconds: f64) {
     guarded(NO_ERROR_TEXT, || {
         if rank.is_null() {
             return Ok(());
         }
+        // SAFETY: the header asks for a rank from `gw_open`. A fork leaves it to its parent.
+        unsafe { borrowed(rank) }?;
         // SAFETY: the rank came from `Box::into_raw` in `gw_open`, and this is its last use.
         let rank = unsafe { Box::from_raw(rank) };
         if let Some(rank) = rank.joined() {
-            rank.close(CLOSE_PATIENCE);
+            let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+            rank.close_within(patience, patience);
         }
         Ok(())
     });
@@ -548,10 +595,10 @@ mod tests {
     fn null_is_an_error_and_not_a_crash() {
         // SAFETY: null is allowed everywhere.
         unsafe {
-            gw_close(null_mut());
+            gw_close(null_mut(), 0.0);
             gw_abort(null_mut(), null());
             gw_counters_read(null_mut(), null_mut());
-            gw_wait(null_mut(), null(), 1.0);
+            assert_eq!(gw_wait(null_mut(), null(), 1.0, null_mut(), 0), 1);
             gw_ticket_free(null_mut());
             assert_eq!(gw_ticket_holes(null(), null_mut(), 1), 0);
             assert_eq!(gw_job_json(null_mut(), null_mut(), 0), 0);
@@ -620,6 +667,14 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_token_needs_certificates() {
+        let mut opening = opening(0);
+        opening.credentials.token = c"".as_ptr();
+        let error = refusal(&opening);
+        assert!(error.starts_with("the token is empty"), "{error}");
+    }
+
+    #[test]
     fn rank_0_opens_and_tells_its_address() {
         let mut place = [0 as c_char; 64];
         // SAFETY: strings and buffers are valid, and the rank is closed once.
@@ -635,7 +690,7 @@ mod tests {
             assert_eq!(CStr::from_ptr(place.as_ptr()).count_bytes(), length);
             assert_eq!(gw_job_tolerance(rank), 0.0);
             assert!(gw_job_json(rank, null_mut(), 0) > 100);
-            gw_close(rank);
+            gw_close(rank, 1.0);
         }
     }
 

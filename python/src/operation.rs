@@ -176,11 +176,16 @@ unsafe fn memory(
     // SAFETY: the caller of `task` vouches for the input.
     let input = || unsafe { input(operation) };
     let has_input = !operation.input.is_null();
+    let is_own_block = operation.kind == GATHER && role == RootRole::Other;
+    if has_input && !is_own_block && operation.kind != BARRIER {
+        check_apart(operation)?;
+    }
     Ok(match (operation.kind, role) {
         (BARRIER, _) => (Buffer::Owned(Vec::new()), None),
         (REDUCE_SCATTER | ALL_TO_ALL, _) | (SCATTER, RootRole::Root) => (buffer()?, Some(input()?)),
         (ALL_GATHER, _) | (GATHER, RootRole::Root) if has_input => (buffer()?, Some(input()?)),
-        (GATHER, RootRole::Other) if has_input => (input()?, None),
+        // The core takes its own block as the buffer, which it may change.
+        (GATHER, RootRole::Other) if has_input => (input()?.duplicate(), None),
         // Parts of a large result pass through this rank, so it works on a copy: the caller's
         // buffer is only read.
         (REDUCE, RootRole::Other) => (buffer()?.duplicate(), None),
@@ -195,16 +200,30 @@ unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
 }
 
 unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
-    // SAFETY: the caller of `task` vouches for `input`. It is only read: the communicator never
-    // writes to an input; one type of buffer serves both.
-    let bytes = unsafe {
-        slice_mut(
-            operation.input.cast_mut().cast(),
-            operation.input_bytes,
-            "input",
-        )
-    }?;
-    Ok(Buffer::Borrowed(bytes))
+    // SAFETY: the caller of `task` vouches for `input`, and no caller writes to it meanwhile.
+    let bytes = unsafe { slice(operation.input.cast(), operation.input_bytes, "input") }?;
+    Ok(Buffer::ReadOnly(bytes))
+}
+
+/// Refuses an input that shares memory with the buffer: the operation writes while it reads.
+fn check_apart(operation: &GwOperation) -> Result<(), String> {
+    let buffer = operation.buffer.addr();
+    let input = operation.input.addr();
+    let apart = |first: usize, bytes: usize, second: usize| {
+        second
+            .checked_sub(first)
+            .is_some_and(|distance| distance >= bytes)
+    };
+    let empty = operation.bytes == 0 || operation.input_bytes == 0;
+    if empty || apart(buffer, operation.bytes, input) || apart(input, operation.input_bytes, buffer)
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "the input of {} bytes overlaps the buffer of {} bytes: give memory of its own, or no \
+         input for an all-gather or a gather in place",
+        operation.input_bytes, operation.bytes
+    ))
 }
 
 /// The splits of an all-to-all, one for each rank of its group.
@@ -257,12 +276,12 @@ unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T
 /// Memory that a caller names and lends for writing.
 ///
 /// # Safety
-/// As [`task`], for one of its pointers.
-pub(crate) unsafe fn slice_mut(
+/// As [`task`], for one of its pointers; nothing else refers to the memory for `'a`.
+pub(crate) unsafe fn slice_mut<'a>(
     start: *mut u8,
     len: usize,
     name: &str,
-) -> Result<&'static mut [u8], String> {
+) -> Result<&'a mut [u8], String> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(format!("{name} is null but has a length of {len}")),
@@ -364,6 +383,29 @@ mod tests {
         taken(in_place, |operation| {
             assert_eq!(shape(&operation), (1, 6, None));
         });
+    }
+
+    #[test]
+    fn an_input_within_the_buffer_is_refused() {
+        let mut memory = [1_u8; 24];
+        let mut operation = |input_at: usize| {
+            let buffer = memory.as_mut_ptr();
+            let operation = GwOperation {
+                buffer: buffer.cast(),
+                bytes: 6,
+                input: memory[input_at..].as_ptr().cast(),
+                input_bytes: 18,
+                ..blank(REDUCE_SCATTER)
+            };
+            // SAFETY: the memory lives until the task is dropped, which is at once.
+            unsafe { task(&operation, &Job::default(), ME) }.map(drop)
+        };
+        let error = operation(5).expect_err("one byte is in both");
+        assert!(
+            error.starts_with("the input of 18 bytes overlaps"),
+            "{error}"
+        );
+        assert_eq!(operation(6), Ok(()));
     }
 
     #[test]

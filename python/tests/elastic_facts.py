@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,20 @@ def training_goes_on_from_the_last_checkpoint_after_a_rank_was_killed(tmp_path: 
     assert disturbed == undisturbed
     assert len(disturbed) == 50
     assert sum(disturbed[40:]) < sum(disturbed[:10]) / 2
+
+
+def torchrun_blames_the_rank_that_raised() -> None:
+    program = Path(__file__).parent / "programs" / "raising.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    environment.pop("GRADWIRE_JOB", None)
+    ended = subprocess.run(
+        [*command, "--nproc-per-node", "2", str(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    blamed = ended.stderr.split("Root Cause (first observed failure):")[1]
+    assert re.search(r"rank\s*: 1 ", blamed), blamed
+    assert "it has left the job" in ended.stderr

@@ -29,6 +29,12 @@ def a_killed_rank_is_named_within_ten_seconds() -> None:
     assert seen["seconds"] < 10
 
 
+def a_killed_rank_of_the_host_delays_no_end() -> None:
+    survivor, _ = Launch("failing.py", arguments=("killed",), timeout=60).run()
+    seen = survivor.succeeded()
+    assert seen["seconds"] + seen["destroyed"] < 5
+
+
 def an_operation_that_a_rank_never_joins_times_out() -> None:
     waiting, silent = Launch("failing.py", arguments=("silent",), timeout=60).run()
     silent.succeeded()

@@ -138,7 +138,7 @@ def a_link_that_is_gone_for_two_seconds_is_survived_and_one_gone_for_good_is_tol
     launch = Launch(
         "interrupted.py",
         arguments=("cut", linked[1]),
-        job='[transport]\nwire = "udp"\n',
+        job='[transport]\nwire = "udp"\npeer_timeout = "8s"\n',
         variables=(("MASTER_ADDR", ADDRESSES[0]),),
         inside=tuple(("ip", "netns", "exec", name) for name in NAMESPACES),
         timeout=120,

@@ -29,12 +29,9 @@ pub fn row(cells: &[String]) -> String {
 }
 
 /// The row of a table that names its columns.
-pub fn heads(names: &[&str]) -> String {
-    let cells: Vec<String> = names
-        .iter()
-        .map(|name| format!("<th>{name}</th>"))
-        .collect();
-    row(&cells)
+pub fn heads<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let cells = names.into_iter().map(|name| format!("<th>{name}</th>"));
+    row(&cells.collect::<Vec<_>>())
 }
 
 /// A cell of a table.

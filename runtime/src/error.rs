@@ -30,6 +30,9 @@ pub enum OpenError {
     /// The data sockets could not be opened, or not be used as the job wants.
     #[error(transparent)]
     Wires(#[from] wires::WiresError),
+    /// The job demands shared memory, and this host has none.
+    #[error(transparent)]
+    Memory(#[from] ShareError),
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),
@@ -96,6 +99,14 @@ pub enum EndError {
         /// The file with this rank's flight recorder of that moment, if it was written.
         trace: Option<PathBuf>,
     },
+    /// A forked child has called the rank of its parent.
+    #[error(
+        "this process was forked from the one that opened the rank: it has none of the rank's \
+         threads, and its packets would corrupt those of its parent; start processes that use \
+         gradwire by \"spawn\" or \"forkserver\" (multiprocessing.set_start_method), or open a \
+         rank of its own in the child"
+    )]
+    Forked,
     /// The driver thread has ended.
     #[error("this rank was closed, or its driver thread failed, before the operation ended")]
     Closed,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gradwire_transport::control::ControlEvent;
 use gradwire_transport::driver::DriverLink;
+use gradwire_transport::process::ProcessMark;
 
 use crate::rank_driver::RankDriver;
 
@@ -13,9 +14,20 @@ pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The way to the driver for several threads. Keeps the events of the control plane until there is
 /// a driver.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DriverInbox {
     state: Mutex<InboxState>,
+    /// The process that has the driver's thread.
+    owner: ProcessMark,
+}
+
+impl Default for DriverInbox {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            owner: ProcessMark::current(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -32,6 +44,12 @@ impl Default for InboxState {
 }
 
 impl DriverInbox {
+    /// Whether this is a forked child of the process that has the driver. Its copies of locks may
+    /// never be free.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        !self.owner.is_current()
+    }
+
     fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,8 +72,11 @@ impl DriverInbox {
         }
     }
 
-    /// Does something with the driver, if there is one.
+    /// Does something with the driver, if there is one in this process.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&DriverLink<RankDriver>) -> T) -> Option<T> {
+        if self.is_of_parent() {
+            return None;
+        }
         let link = match &*self.lock() {
             InboxState::Connected(link) => Arc::clone(link),
             InboxState::Early(_) | InboxState::Closed => return None,

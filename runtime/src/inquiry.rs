@@ -186,7 +186,9 @@ impl OverdueInquiry {
     fn has_entered(&self, answer: &WireAnswer) -> bool {
         let is_past = || {
             let last = answer.last.as_ref();
-            last.is_some_and(|&(sequence, _)| sequence >= self.label.sequence)
+            last.is_some_and(|&(sequence, _)| {
+                (sequence.wrapping_sub(self.label.sequence) as i32) >= 0
+            })
         };
         answer.there.is_some() || (self.question.side == QuestionSide::Member && is_past())
     }

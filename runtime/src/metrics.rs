@@ -57,18 +57,18 @@ impl SnapshotSource {
         let ask = move |seat: &mut RankDriver, _| {
             // Only copy here, since this runs on the driving thread; the rest happens below.
             let communicator = seat.communicator();
-            let (counted, held) = (
-                communicator.endpoint().metrics(),
-                communicator.held_messages(),
-            );
-            let _ = tell.send((counted, held, seat.operations().clone()));
+            let counted = communicator.endpoint().metrics();
+            let held = communicator.held_messages();
+            let dropped = communicator.residuals().dropped_elements();
+            let _ = tell.send((counted, [held, dropped], seat.operations().clone()));
         };
         let asked = self.inbox.with(|link| link.submit(Box::new(ask)));
         asked?.ok()?;
-        let (counted, held, operations) = told.recv_timeout(ANSWER_PATIENCE).ok()?;
+        let (counted, [held, dropped], operations) = told.recv_timeout(ANSWER_PATIENCE).ok()?;
         let driver = self.inbox.with(|link| link.counters())?;
         let mut snapshot = Snapshot::new(&self.subject, &counted);
         snapshot.held_messages = held;
+        snapshot.dropped_residual_elements = dropped;
         snapshot.uptime_s = self.since.elapsed().as_secs_f64();
         snapshot.operations = operations.collected();
         snapshot.add_driver(&driver.named());

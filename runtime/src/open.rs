@@ -9,7 +9,7 @@ use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{CertificateFiles, Certificates, JoinRole, Listener, Membership};
 use gradwire_transport::interface;
-use gradwire_transport::shm::MemoryOffer;
+use gradwire_transport::shm::{OwnInbox, ShareError};
 use gradwire_transport::wires::Wires;
 
 use crate::error::{OpenError, RankJoinError};
@@ -47,7 +47,7 @@ pub struct OpenRank {
     pub(crate) world_size: u16,
     pub(crate) sockets: Wires,
     mtu: u32,
-    offer: Option<MemoryOffer>,
+    pub(crate) inbox: Option<OwnInbox>,
     pub(crate) local_rank: Option<u16>,
     pub(crate) trace_folder: Option<PathBuf>,
     listener: Option<Listener>,
@@ -84,14 +84,14 @@ impl OpenRank {
             (Mtu::Auto, Some(mtu)) => mtu,
             (Mtu::Auto, None) => interface::mtu(bind).map_err(OpenError::Mtu)?,
         };
-        let offer = shares_memory(&job).then(MemoryOffer::new).flatten();
+        let inbox = inbox_of(&job)?;
         Ok(Self {
             job,
             rank,
             world_size,
             sockets,
             mtu,
-            offer,
+            inbox,
             local_rank: None,
             trace_folder: None,
             listener,
@@ -156,10 +156,26 @@ impl OpenRank {
             host: log::host_name(),
             mtu: self.mtu,
             receive_buffer: self.sockets.receive_buffer(),
-            memory: self.offer.clone(),
+            memory: self.inbox.as_ref().map(|inbox| inbox.offer().clone()),
             peer_timeout: Duration::from_nanos(self.job.transport.peer_timeout.as_nanos()),
         };
         LocalRank::start(self, role, membership, timeout)
+    }
+}
+
+/// This rank's inbox in shared memory, if the job uses any. Where the job leaves the wire open, a
+/// host without shared memory uses sockets.
+fn inbox_of(job: &Job) -> Result<Option<OwnInbox>, ShareError> {
+    if !shares_memory(job) {
+        return Ok(None);
+    }
+    match OwnInbox::make() {
+        Ok(inbox) => Ok(Some(inbox)),
+        Err(error) if job.transport.wire == WireChoice::SharedMemory => Err(error),
+        Err(error) => {
+            ::log::warn!("packets between the ranks of this host go by UDP: {error}");
+            Ok(None)
+        }
     }
 }
 

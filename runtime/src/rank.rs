@@ -8,18 +8,20 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{Job, PacketSecurity};
+use gradwire_protocol::launch;
+use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{ByteCount, Rank};
+use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
-    self, ControlEvent, ControlPlane, JoinRole, Membership, RosterPeer,
+    self, ControlPlane, ControlSender, JoinRole, Membership, RosterPeer,
 };
 use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
-use gradwire_transport::shm::{HostNeighbours, MemoryTerms, RankLife};
+use gradwire_transport::shm::RankLife;
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
@@ -27,7 +29,7 @@ use crate::error::{EndError, RankJoinError};
 use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::metrics::snapshot::RankSubject;
 use crate::metrics::{self, Snapshot, SnapshotSource};
-use crate::open::{AUTO_MTU_MAX, OpenRank};
+use crate::open::OpenRank;
 use crate::pool::CallbackPool;
 use crate::promise::{
     CallbackPlace, CallbackPromise, Done, EndedOperation, PendingCount, RankTask, Submission,
@@ -42,9 +44,6 @@ use crate::vigil::ProcessVigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
-/// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
-/// not fit are repaired.
-const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -85,20 +84,19 @@ impl LocalRank {
             sockets,
             local_rank,
             trace_folder,
+            inbox: memory,
             ..
         } = open;
         let name = JobName::of(&job);
-        let job = fitted(job, control.roster());
+        let job = launch::fitted(job, &vicinity::launch_facts(control.roster()));
         let identity = identity_of(&control, world_size);
-        let (terms, mut neighbours) = vicinity::enter(&job, &control, timeout)?.unzip();
-        let names = neighbours.as_mut().map(HostNeighbours::take_names);
-        let lives = neighbours.as_mut().map(HostNeighbours::take_lives);
-        let endpoint = endpoint_of(&job, identity, terms.as_ref());
-        let (segment_bytes, wires) = (endpoint.segment_bytes(), sockets.name());
+        let near = vicinity::enter(&job, &control, (memory, timeout))?;
+        let wire = wire_of(&near.reached, world_size, sockets.name());
+        let endpoint = endpoint_of(&job, identity, near.path.map(|path| (near.reached, path)));
+        let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
-        let wire = wire_of(terms.as_ref(), world_size, wires);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
@@ -107,7 +105,7 @@ impl LocalRank {
             peers: data_addresses(control.roster()),
             seal: seal_of(&job, identity, &control),
             faults: FaultInjector::new(&job.faults, rank),
-            neighbours,
+            neighbours: near.neighbours,
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
@@ -116,8 +114,8 @@ impl LocalRank {
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
         control.barrier(timeout)?;
-        let vigil = vigil_over(lives.unwrap_or_default(), &inbox);
-        drop(names);
+        let vigil = vigil_over(near.lives, control.sender());
+        drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         start::tell(&name, &job, control.roster(), (rank, wire));
@@ -163,6 +161,11 @@ impl LocalRank {
     /// Starts an operation. `done` is called exactly once, also when the operation is refused: on
     /// a thread of its own, or on one that [waits](LocalRank::wait) with the ticket.
     pub fn submit(&self, task: RankTask, done: Done) -> Ticket {
+        if self.inbox.is_of_parent() {
+            // The callback may need locks that this thread holds.
+            std::thread::spawn(move || done(Err(EndError::Forked)));
+            return Ticket::default();
+        }
         let ticket = Ticket::default();
         let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
@@ -189,6 +192,9 @@ impl LocalRank {
         reason = "how long a caller waits is no matter of the protocol"
     )]
     pub fn wait(&self, ticket: &Ticket, patience: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         let start = std::time::Instant::now();
         ticket.await_by(|| {
             self.drive(Box::new(|_, _| {}), || {
@@ -213,6 +219,9 @@ impl LocalRank {
     /// # Errors
     /// [`EndError`] when the operation is refused or fails.
     pub fn run(&self, task: RankTask) -> Result<EndedOperation, EndError> {
+        if self.inbox.is_of_parent() {
+            return Err(EndError::Forked);
+        }
         let (tell, told) = sync_channel(1);
         let done = Box::new(move |result| {
             let _ = tell.send(result);
@@ -274,9 +283,26 @@ impl LocalRank {
             .ok_or(EndError::Closed)
     }
 
+    /// Multiplies the lost values that error feedback keeps, of all tensors, by the factor by which
+    /// the scale of the loss has changed; see [`Communicator::scale_residuals`].
+    ///
+    /// # Errors
+    /// [`EndError::Closed`] when the rank has been closed or does not answer.
+    pub fn scale_residuals(&self, factor: f64) -> Result<(), EndError> {
+        self.ask(move |seat| seat.communicator_mut().scale_residuals(factor))
+            .ok_or(EndError::Closed)
+    }
+
     /// The counts so far, by peer and class; `None` if the rank has been closed.
     pub fn metrics(&self) -> Option<Snapshot> {
         self.watch.snapshot()
+    }
+
+    /// Whether operations can still begin: false once the job has ended on any rank, by an abort, a
+    /// mismatch or a missed deadline, and after [`LocalRank::close`].
+    pub fn takes_operations(&self) -> bool {
+        self.ask(|seat| seat.communicator().aborted().is_none())
+            .unwrap_or(false)
     }
 
     /// A dump of the flight recorder. If the driver does not answer within a second, it lacks the
@@ -329,6 +355,9 @@ impl LocalRank {
 
     /// Fails every operation here and on all other ranks.
     pub fn abort(&self, reason: &str) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         if let Some(control) = self.control().as_ref() {
             control.abort(reason);
         }
@@ -338,15 +367,32 @@ impl LocalRank {
         });
     }
 
+    /// Ends a group on this rank: its pending operations here fail, messages that it has sent and
+    /// no rank has received are cancelled, and messages that come for it later are refused. Slower
+    /// ranks still get what completed operations owe them. The group's number is not used again.
+    pub fn end_group(&self, group: u16) {
+        self.inbox.with(|link| {
+            let _ = link.submit(Box::new(move |seat, now| seat.end_group(now, group)));
+        });
+    }
+
     /// Waits up to `patience` for operations to end, stays reachable until the others are done
     /// too, then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
+        self.close_within(patience, LEAVE_PATIENCE);
+    }
+
+    /// Like [`LocalRank::close`], but stays reachable for `others` at most.
+    pub fn close_within(&self, patience: Duration, others: Duration) {
+        if self.inbox.is_of_parent() {
+            return;
+        }
         self.pending.wait_for_none(patience);
         let control = self.control().take();
         if let Some(control) = control {
             // Even if the others are lost or slow, this rank can do no more for them.
-            let _ = control.leave(LEAVE_PATIENCE);
+            let _ = control.leave(others);
             self.recorder.leave(|| self.watch.snapshot());
         }
         self.end();
@@ -368,6 +414,17 @@ impl LocalRank {
 
 impl Drop for LocalRank {
     fn drop(&mut self) {
+        if self.inbox.is_of_parent() {
+            // Threads, connections and files are the parent's, and so is their end.
+            let control = self.control.get_mut();
+            std::mem::forget(control.unwrap_or_else(PoisonError::into_inner).take());
+            let vigil = self.vigil.get_mut();
+            std::mem::forget(vigil.unwrap_or_else(PoisonError::into_inner).take());
+            let watched_at = self.watched_at.get_mut();
+            std::mem::forget(watched_at.unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget((Arc::clone(&self.inbox), Arc::clone(&self.pool)));
+            return;
+        }
         drop(self.control().take());
         self.end();
     }
@@ -382,13 +439,9 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
     }
 }
 
-/// Tells the driver of ranks that share memory with this one and whose processes end.
-fn vigil_over(lives: Vec<(Rank, RankLife)>, inbox: &Arc<DriverInbox>) -> ProcessVigil {
-    let told = Arc::clone(inbox);
-    ProcessVigil::over(lives, move |rank| {
-        let reason = "its process has ended".to_owned();
-        told.take(ControlEvent::PeerLost { rank, reason });
-    })
+/// Tells all ranks of those that share memory with this one and whose processes end.
+fn vigil_over(lives: Vec<(Rank, RankLife)>, voice: ControlSender) -> ProcessVigil {
+    ProcessVigil::over(lives, move |rank| voice.lost(rank, "its process has ended"))
 }
 
 fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {
@@ -404,79 +457,22 @@ fn data_addresses(roster: &[RosterPeer]) -> Vec<Vec<Address>> {
 }
 
 /// The wire that carries packets to the others: memory to those that share it, `wires` to the rest.
-fn wire_of(terms: Option<&MemoryTerms>, world_size: u16, wires: &'static str) -> &'static str {
+fn wire_of(reached: &[Rank], world_size: u16, wires: &'static str) -> &'static str {
     let others = usize::from(world_size) - 1;
-    match terms.into_iter().flat_map(MemoryTerms::others).count() {
+    match reached.len() {
         0 => wires,
         near if near == others => "shm",
         _ => "shm+udp",
     }
 }
 
-fn endpoint_of(job: &Job, identity: Identity, terms: Option<&MemoryTerms>) -> Endpoint {
+fn endpoint_of(job: &Job, identity: Identity, near: Option<(Vec<Rank>, MemoryPath)>) -> Endpoint {
     let seed = u64::from(identity.job.0) << 16 | u64::from(identity.rank.0);
     let endpoint = Endpoint::new(identity, job, seed);
-    let mut endpoint = match terms {
-        Some(terms) => endpoint.with_neighbours(terms.others().collect(), terms.near()),
+    let mut endpoint = match near {
+        Some((ranks, path)) => endpoint.with_neighbours(ranks, path),
         None => endpoint,
     };
     endpoint.keep_metrics();
     endpoint
-}
-
-/// Fits the job to these ranks.
-///
-/// - An MTU that the job leaves open becomes the smallest of all interfaces.
-/// - The window shrinks so that all peers' windows together fill at most half of a rank's receive
-///   buffers. A packet that the kernel drops there would be a loss that no network made.
-fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
-    let mtus = roster.iter().map(|peer| peer.mtu);
-    let mut job = match job.transport.mtu {
-        Mtu::Auto => job.with_mtu(mtus.fold(AUTO_MTU_MAX, u32::min)),
-        Mtu::Bytes(_) => job,
-    };
-    let buffers = roster.iter().map(|peer| peer.receive_buffer);
-    let peers = roster.len().saturating_sub(1).max(1) as u64;
-    let share = buffers.min().unwrap_or(u64::MAX) / 2 / peers;
-    let fitting = ByteCount::new(share).max(WINDOW_MIN);
-    job.transport.window = job.transport.window.min(fitting);
-    job.transport.initial_window = job.transport.initial_window.min(fitting);
-    job
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn roster(ranks: u16, receive_buffer: u64) -> Vec<RosterPeer> {
-        let peer = |rank| RosterPeer {
-            rank: Rank(rank),
-            host: "here".to_owned(),
-            data_addresses: Vec::new(),
-            mtu: 1400 + u32::from(rank),
-            receive_buffer,
-            memory: None,
-        };
-        (0..ranks).map(peer).collect()
-    }
-
-    #[test]
-    fn an_open_mtu_becomes_what_every_interface_takes() {
-        let job = fitted(Job::default(), &roster(3, 1 << 30));
-        assert_eq!(job.transport.mtu, Mtu::Bytes(1400));
-        let job = fitted(Job::default().with_mtu(9000), &roster(3, 1 << 30));
-        assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
-    }
-
-    #[test]
-    fn windows_together_fill_half_a_receive_buffer() {
-        let window = |ranks, buffer| {
-            let transport = fitted(Job::default(), &roster(ranks, buffer)).transport;
-            assert!(transport.initial_window <= transport.window);
-            transport.window
-        };
-        assert_eq!(window(2, 64 << 20), ByteCount::mib(1));
-        assert_eq!(window(5, 2 << 20), ByteCount::kib(256));
-        assert_eq!(window(1000, 1 << 20), ByteCount::kib(64));
-    }
 }

@@ -15,6 +15,7 @@ use gradwire_transport::control::{self, ControlEvent, ControlSender};
 use crate::error::EndError;
 use crate::inquiry::{self, OverdueInquiry};
 use crate::metrics::operations::{BegunOperation, OperationEnd, OperationTally};
+use crate::path_faults;
 use crate::pool::CallbackPool;
 use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
@@ -137,6 +138,11 @@ impl RankDriver {
         self.communicator.abort(reason);
     }
 
+    /// Ends a group here.
+    pub(crate) fn end_group(&mut self, now: Instant, group: u16) {
+        self.communicator.end_group(now, group);
+    }
+
     /// Handles an event of the control plane.
     pub(crate) fn on_control(&mut self, now: Instant, event: ControlEvent) {
         match event {
@@ -240,6 +246,9 @@ impl RankDriver {
             if let Some(voice) = &self.voice {
                 voice.abort(reason);
             }
+        }
+        while let Some((rank, fault)) = self.communicator.poll_path_fault() {
+            log::warn!("{}", path_faults::line(rank, fault));
         }
         let mut failed = Vec::new();
         while let Some(completion) = self.communicator.poll_completion() {

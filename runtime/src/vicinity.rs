@@ -3,37 +3,61 @@
 use std::time::Duration;
 
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::launch::LaunchFacts;
+use gradwire_protocol::reach::MemoryPath;
+use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
-use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
+use gradwire_transport::shm::{
+    HostNeighbours, InboxNames, MemoryOffer, MemoryTerms, OwnInbox, RankLife,
+};
 
 use crate::error::RankJoinError;
+use crate::open::AUTO_MTU_MAX;
 
 /// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
 
-/// Lets the ranks of each host share memory. `None` if this rank shares memory with no other.
+/// The ranks that share memory with this one.
+#[derive(Debug, Default)]
+pub(crate) struct HostVicinity {
+    /// The names of this rank's files, which are needed until all ranks have entered.
+    pub(crate) names: InboxNames,
+    /// Tell which of the ranks' processes have ended.
+    pub(crate) lives: Vec<(Rank, RankLife)>,
+    /// The ranks that are reached through memory: those that found room for their rings.
+    pub(crate) reached: Vec<Rank>,
+    /// The sizes on the way to them.
+    pub(crate) path: Option<MemoryPath>,
+    /// The rings, if they reach any rank.
+    pub(crate) neighbours: Option<HostNeighbours>,
+}
+
+impl HostVicinity {
+    fn of(terms: &MemoryTerms, mut neighbours: HostNeighbours) -> Self {
+        let reached: Vec<Rank> = neighbours.reached().collect();
+        Self {
+            names: neighbours.take_names(),
+            lives: neighbours.take_lives(),
+            path: Some(terms.near()),
+            neighbours: Some(neighbours).filter(|_| !reached.is_empty()),
+            reached,
+        }
+    }
+}
+
+/// Lets the ranks of each host share memory.
 ///
 /// # Errors
 /// [`RankJoinError`] if the system refuses, or if the job demands memory but some ranks share none.
 pub(crate) fn enter(
     job: &Job,
     control: &ControlPlane,
-    timeout: Duration,
-) -> Result<Option<(MemoryTerms, HostNeighbours)>, RankJoinError> {
+    (inbox, timeout): (Option<OwnInbox>, Duration),
+) -> Result<HostVicinity, RankJoinError> {
     let offers = offers(control.roster());
     let terms = MemoryTerms::of(&offers, control.rank());
-    if job.transport.wire == WireChoice::SharedMemory {
-        let shared = terms.iter().flat_map(MemoryTerms::others).count() + 1;
-        if shared < offers.len() {
-            return Err(RankJoinError::NoMemory {
-                shared,
-                world_size: offers.len(),
-            });
-        }
-    }
-    let made = terms.map(|terms| {
-        let neighbours = HostNeighbours::new(&terms)?;
+    let made = inbox.zip(terms).map(|(inbox, terms)| {
+        let neighbours = HostNeighbours::new(inbox, &terms)?;
         Ok::<_, RankJoinError>((terms, neighbours))
     });
     let mut made = made.transpose()?;
@@ -44,7 +68,21 @@ pub(crate) fn enter(
     if let Some((terms, neighbours)) = &mut made {
         neighbours.attach(terms)?;
     }
-    Ok(made)
+    let shared = made.iter().flat_map(|(_, neighbours)| neighbours.reached());
+    let (shared, world_size) = (shared.count() + 1, offers.len());
+    if job.transport.wire == WireChoice::SharedMemory && shared < world_size {
+        return Err(RankJoinError::NoMemory { shared, world_size });
+    }
+    if let Some((terms, _)) = &made
+        && shared <= terms.others().count()
+    {
+        log::warn!(
+            "some packets between the ranks of this host go by UDP: /dev/shm has no room for all \
+             rings; give it more (docker: --shm-size), or set transport.wire to \"udp\""
+        );
+    }
+    let vicinity = made.map(|(terms, neighbours)| HostVicinity::of(&terms, neighbours));
+    Ok(vicinity.unwrap_or_default())
 }
 
 /// How the ranks of this host share its cores.
@@ -102,9 +140,37 @@ pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
     (0..roster.len()).map(first).collect()
 }
 
+/// What the job is fitted to.
+pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
+    let hosts = hosts(roster);
+    let of_host = |host| hosts.iter().filter(|other| **other == host).count();
+    let near = hosts.iter().map(|&host| of_host(host)).min();
+    let buffers = roster.iter().map(|peer| peer.receive_buffer);
+    LaunchFacts {
+        mtu: (roster.iter().map(|peer| peer.mtu)).fold(AUTO_MTU_MAX, u32::min),
+        receive_buffer: ByteCount::new(buffers.min().unwrap_or(u64::MAX)),
+        peers: (roster.len() - near.unwrap_or(0)) as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_no_peers_on_the_network() {
+        let peer = |rank| RosterPeer {
+            rank: Rank(rank),
+            host: "here".to_owned(),
+            data_addresses: Vec::new(),
+            mtu: 1400 + u32::from(rank),
+            receive_buffer: 1 << 20,
+            memory: None,
+        };
+        let facts = launch_facts(&(0..3).map(peer).collect::<Vec<_>>());
+        assert_eq!((facts.mtu, facts.peers), (1400, 2));
+        assert_eq!(facts.receive_buffer, ByteCount::mib(1));
+    }
 
     #[test]
     fn ranks_that_share_cores_sleep_by_default() {

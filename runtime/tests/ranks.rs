@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
+use gradwire_collectives::operation::Collective;
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
 use gradwire_runtime::{EndError, OpenRank, Opening, RankTask};
@@ -269,6 +270,31 @@ fn an_abort_reaches_every_rank_with_its_reason() {
             error.to_string().contains("the loss is not a number"),
             "{error}"
         );
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn a_group_that_ends_fails_its_unmatched_send() {
+    on_ranks(2, &Job::default(), |rank| {
+        if rank.rank() == Rank(0) {
+            let mut task = all_reduce(2, 1, &[1.0]);
+            task.operation.group.id = 3;
+            let (to, tag) = (Rank(1), 0);
+            task.operation.collective = Collective::Send { to, tag };
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| rank.run(task).expect_err("no rank receives it"));
+                while rank.counters().sent_segments == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                rank.end_group(3);
+                let error = waits.join().expect("it ends");
+                let reason = "group 3 has ended on this rank";
+                assert!(error.to_string().contains(reason), "{error}");
+            });
+        }
+        rank.run(all_reduce(2, 1, &[1.0]))
+            .expect("other groups go on");
         rank.close(PATIENCE);
     });
 }

@@ -4,6 +4,9 @@ pub mod neutral;
 
 use std::fmt;
 
+use serde::Serialize;
+use strum::Display;
+
 use crate::plan::{Plan, Purpose, Selection};
 
 /// The counters of one queue of one port.
@@ -29,7 +32,9 @@ pub(crate) fn number_of(value: &serde_json::Value) -> Option<u64> {
 }
 
 /// How an export is judged.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Display, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum CounterVerdict {
     /// As the plan says.
     Right,
@@ -41,19 +46,8 @@ pub enum CounterVerdict {
     Wrong,
 }
 
-impl fmt::Display for CounterVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Right => "right",
-            Self::Unseen => "unseen",
-            Self::Odd => "odd",
-            Self::Wrong => "wrong",
-        })
-    }
-}
-
 /// One thing that counters tell.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Judgement {
     /// How it is judged.
     pub verdict: CounterVerdict,
@@ -61,6 +55,12 @@ pub struct Judgement {
     pub place: String,
     /// The counts, and their meaning.
     pub text: String,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<7} {}: {}", self.verdict, self.place, self.text)
+    }
 }
 
 /// The counts of `after` less those of `before`, queue by queue; a count that went down was

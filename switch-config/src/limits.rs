@@ -1,28 +1,35 @@
 //! The abilities of a platform, and the source of each fact.
 //!
 //! A [`PlatformLimits`] is a table of data: each dialect has one per version, [`crate::plan`]
-//! decides by it, and `gradwire switch platforms` prints it. Each fact names its source.
+//! decides by it, and `gradwire switch platforms` prints it. Each fact names its source. The tables
+//! of a platform are in its `limits.toml`: facts of all versions, those by which a version differs
+//! from them, and remarks on all versions or on some.
 
-use gradwire_fabric::policy::Balance;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Table;
 
 /// A fact and where it is known from: a document, a schema, or a measurement.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 pub struct Fact<T> {
     /// The value.
     pub value: T,
     /// The document, schema or measurement that says so; where there is none, it admits that.
-    pub source: &'static str,
+    pub source: String,
 }
 
 impl<T> Fact<T> {
     /// A fact with its source.
-    pub const fn new(value: T, source: &'static str) -> Self {
+    pub fn new(value: T, source: impl Into<String>) -> Self {
+        let source = source.into();
         Self { value, source }
     }
 }
 
 /// The fate of not-ECT packets in a queue above its threshold.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
 pub enum NotEct {
     /// Drops them, and marks ECT packets. Gradwire's tags are made for this.
     DropsEarly,
@@ -37,7 +44,8 @@ pub enum NotEct {
 }
 
 /// The unit of a threshold.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Multiples of so many bytes.
     Bytes(u64),
@@ -46,7 +54,7 @@ pub enum Unit {
 }
 
 /// How thresholds are written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub struct Thresholds {
     /// Their unit.
     pub unit: Unit,
@@ -59,7 +67,7 @@ pub struct Thresholds {
 }
 
 /// Dynamic thresholds of shared memory that can be written: powers of two.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub struct Alphas {
     /// Exponent of the least.
     pub least: i8,
@@ -68,7 +76,7 @@ pub struct Alphas {
 }
 
 /// Sizes to which packets can be trimmed, in bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub struct Trims {
     /// The least.
     pub least: u64,
@@ -77,7 +85,7 @@ pub struct Trims {
 }
 
 /// The abilities of one version of a platform.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct PlatformLimits {
     /// Unicast queues of a port.
     pub queues: Fact<u8>,
@@ -94,8 +102,46 @@ pub struct PlatformLimits {
     pub alphas: Fact<Option<Alphas>>,
     /// Packet trimming, where there is any.
     pub trims: Fact<Option<Trims>>,
-    /// How packets can be spread over equal paths.
-    pub balances: Fact<&'static [Balance]>,
+    /// How packets can be spread over equal paths, by the names of
+    /// [`Balance`](gradwire_fabric::policy::Balance).
+    pub balances: Fact<Vec<String>>,
     /// Remarks for people: one sentence each.
-    pub remarks: &'static [Fact<&'static str>],
+    #[serde(skip)]
+    pub remarks: Vec<Fact<String>>,
+}
+
+/// A `limits.toml`.
+#[derive(Deserialize)]
+struct LimitsFile {
+    all: Table,
+    #[serde(default)]
+    versions: BTreeMap<String, Table>,
+    remarks: Vec<Remark>,
+}
+
+/// A remark, on these versions or on all.
+#[derive(Deserialize)]
+struct Remark {
+    #[serde(default)]
+    versions: Vec<String>,
+    #[serde(flatten)]
+    fact: Fact<String>,
+}
+
+impl PlatformLimits {
+    /// The limits of a version, from the text of a `limits.toml`.
+    pub(crate) fn of(version: &str, text: &str) -> Self {
+        let file: LimitsFile = toml::from_str(text).expect("it is ours, and tests read it");
+        let mut facts = file.all;
+        facts.extend(file.versions.get(version).cloned().unwrap_or_default());
+        let limits: Self = facts.try_into().expect("it is ours, and tests read it");
+        let remarks = file.remarks.into_iter();
+        let remarks = remarks.filter(|remark| {
+            remark.versions.is_empty() || remark.versions.iter().any(|name| name == version)
+        });
+        Self {
+            remarks: remarks.map(|remark| remark.fact).collect(),
+            ..limits
+        }
+    }
 }

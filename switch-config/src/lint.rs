@@ -6,16 +6,19 @@
 use std::fmt;
 
 use gradwire_protocol::units::Dscp;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 
 /// Kinds of mistakes. Each has a name by which documents and programs speak of it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Rule {
     /// A value that the platform's schema forbids.
     Schema,
     /// A name that is defined nowhere.
+    #[strum(serialize = "dangling-name")]
     Dangling,
     /// A port of the plan that the configuration does not have.
     PortUnsaid,
@@ -61,38 +64,13 @@ pub enum Rule {
     HashFields,
 }
 
-/// Names of rules, by which documents and programs speak of them.
-const NAMES: [(Rule, &str); 23] = [
-    (Rule::Schema, "schema"),
-    (Rule::Dangling, "dangling-name"),
-    (Rule::PortUnsaid, "port-unsaid"),
-    (Rule::DscpMapEmpty, "dscp-map-empty"),
-    (Rule::DscpQueue, "dscp-queue"),
-    (Rule::DropPrecedence, "drop-precedence"),
-    (Rule::NoQueue, "no-queue"),
-    (Rule::QueueRange, "queue-range"),
-    (Rule::BufferRange, "buffer-range"),
-    (Rule::ServiceOrder, "service-order"),
-    (Rule::StrictWeight, "strict-weight"),
-    (Rule::EcnOff, "ecn-off"),
-    (Rule::EarlyDropOff, "early-drop-off"),
-    (Rule::Probability, "probability"),
-    (Rule::ThresholdOrder, "threshold-order"),
-    (Rule::Threshold, "threshold"),
-    (Rule::ControlMarked, "control-marked"),
-    (Rule::PauseOn, "pause-on"),
-    (Rule::PoolSize, "pool-size"),
-    (Rule::TwoThresholds, "two-thresholds"),
-    (Rule::PoolDirection, "pool-direction"),
-    (Rule::TrimTarget, "trim-target"),
-    (Rule::HashFields, "hash-fields"),
-];
-
 impl Rule {
+    /// Names of all rules.
+    pub const NAMES: &'static [&'static str] = Self::VARIANTS;
+
     /// Its name.
     pub fn name(self) -> &'static str {
-        let named = NAMES.iter().find(|(rule, _)| *rule == self);
-        named.map_or("", |(_, name)| name)
+        self.into()
     }
 }
 

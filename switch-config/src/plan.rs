@@ -10,9 +10,8 @@ mod queues;
 mod site;
 mod threshold;
 
-use std::fmt;
-
 use gradwire_protocol::units::{ByteCount, Dscp, Rate, Share};
+use strum::Display;
 
 use crate::limits::{NotEct, PlatformLimits};
 use crate::target::SwitchTarget;
@@ -48,7 +47,8 @@ pub struct Note {
 }
 
 /// Kinds of notes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Display, Eq, PartialEq)]
+#[strum(serialize_all = "lowercase")]
 pub enum NoteKind {
     /// How a number came about.
     Formula,
@@ -58,17 +58,6 @@ pub enum NoteKind {
     Realised,
     /// A warning.
     Warning,
-}
-
-impl fmt::Display for NoteKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Formula => "formula",
-            Self::Rounded => "rounded",
-            Self::Realised => "realised",
-            Self::Warning => "warning",
-        })
-    }
 }
 
 /// A policy on the ports of one switch.

@@ -30,8 +30,8 @@ fn limits() -> PlatformLimits {
         marks_beside_precedence: Fact::new(true, SOURCE),
         alphas: Fact::new(Some(Alphas { least: -8, most: 7 }), SOURCE),
         trims: Fact::new(None::<Trims>, SOURCE),
-        balances: Fact::new(&[Balance::Ecmp], SOURCE),
-        remarks: &[],
+        balances: Fact::new(vec!["ecmp".to_owned()], SOURCE),
+        remarks: Vec::new(),
     }
 }
 

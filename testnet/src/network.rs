@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::units::{Instant, Rank};
+use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_protocol::wire::Header;
 
 use crate::link::{Fate, LossyLink, Profile};
@@ -29,6 +29,8 @@ pub enum Ended {
 pub struct Network<M> {
     now: Instant,
     hosts: Vec<M>,
+    /// How far each host's clock is ahead of simulated time.
+    clocks: Vec<Span>,
     links: Vec<LossyLink>,
     flying: BinaryHeap<Reverse<Flying>>,
     rng: ChaCha8Rng,
@@ -54,6 +56,7 @@ impl<M: Machine> Network<M> {
         let links = vec![LossyLink::new(profile); hosts.len() * hosts.len()];
         Self {
             now: Instant::START,
+            clocks: vec![Span::ZERO; hosts.len()],
             hosts,
             links,
             flying: BinaryHeap::new(),
@@ -62,6 +65,22 @@ impl<M: Machine> Network<M> {
             trace: None,
             delivered: 0,
         }
+    }
+
+    /// Makes each host's clock read that much at the start; without it all clocks start at zero.
+    ///
+    /// # Panics
+    /// When there is not one reading per host.
+    #[must_use]
+    pub fn with_clocks(mut self, readings: Vec<Span>) -> Self {
+        assert_eq!(readings.len(), self.hosts.len(), "one reading per host");
+        self.clocks = readings;
+        self
+    }
+
+    /// The time on a host's clock.
+    fn clock(&self, host: usize) -> Instant {
+        self.now + self.clocks[host]
     }
 
     /// Records the fate of every packet from now on.
@@ -98,7 +117,8 @@ impl<M: Machine> Network<M> {
     /// Gives a command to a host and sends its packets.
     pub fn command<R>(&mut self, host: Rank, command: impl FnOnce(&mut M, Instant) -> R) -> R {
         let at = usize::from(host.0);
-        let result = command(&mut self.hosts[at], self.now);
+        let now = self.clock(at);
+        let result = command(&mut self.hosts[at], now);
         self.pump(at);
         result
     }
@@ -130,7 +150,8 @@ impl<M: Machine> Network<M> {
             if arrival.is_some_and(|at| at <= self.now) {
                 self.deliver();
             } else if let Some((_, host)) = wake {
-                self.hosts[host].handle_timeout(self.now);
+                let now = self.clock(host);
+                self.hosts[host].handle_timeout(now);
                 self.pump(host);
             }
         }
@@ -139,7 +160,10 @@ impl<M: Machine> Network<M> {
     fn earliest_wake(&self) -> Option<(Instant, usize)> {
         let wakes = self.hosts.iter().enumerate();
         wakes
-            .filter_map(|(host, machine)| Some((machine.poll_timeout()?, host)))
+            .filter_map(|(host, machine)| {
+                let start = Instant::START + self.clocks[host];
+                Some((Instant::START + (machine.poll_timeout()? - start), host))
+            })
             .min()
     }
 
@@ -157,13 +181,14 @@ impl<M: Machine> Network<M> {
             ecn: flying.ecn,
         };
         self.delivered += 1;
-        self.hosts[flying.to].handle_datagram(self.now, datagram);
+        let now = self.clock(flying.to);
+        self.hosts[flying.to].handle_datagram(now, datagram);
         self.pump(flying.to);
     }
 
     fn pump(&mut self, from: usize) {
-        let count = self.hosts.len();
-        while let Some(transmit) = self.hosts[from].poll_transmit(self.now) {
+        let (count, now) = (self.hosts.len(), self.clock(from));
+        while let Some(transmit) = self.hosts[from].poll_transmit(now) {
             let to = usize::from(transmit.to.0);
             for index in 0..transmit.packets() {
                 let header = transmit.header(index);

@@ -216,7 +216,7 @@ fn random_job(rng: &mut impl Rng) -> Job {
     job.transport.peer_timeout = Span::from_millis(60_000);
     if rng.random_bool(0.5) {
         let window = ByteCount::kib(rng.random_range(16..=512));
-        job.transport.grant_window = GrantWindow::Bytes(window);
+        job.transport.grant_window = Some(GrantWindow::Bytes(window));
     }
     job
 }
@@ -347,7 +347,8 @@ impl Scenario {
             }
         }
         self.announce_host_drops(&mut network);
-        let deadline = Instant::START + Span::from_millis(60_000);
+        // A burst of losses is counted in packets, and STOP is repeated once a second.
+        let deadline = Instant::START + Span::from_millis(600_000);
         let ended = network.run(deadline, |_| false);
         let tail: Vec<&str> = network.trace().lines().rev().take(20).collect();
         let seed = self.seed;

@@ -121,7 +121,7 @@ fn turn<M: Machine>(
     let reason = match result {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => {
-            let reason = format!("{} failed: {error}", running.setup.sockets.subject());
+            let reason = running.reason(&error);
             running.fail(&reason);
             reason
         }

@@ -1,19 +1,30 @@
 //! Serves a few pages over HTTP to those who watch a rank, and fetches such a page.
 //!
-//! - One thread serves one client after another.
-//! - A client may be slow or send garbage. It costs at most `CLIENT_TIME` of this thread.
+//! - One thread serves all clients. It reads from those that send, and waits for none: a client
+//!   that idles is forgotten after `CLIENT_TIME`. One that does not read its answer costs the
+//!   others as much.
+//! - A request must name this host, by an address or its name. So a page of another site cannot
+//!   have a browser read the metrics under that site's name (DNS rebinding).
 //! - This is HTTP/1.1 without reuse of connections, as far as Prometheus and browsers need it.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::gethostname;
+
 /// The longest time from the first byte of a request to the last byte of the answer.
 const CLIENT_TIME: Duration = Duration::from_secs(1);
+/// Clients at one time.
+const CLIENTS_MAX: usize = 64;
+/// The answer to a request that names another host.
+const OTHER_HOST: &str = "ask by an IP address, by localhost, or by the name of this host\n";
 /// Longer requests are refused.
 const REQUEST_BYTES: usize = 8 << 10;
 /// Longer answers are not read.
@@ -50,6 +61,7 @@ impl HttpServer {
         page: impl FnMut(&str) -> Option<HttpPage> + Send + 'static,
     ) -> io::Result<Self> {
         let listener = listen(bind, ports)?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -99,53 +111,122 @@ fn listen(bind: IpAddr, ports: RangeInclusive<u16>) -> io::Result<TcpListener> {
     Err(first.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
 }
 
+/// A client whose request has not arrived whole.
+struct WaitingClient {
+    stream: TimedStream,
+    request: Vec<u8>,
+}
+
 fn serve(
     listener: &TcpListener,
     stop: &AtomicBool,
     mut page: impl FnMut(&str) -> Option<HttpPage>,
 ) {
-    for client in listener.incoming() {
+    let mut clients: Vec<WaitingClient> = Vec::new();
+    loop {
+        let (knocks, ready) = wait(listener, &clients);
         if stop.load(Ordering::SeqCst) {
             return;
         }
-        // The client went away, or this process has no descriptor left.
-        let Ok(client) = client else {
-            std::thread::sleep(Duration::from_millis(10));
-            continue;
-        };
-        // A connection that fails costs only its own client the answer.
-        let _ = attend(TimedStream::new(client, CLIENT_TIME), &mut page);
+        let readable = |at: usize| ready.get(at).copied().unwrap_or(false);
+        let mut at = 0;
+        clients.retain_mut(|client| {
+            at += 1;
+            match readable(at - 1) {
+                // A connection that fails costs only its own client the answer.
+                true => {
+                    attend(client, &mut page).unwrap_or(ClientStage::Done) == ClientStage::Waits
+                }
+                false => client.stream.left().is_ok(),
+            }
+        });
+        if knocks {
+            accept(listener, &mut clients);
+        }
     }
 }
 
-fn attend(
-    mut client: TimedStream,
-    page: &mut impl FnMut(&str) -> Option<HttpPage>,
-) -> io::Result<()> {
-    let mut request = Vec::new();
-    let (status, page) = loop {
-        match path_of(&request) {
-            ParsedRequest::Path(path) => match page(&path) {
-                Some(page) => break ("200 OK", page),
-                None => break ("404 Not Found", said("there is no such page\n")),
-            },
-            ParsedRequest::Otherwise => {
-                break ("405 Method Not Allowed", said("only GET is known\n"));
+/// Waits until a client comes or sends something, or the first one's time is over. Tells whether
+/// one comes, and which send.
+fn wait(listener: &TcpListener, clients: &[WaitingClient]) -> (bool, Vec<bool>) {
+    let sockets = clients.iter().map(|client| client.stream.stream.as_fd());
+    let sockets = [listener.as_fd()].into_iter().chain(sockets);
+    let read = |socket| PollFd::new(socket, PollFlags::POLLIN);
+    let mut polled: Vec<PollFd<'_>> = sockets.map(read).collect();
+    let left = clients
+        .iter()
+        .filter_map(|client| client.stream.left().ok());
+    let most = left.min().map_or(PollTimeout::NONE, |left| {
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    });
+    let expired = clients.iter().any(|client| client.stream.left().is_err());
+    let most = if expired { PollTimeout::ZERO } else { most };
+    // An interrupted wait is a short one.
+    let _ = poll(&mut polled, most);
+    let mut ready = polled.iter().map(|one| one.any() == Some(true));
+    let knocks = ready.next() == Some(true);
+    (knocks, ready.collect())
+}
+
+/// Takes the clients that have come. Among too many the one that has waited longest has to go.
+fn accept(listener: &TcpListener, clients: &mut Vec<WaitingClient>) {
+    loop {
+        match listener.accept() {
+            Ok((client, _)) => {
+                if clients.len() == CLIENTS_MAX {
+                    clients.remove(0);
+                }
+                clients.push(WaitingClient {
+                    stream: TimedStream::new(client, CLIENT_TIME),
+                    request: Vec::new(),
+                });
             }
-            ParsedRequest::Garbage => break ("400 Bad Request", said("this is not HTTP\n")),
-            ParsedRequest::Unfinished if request.len() >= REQUEST_BYTES => {
-                break ("431 Request Header Fields Too Large", said("too long\n"));
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // The client went away, or this process has no descriptor left.
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(10));
+                return;
             }
-            ParsedRequest::Unfinished => client.read_some(&mut request, REQUEST_BYTES)?,
         }
+    }
+}
+
+/// Whether a client has its answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ClientStage {
+    Waits,
+    Done,
+}
+
+/// Reads what a client has sent, and answers if its request is whole.
+fn attend(
+    client: &mut WaitingClient,
+    page: &mut impl FnMut(&str) -> Option<HttpPage>,
+) -> io::Result<ClientStage> {
+    client
+        .stream
+        .read_some(&mut client.request, REQUEST_BYTES)?;
+    let (status, page) = match path_of(&client.request) {
+        ParsedRequest::Path(path) => match page(&path) {
+            Some(page) => ("200 OK", page),
+            None => ("404 Not Found", said("there is no such page\n")),
+        },
+        ParsedRequest::Otherwise => ("405 Method Not Allowed", said("only GET is known\n")),
+        ParsedRequest::Elsewhere => ("421 Misdirected Request", said(OTHER_HOST)),
+        ParsedRequest::Garbage => ("400 Bad Request", said("this is not HTTP\n")),
+        ParsedRequest::Unfinished if client.request.len() >= REQUEST_BYTES => {
+            ("431 Request Header Fields Too Large", said("too long\n"))
+        }
+        ParsedRequest::Unfinished => return Ok(ClientStage::Waits),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         page.media,
         page.text.len()
     );
-    client.write_all(head.as_bytes())?;
-    client.write_all(page.text.as_bytes())
+    client.stream.write_all(head.as_bytes())?;
+    client.stream.write_all(page.text.as_bytes())?;
+    Ok(ClientStage::Done)
 }
 
 fn said(text: &str) -> HttpPage {
@@ -159,6 +240,8 @@ fn said(text: &str) -> HttpPage {
 enum ParsedRequest {
     Path(String),
     Otherwise,
+    /// It names another host.
+    Elsewhere,
     Garbage,
     Unfinished,
 }
@@ -171,6 +254,9 @@ fn path_of(request: &[u8]) -> ParsedRequest {
         Ok(httparse::Status::Complete(_)) if parsed.method != Some("GET") => {
             ParsedRequest::Otherwise
         }
+        Ok(httparse::Status::Complete(_)) if !names_this_host(parsed.headers) => {
+            ParsedRequest::Elsewhere
+        }
         Ok(httparse::Status::Complete(_)) => {
             let path = parsed.path.unwrap_or("/");
             let path = path.split('?').next().unwrap_or(path);
@@ -178,6 +264,29 @@ fn path_of(request: &[u8]) -> ParsedRequest {
         }
         Err(_) => ParsedRequest::Garbage,
     }
+}
+
+/// Whether the host that a request names is this one, as far as its name tells. A request without a
+/// name comes from no browser.
+fn names_this_host(headers: &[httparse::Header<'_>]) -> bool {
+    let mut hosts = headers
+        .iter()
+        .filter(|one| one.name.eq_ignore_ascii_case("host"));
+    let Some(host) = hosts.next() else {
+        return true;
+    };
+    let Ok(host) = std::str::from_utf8(host.value) else {
+        return false;
+    };
+    if host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+    {
+        return true;
+    }
+    let name = host.split(':').next().unwrap_or(host);
+    let first = name.split('.').next().unwrap_or(name);
+    let own = gethostname().ok().and_then(|own| own.into_string().ok());
+    let own = own.as_deref().and_then(|own| own.split('.').next());
+    name.eq_ignore_ascii_case("localhost") || own.is_some_and(|own| first.eq_ignore_ascii_case(own))
 }
 
 /// A page could not be fetched.
@@ -334,13 +443,39 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn silent_clients_do_not_block_the_others() {
         let server = server();
-        let idle: Vec<_> = (0..3)
+        let idle: Vec<_> = (0..CLIENTS_MAX + 3)
             .map(|_| TcpStream::connect_timeout(&server.address(), PATIENCE))
             .collect();
-        assert!(get(server.address(), "/here", PATIENCE).is_ok());
+        let start = Instant::now();
+        for _ in 0..5 {
+            assert!(get(server.address(), "/here", PATIENCE).is_ok());
+        }
+        assert!(start.elapsed() < CLIENT_TIME / 2, "{:?}", start.elapsed());
         drop(idle);
+    }
+
+    #[test]
+    fn only_names_of_this_host_are_answered() {
+        let server = server();
+        let own = gethostname().expect("the host has a name");
+        let own = own.into_string().expect("a plain name");
+        for (host, status) in [
+            ("127.0.0.1:80".to_owned(), "200"),
+            ("[::1]".to_owned(), "200"),
+            ("LocalHost:9400".to_owned(), "200"),
+            (format!("{own}.example:9400"), "200"),
+            ("rebound.example".to_owned(), "421"),
+        ] {
+            let request = format!("GET /here HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let answer = answer_to(&server, request.as_bytes());
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{host}: {answer}"
+            );
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`wires`]: chooses one of these for a rank; [`address`]: where it is reached.
 //! - [`faults`]: injects loss, bursts, reordering and more.
 //! - [`interface`]: finds the interface of an address, and its largest packet.
+//! - [`process`]: tells a process from its forked children.
 //! - [`probe`]: the measurements of `gradwire doctor`.
 //! - [`http`]: a few pages for those who watch a rank.
 //! - [`control`]: rendezvous, agreement on the job, detection of lost ranks.
@@ -27,6 +28,7 @@ pub mod http;
 pub mod interface;
 mod message;
 pub mod probe;
+pub mod process;
 pub mod rdma;
 pub mod seal;
 pub mod shm;

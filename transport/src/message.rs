@@ -122,14 +122,15 @@ fn written_vectors<T>(
     message.msg_name = control.to.as_ptr().cast_mut().cast();
     message.msg_namelen = control.to.len();
     message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = vectors.len();
+    // The types of these lengths differ between C libraries.
+    message.msg_iovlen = vectors.len() as _;
     message.msg_control = buffer.0.as_mut_ptr().cast();
     let class = libc::c_int::from(control.traffic_class).to_ne_bytes();
     let mut used = put(&mut buffer, 0, traffic_class_kind(control.to), &class);
     if let Some(bytes) = control.packet_bytes {
         used = put(&mut buffer, used, SEGMENT_SIZE, &bytes.to_ne_bytes());
     }
-    message.msg_controllen = used;
+    message.msg_controllen = used as _;
     act(&message)
 }
 
@@ -202,7 +203,7 @@ pub(crate) fn receive(descriptor: RawFd, slot: &mut [u8]) -> io::Result<Received
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
     message.msg_control = buffer.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the message points to an address, one vector over `slot` and control bytes, each with
     // its true length, and all live until the call returns.
     let bytes = unsafe { libc::recvmsg(descriptor, &raw mut message, libc::MSG_DONTWAIT) };
@@ -244,7 +245,7 @@ pub(crate) const fn ring_template() -> libc::msghdr {
     // SAFETY: an all-zero msghdr is a valid one without any part.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_namelen = size_of::<SockAddrStorage>() as libc::socklen_t;
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = CONTROL_BYTES as _;
     message
 }
 
@@ -267,7 +268,7 @@ pub(crate) fn received_in(slot: &[u8]) -> io::Result<ReceivedMessage> {
     control.0.copy_from_slice(&rest[..CONTROL_BYTES]);
     let mut message = ring_template();
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = header.control_bytes as usize;
+    message.msg_controllen = header.control_bytes as _;
     let mut received = ReceivedMessage {
         bytes: header.packet_bytes as usize,
         packet_bytes: None,

@@ -2,15 +2,18 @@
 //!
 //! - Every rank makes an inbox: a file in `/dev/shm` with one ring per neighbour, and a named pipe
 //!   that ends the rank's sleep. File names travel over the control plane. When all ranks have
-//!   attached, the files are unlinked; the memory goes with the last rank.
+//!   attached, the files are unlinked; the memory goes with the last rank. Files of ranks that died
+//!   before are removed by the next rank that makes an inbox.
+//! - Little of a ring is allocated at first, and more when its reader lags behind, as long as half
+//!   of the free memory stays free. A rank without room for its rings is reached by sockets.
 //! - The writer copies a packet from the tensor into its ring. The reader reduces or copies it
 //!   directly from the ring: two passes over its bytes, and no system call.
 //! - Packets have no checksum and no encryption. Whoever can read this memory is the same user on
 //!   the same host, and can read the tensors, too.
 //! - The protocol above is the same as on sockets; it never sees a loss here.
 //!
-//! Start here: a rank sends its [`MemoryOffer`] to the others, [`MemoryTerms`] follow from all
-//! offers, and the driver uses [`HostNeighbours`].
+//! Start here: a rank makes an [`OwnInbox`] and sends its [`MemoryOffer`] to the others,
+//! [`MemoryTerms`] follow from all offers, and the driver uses [`HostNeighbours`].
 
 mod inbox;
 mod memory;
@@ -25,7 +28,7 @@ use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank};
 use serde::{Deserialize, Serialize};
 
-use inbox::{InboxBell, MemoryInbox, MemoryOutbox};
+use inbox::{InboxBell, InboxFiles, MemoryInbox, MemoryOutbox};
 pub use inbox::{InboxNames, RankLife};
 pub use memory::MemoryRoom;
 pub use ring::RingPacket;
@@ -53,15 +56,59 @@ pub struct MemoryOffer {
 }
 
 impl MemoryOffer {
-    /// The offer of this process, with a random name; `None` if it cannot share memory.
-    pub fn new() -> Option<Self> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let device = std::fs::metadata(FOLDER).ok()?.dev();
-        Some(Self {
+    /// Whether the name is one that a rank makes: a rank that is told another one could be led to
+    /// any file of its user.
+    fn is_sound(&self) -> bool {
+        is_inbox_name(&self.name)
+    }
+}
+
+/// What the names of all inboxes begin with.
+const PREFIX: &str = "gradwire-";
+
+fn is_inbox_name(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX);
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(is_digit))
+}
+
+/// An inbox of this rank, before the other ranks are known.
+#[derive(Debug)]
+pub struct OwnInbox {
+    files: InboxFiles,
+    offer: MemoryOffer,
+}
+
+impl OwnInbox {
+    /// Makes an inbox with a random name, after the files of ranks that died were removed.
+    ///
+    /// # Errors
+    /// [`ShareError`] if this host has no shared memory, or this process may not write there.
+    pub fn make() -> Result<Self, ShareError> {
+        let failed = |what| {
+            move |source| ShareError {
+                what,
+                path: PathBuf::from(FOLDER),
+                source,
+            }
+        };
+        let device = std::fs::metadata(FOLDER).map_err(failed("use"))?.dev();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot = boot.map_err(failed("identify the kernel for"))?;
+        inbox::remove_dead(Path::new(FOLDER), is_inbox_name);
+        let offer = MemoryOffer {
             place: format!("{}/{device}/{}", boot.trim(), memory::user()),
-            name: format!("gradwire-{:016x}", rand::random::<u64>()),
-            free: room().ok()?.free,
-        })
+            name: format!("{PREFIX}{:016x}", rand::random::<u64>()),
+            free: room().map_err(failed("use"))?.free,
+        };
+        let files = InboxFiles::make(&Path::new(FOLDER).join(&offer.name));
+        let files = files.map_err(failed("make a file in"))?;
+        Ok(Self { files, offer })
+    }
+
+    /// The offer to the other ranks.
+    pub fn offer(&self) -> &MemoryOffer {
+        &self.offer
     }
 }
 
@@ -90,6 +137,8 @@ pub struct MemoryTerms {
     ranks: Vec<(Rank, String)>,
     me: Rank,
     ring_bytes: u64,
+    /// Bytes that rings leave free.
+    spared: u64,
 }
 
 impl MemoryTerms {
@@ -102,7 +151,8 @@ impl MemoryTerms {
         };
         let place = &offer(me)?.place;
         let here = offers.iter().filter_map(|(rank, offer)| {
-            let offer = offer.as_ref().filter(|offer| offer.place == *place)?;
+            let of_place = |offer: &&MemoryOffer| offer.place == *place && offer.is_sound();
+            let offer = offer.as_ref().filter(of_place)?;
             Some((*rank, offer))
         });
         let here: Vec<(Rank, &MemoryOffer)> = here.collect();
@@ -113,10 +163,11 @@ impl MemoryTerms {
             ranks: here.into_iter().map(named).collect(),
             me,
             ring_bytes,
+            spared: free / 2,
         })
     }
 
-    /// The other ranks of this host.
+    /// The other ranks of this host that offer memory.
     pub fn others(&self) -> impl Iterator<Item = Rank> {
         let ranks = self.ranks.iter().map(|(rank, _)| *rank);
         ranks.filter(|rank| *rank != self.me)
@@ -160,40 +211,46 @@ pub struct ShareError {
 #[derive(Debug)]
 pub struct HostNeighbours {
     inbox: MemoryInbox,
+    /// The ranks that write into the rings of the inbox.
+    writers: Vec<Rank>,
     /// By rank.
     outboxes: Vec<Option<MemoryOutbox>>,
 }
 
 impl HostNeighbours {
-    /// Makes this rank's inbox. When all ranks have made theirs, call [`HostNeighbours::attach`].
+    /// Adds rings to this rank's inbox. When all ranks have done so, call
+    /// [`HostNeighbours::attach`].
     ///
     /// # Errors
-    /// [`ShareError`] if the file cannot be made.
-    pub fn new(terms: &MemoryTerms) -> Result<Self, ShareError> {
-        let path = terms.path(terms.me);
-        let failed = |source| ShareError {
-            what: "make",
-            path: path.clone(),
-            source,
-        };
-        let inbox = MemoryInbox::new(&path, terms.others().count(), terms.ring_bytes);
+    /// [`ShareError`] if the file cannot be mapped.
+    pub fn new(own: OwnInbox, terms: &MemoryTerms) -> Result<Self, ShareError> {
+        let writers: Vec<Rank> = terms.others().collect();
+        let inbox = MemoryInbox::new(own.files, writers.len(), terms.ring_bytes);
         Ok(Self {
-            inbox: inbox.map_err(failed)?,
+            inbox: inbox.map_err(|source| ShareError {
+                what: "map",
+                path: terms.path(terms.me),
+                source,
+            })?,
+            writers,
             outboxes: Vec::new(),
         })
     }
 
-    /// Opens the inboxes of the others. When all ranks have done so, the
-    /// [names](HostNeighbours::take_names) are no longer needed.
+    /// Opens the inboxes of the others. Two ranks share memory if both found room for their rings.
+    /// When all ranks have attached, the [names](HostNeighbours::take_names) are no longer needed.
     ///
     /// # Errors
     /// [`ShareError`] if one cannot be opened.
     pub fn attach(&mut self, terms: &MemoryTerms) -> Result<(), ShareError> {
+        if !self.inbox.is_open() {
+            return Ok(());
+        }
         for to in terms.others() {
             let path = terms.path(to);
-            let ring = terms.ring_of(to, terms.me);
+            let ring = (terms.ring_of(to, terms.me), terms.ring_bytes);
             let outbox =
-                MemoryOutbox::open(&path, ring, terms.ring_bytes).map_err(|source| ShareError {
+                MemoryOutbox::open(&path, ring, terms.spared).map_err(|source| ShareError {
                     what: "open",
                     path,
                     source,
@@ -201,9 +258,20 @@ impl HostNeighbours {
             let place = usize::from(to.0);
             self.outboxes
                 .resize_with(self.outboxes.len().max(place + 1), || None);
-            self.outboxes[place] = Some(outbox);
+            self.outboxes[place] = outbox;
         }
         Ok(())
+    }
+
+    /// The ranks that are reached through memory.
+    pub fn reached(&self) -> impl Iterator<Item = Rank> {
+        let outboxes = (0..).map(Rank).zip(&self.outboxes);
+        outboxes.filter_map(|(rank, outbox)| outbox.as_ref().map(|_| rank))
+    }
+
+    /// The rank that writes into ring `index`.
+    pub fn writer(&self, index: usize) -> Rank {
+        self.writers[index]
     }
 
     /// The names of this rank's files. Dropping them unlinks the files; the memory lasts as long as

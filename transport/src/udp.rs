@@ -222,8 +222,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Limits the kernel's queue of packets to send at each socket to `bytes`, bookkeeping included,
-    /// as for a user without privileges.
+    /// Limits the kernel's queue of packets to send at each socket to `bytes`, bookkeeping
+    /// included, as for a user without privileges.
     ///
     /// # Errors
     /// The kernel's error.

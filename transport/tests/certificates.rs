@@ -235,9 +235,12 @@ fn a_wrong_token_fails_despite_certificates() {
         PATIENCE,
         Box::new(drop),
     );
+    // Rank 0 has none, which is told apart from another one.
     assert!(matches!(
         error,
-        Err(JoinError::Refused(JoinRefusal::WrongToken))
+        Err(JoinError::Refused(JoinRefusal::TokenMissing {
+            rank: Rank(0)
+        }))
     ));
 }
 

@@ -38,7 +38,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
             ("tolerance".into(), "0%".into()),
         ]),
         data_addresses: vec![SocketAddr::from(([127, 0, 0, 1], 4000 + rank)).into()],
-        host: format!("host{rank}"),
+        host: "here".to_owned(),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
         memory: None,
@@ -113,11 +113,23 @@ fn next(rank: &JoinedMember) -> ControlEvent {
 }
 
 #[test]
+fn a_rank_0_on_loopback_is_named_to_other_hosts() {
+    let mut membership = membership(1, 2);
+    membership.data_addresses = vec![SocketAddr::from(([10, 0, 0, 2], 4000)).into()];
+    let role = JoinRole::Member(([127, 0, 0, 1], 1).into());
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
+    let start = std::time::Instant::now();
+    let error = join(role, membership, PATIENCE, Box::new(drop)).expect_err("it is another host");
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert!(error.to_string().contains("MASTER_ADDR"), "{error}");
+}
+
+#[test]
 fn ranks_meet_and_share_roster_and_job_id() {
     let ranks = job(3);
     let first = &ranks[0].control;
     let hosts: Vec<&str> = first.roster().iter().map(|peer| &peer.host[..]).collect();
-    assert_eq!(hosts, ["host0", "host1", "host2"]);
+    assert_eq!(hosts, ["here"; 3]);
     for (rank, peer) in first.roster().iter().enumerate() {
         let number = u16::try_from(rank).expect("three ranks");
         assert_eq!(peer.rank, Rank(number));
@@ -166,19 +178,20 @@ fn a_member_may_connect_before_rank_0_joins() {
 fn wrong_tokens_do_not_block_the_right_one() {
     let (listener, address) = listener();
     let leader = start(JoinRole::Leader(listener), membership(0, 2), PATIENCE);
-    for token in ["guess", ""] {
+    let missing = JoinRefusal::TokenMissing { rank: Rank(1) };
+    let refusals = [("guess", JoinRefusal::WrongToken), ("", missing)];
+    for (token, told) in &refusals {
         let mut stranger = membership(1, 2);
-        stranger.token = token.into();
+        stranger.token = (*token).into();
         let error = refused(start(JoinRole::Member(address), stranger, PATIENCE));
-        assert!(matches!(error, JoinError::Refused(JoinRefusal::WrongToken)));
+        assert!(matches!(error, JoinError::Refused(refusal) if refusal == *told));
     }
     joined(start(JoinRole::Member(address), membership(1, 2), PATIENCE));
     let leader = joined(leader);
-    let wrong = |event| {
-        let refusal = JoinRefusal::WrongToken;
-        matches!(event, ControlEvent::Refused { refusal: given, .. } if given == refusal)
-    };
-    assert!(wrong(next(&leader)) && wrong(next(&leader)));
+    for (_, told) in refusals {
+        let event = next(&leader);
+        assert!(matches!(event, ControlEvent::Refused { refusal, .. } if refusal == told));
+    }
 }
 
 #[test]

@@ -113,21 +113,20 @@ fn packets_that_this_host_keeps_are_no_loss() {
     };
     members[1].expect(Rank(0), message);
     members[0].send(Rank(1), message);
-    let mut longest = Duration::ZERO;
-    for _ in 0..40 {
+    let ask = |_| {
         sleep(Duration::from_millis(10));
         #[expect(clippy::disallowed_methods, reason = "the test measures time")]
         let asked = Instant::now();
         members[0].counters();
-        longest = longest.max(asked.elapsed());
-    }
+        asked.elapsed()
+    };
+    let mut answers: Vec<Duration> = (0..40).map(ask).collect();
+    answers.sort_unstable();
     unblock(&hosts);
     await_whole(&members, message.key);
     let counters = members[0].link.counters();
     assert!(counters.unsent_packets > 0, "{counters:?}");
     assert_eq!(members[1].lost().lost_segments, 0);
-    assert!(
-        longest < Duration::from_millis(80),
-        "a pause of {longest:?}"
-    );
+    let median = answers[answers.len() / 2];
+    assert!(median < Duration::from_millis(50), "pauses of {median:?}");
 }

@@ -1,30 +1,54 @@
 //! Packets through shared memory: rings that wrap, fill and empty; who shares what.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
+use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::job::{Checksum, Job};
 use gradwire_protocol::machine::{Ecn, Payload, SegmentRun, Transmit};
+use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature, Step,
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature, Span,
+    Step,
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
-use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms};
+use gradwire_transport::driver::{self, DriverSetup};
+use gradwire_transport::seal::Seal;
+use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
+use gradwire_transport::wires::Wires;
+use nix::unistd::ForkResult;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const A: Rank = Rank(3);
 const B: Rank = Rank(5);
 
+fn inbox() -> OwnInbox {
+    OwnInbox::make().expect("Linux has /dev/shm")
+}
+
 fn offer() -> MemoryOffer {
-    MemoryOffer::new().expect("Linux has /dev/shm")
+    inbox().offer().clone()
+}
+
+fn path(offer: &MemoryOffer) -> PathBuf {
+    Path::new("/dev/shm").join(&offer.name)
 }
 
 /// Two ranks that are attached to each other.
 fn pair() -> (HostNeighbours, HostNeighbours) {
-    let offers = [(A, Some(offer())), (Rank(4), None), (B, Some(offer()))];
+    let inboxes = [inbox(), inbox()];
+    let [first, second] = inboxes.each_ref().map(|inbox| Some(inbox.offer().clone()));
+    let offers = [(A, first), (Rank(4), None), (B, second)];
     let terms = [A, B].map(|me| MemoryTerms::of(&offers, me).expect("both are here"));
-    let mut both = terms
-        .each_ref()
-        .map(|terms| HostNeighbours::new(terms).expect("there is room"));
+    let mut inboxes = inboxes.into_iter();
+    let mut both = terms.each_ref().map(|terms| {
+        let inbox = inboxes.next().expect("one for each");
+        HostNeighbours::new(inbox, terms).expect("it can be mapped")
+    });
     for (neighbours, terms) in both.iter_mut().zip(&terms) {
         neighbours
             .attach(terms)
@@ -35,13 +59,18 @@ fn pair() -> (HostNeighbours, HostNeighbours) {
 
 /// Sends one packet; tells whether there was room.
 fn send(neighbours: &mut HostNeighbours, number: u32, payload: &[u8]) -> bool {
+    send_as(neighbours, A, number, payload)
+}
+
+/// [`send`] with the name of any rank.
+fn send_as(neighbours: &mut HostNeighbours, source: Rank, number: u32, payload: &[u8]) -> bool {
     let template = Header {
         kind: PacketKind::Ack,
         flags: Flags::NONE,
         class: Class(0),
         job: JobId(1),
         epoch: 0,
-        source: A,
+        source,
         step: Step(0),
         key: MessageKey(7),
         message: MessageId(number),
@@ -127,6 +156,29 @@ fn the_end_of_a_neighbour_is_seen_by_the_others() {
 }
 
 #[test]
+#[expect(unsafe_code, reason = "a fork is a call of libc")]
+fn forked_children_do_not_keep_a_rank_alive() {
+    let (mut ours, theirs) = pair();
+    let lives = ours.take_lives();
+    // SAFETY: the child only waits for its end.
+    let child = match unsafe { nix::unistd::fork() }.expect("the system has processes") {
+        ForkResult::Child => loop {
+            nix::unistd::pause();
+        },
+        ForkResult::Parent { child } => child,
+    };
+    assert!(!lives[0].1.has_ended());
+    drop(theirs);
+    let ended = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        lives[0].1.has_ended()
+    });
+    nix::sys::signal::kill(child, nix::sys::signal::SIGKILL).expect("it is our child");
+    nix::sys::wait::waitpid(child, None).expect("it is our child");
+    assert!(ended);
+}
+
+#[test]
 fn a_full_ring_takes_no_more_until_it_is_read() {
     let (mut from, mut to) = pair();
     let packet = content(0, 16_384);
@@ -166,14 +218,12 @@ fn a_reader_on_another_thread_sees_every_packet() {
 
 #[test]
 fn names_go_with_their_rank_or_before() {
-    let offers = [(A, Some(offer())), (B, Some(offer()))];
-    let path = |rank: usize| {
-        let name = offers[rank].1.as_ref().map(|offer| offer.name.clone());
-        std::path::Path::new("/dev/shm").join(name.expect("it offers"))
-    };
+    let own = inbox();
+    let path = path(own.offer());
+    let offers = [(A, Some(own.offer().clone())), (B, Some(offer()))];
     let terms = MemoryTerms::of(&offers, A).expect("both are here");
-    let mut neighbours = HostNeighbours::new(&terms).expect("there is room");
-    assert!(path(0).exists() && path(0).with_extension("bell").exists());
+    let mut neighbours = HostNeighbours::new(own, &terms).expect("it can be mapped");
+    assert!(path.exists() && path.with_extension("bell").exists());
     let missing = neighbours
         .attach(&terms)
         .expect_err("the other one has made no inbox");
@@ -182,9 +232,91 @@ fn names_go_with_their_rank_or_before() {
         "{missing}"
     );
     drop(neighbours.take_names());
-    assert!(!path(0).exists() && !path(0).with_extension("bell").exists());
-    drop(HostNeighbours::new(&terms).expect("there is room"));
-    assert!(!path(0).exists());
+    assert!(!path.exists() && !path.with_extension("bell").exists());
+}
+
+#[test]
+fn files_of_dead_ranks_are_removed() {
+    let dead = MemoryOffer {
+        name: format!("gradwire-{:016x}", rand::random::<u64>()),
+        ..offer()
+    };
+    let dead = path(&dead);
+    for left in [dead.clone(), dead.with_extension("bell")] {
+        std::fs::write(left, "").expect("the folder is writable");
+    }
+    let alive = inbox();
+    let _next = inbox();
+    assert!(!dead.exists() && !dead.with_extension("bell").exists());
+    assert!(path(alive.offer()).exists());
+}
+
+#[test]
+fn rings_take_memory_as_they_are_used() {
+    let own = inbox();
+    let file = path(own.offer());
+    let others = (0..16).map(|rank| (Rank(rank), Some(offer())));
+    let mut offers: Vec<_> = others.collect();
+    offers[0].1 = Some(own.offer().clone());
+    let terms = MemoryTerms::of(&offers, Rank(0)).expect("they are here");
+    let _inbox = HostNeighbours::new(own, &terms).expect("it can be mapped");
+    let file = std::fs::metadata(file).expect("it has not been removed");
+    assert_eq!(file.len() >> 20, 15, "room for 15 rings of 1 MiB");
+    assert!(file.blocks() * 512 < 2 << 20, "{} blocks", file.blocks());
+}
+
+#[test]
+fn names_of_other_files_are_not_opened() {
+    for name in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "gradwire-",
+        "gradwire-0000000000000000.x",
+    ] {
+        let other = MemoryOffer {
+            name: name.to_owned(),
+            ..offer()
+        };
+        let offers = [(A, Some(offer())), (B, Some(other))];
+        assert_eq!(MemoryTerms::of(&offers, A), None, "{name}");
+    }
+}
+
+#[test]
+fn a_ring_carries_its_writers_packets_only() {
+    let (mut from, to) = pair();
+    let job = Job::default();
+    let identity = Identity {
+        rank: B,
+        world_size: 6,
+        job: JobId(1),
+        epoch: 0,
+    };
+    let wires = Wires::open(&job.transport, IpAddr::V4(Ipv4Addr::LOCALHOST), B);
+    let setup = DriverSetup {
+        sockets: wires.expect("loopback has ports"),
+        peers: vec![Vec::new(); 6],
+        seal: Seal::none(identity, Checksum::On),
+        faults: None,
+        neighbours: Some(to),
+        idle: job.transport.idle,
+        caller_spin: Span::ZERO,
+    };
+    let link = driver::spawn(Endpoint::new(identity, &job, 1), setup, |_| ());
+    let link = link.expect("a thread");
+    for source in [A, Rank(4)] {
+        assert!(send_as(&mut from, source, 1, b""));
+    }
+    let counted = || {
+        let counters = link.counters();
+        (counters.received_packets, counters.unknown_senders)
+    };
+    let came = || counted().0 + counted().1 == 2;
+    assert!((0..1_000).any(|_| {
+        thread::sleep(Duration::from_millis(5));
+        came()
+    }));
+    assert_eq!(counted(), (1, 1));
 }
 
 #[test]

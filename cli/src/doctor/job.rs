@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gradwire_lab::error::LabError;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
 use gradwire_runtime::{OpenError, RankJoinError};
@@ -32,7 +33,7 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(60);
 /// The findings of this rank; on rank 0, of all ranks.
 ///
 /// # Errors
-/// [`CommandError::Join`] when the ranks do not meet, and the like.
+/// [`LabError::Join`] when the ranks do not meet, and the like.
 pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<DoctorReport, CommandError> {
     let world = options.world.unwrap_or(0);
     if world < 2 || rank >= world {
@@ -80,11 +81,10 @@ pub fn check(options: &Doctor, job: &Job, rank: u16) -> Result<DoctorReport, Com
     Ok(report)
 }
 
-fn towards(rendezvous: SocketAddr) -> Result<IpAddr, CommandError> {
-    system::address_towards(rendezvous).map_err(|source| CommandError::System {
-        what: format!("no address of this host leads to {rendezvous}"),
-        source,
-    })
+fn towards(rendezvous: SocketAddr) -> Result<IpAddr, LabError> {
+    system::address_towards(rendezvous).map_err(LabError::system(format!(
+        "no address of this host leads to {rendezvous}"
+    )))
 }
 
 /// Each rank looks at one other at a time, and is looked at by one.
@@ -146,7 +146,8 @@ fn join(
     job: &Job,
     (rank, rendezvous, addresses): (u16, SocketAddr, &[SocketAddr]),
 ) -> Result<ControlPlane, CommandError> {
-    let token = options.token.clone().or_else(|| Environment::read().token);
+    let told = Environment::read().token().map_err(CommandError::Usage)?;
+    let token = options.token.clone().or(told);
     let token = token.ok_or_else(|| {
         CommandError::Usage("a job needs a token: give --token or set GRADWIRE_TOKEN".to_owned())
     })?;
@@ -191,10 +192,7 @@ impl Answering {
         let (reports, published) = mpsc::channel();
         let thread = std::thread::Builder::new().name("gradwire-probes".into());
         let thread = thread.spawn(move || answer(server, &published));
-        let thread = thread.map_err(|source| CommandError::System {
-            what: "the thread that answers probes".to_owned(),
-            source,
-        })?;
+        let thread = thread.map_err(LabError::system("the thread that answers probes"))?;
         Ok(Self {
             addresses,
             reports: Some(reports),

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::files;
 use gradwire_report::numbers::count;
 use serde::Deserialize;
@@ -38,7 +39,7 @@ pub(super) fn record(options: &ModelRecord) -> Result<(), CommandError> {
             steps,
             iteration_us,
         } => (steps, iteration_us),
-        Told::Failed { error } => return Err(CommandError::Check(error)),
+        Told::Failed { error } => return Err(LabError::Check(error).into()),
     };
     let out = options.out.display().to_string();
     let model = files::model(&out)?;
@@ -88,7 +89,7 @@ fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     Ok((script, arguments))
 }
 
-fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, CommandError> {
+fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, LabError> {
     let python = Environment::read().python(options.python.as_deref());
     let mut command = Command::new(&python);
     command.args(["-m", "gradwire.record", "--told", "--steps"]);
@@ -96,13 +97,10 @@ fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Tol
     command.arg("--out").arg(&options.out);
     command.arg(script).args(arguments);
     let process = command.stderr(Stdio::inherit()).output();
-    let process = process.map_err(|source| CommandError::System {
-        what: format!(
-            "cannot start {}, a Python with gradwire and PyTorch is needed, see --python",
-            python.display()
-        ),
-        source,
-    })?;
+    let process = process.map_err(LabError::system(format!(
+        "cannot start {}, a Python with gradwire and PyTorch is needed, see --python",
+        python.display()
+    )))?;
     let text = String::from_utf8_lossy(&process.stdout);
     let last = text.lines().last().unwrap_or_default();
     serde_json::from_str(last).map_err(|_| ended(script, &python, process.status))
@@ -110,14 +108,14 @@ fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Tol
 
 /// The recorder printed no report: it was killed, or Python lacks a package that it needs, and has
 /// said so.
-fn ended(script: &str, python: &Path, status: ExitStatus) -> CommandError {
-    CommandError::Process {
+fn ended(script: &str, python: &Path, status: ExitStatus) -> LabError {
+    LabError::Process {
         who: script.to_owned(),
         message: format!(
             "`{} -m gradwire.record` told no outcome ({status}; its reason stands above); it needs \
              a Python with gradwire and PyTorch, see --python",
             python.display()
         ),
-        exit: Exit::Refused,
+        code: Some(Exit::Refused as u8),
     }
 }

@@ -55,7 +55,7 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let report = Report {
+    let report = BucketsReport {
         ranks: options.ranks,
         bytes,
         network: place.network(),
@@ -69,7 +69,7 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         RowFormat::Json => report.json(),
     }
     crew.end()?;
-    passed(wrong)
+    Ok(passed(wrong)?)
 }
 
 fn bucket_bytes(options: &options::BucketsOptions) -> Result<u64, CommandError> {
@@ -141,7 +141,7 @@ fn places(times: &[f64]) -> Vec<usize> {
     places
 }
 
-struct Report {
+struct BucketsReport {
     ranks: u16,
     bytes: u64,
     network: &'static str,
@@ -151,7 +151,7 @@ struct Report {
     unknown: Order,
 }
 
-impl Report {
+impl BucketsReport {
     fn layers(&self) -> usize {
         self.known.places.len()
     }

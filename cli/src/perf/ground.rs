@@ -2,9 +2,11 @@
 //! progress bar, and whether results were right.
 
 use gradwire_lab::crew::kind::PerfCollective;
+use gradwire_lab::error::LabError;
+use gradwire_lab::sim::progress;
 use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
 use gradwire_protocol::units::ByteCount;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::options::{GroundOptions, SizeRange};
 use crate::exit::CommandError;
@@ -103,16 +105,14 @@ pub(super) fn one_size(ranks: u16, bytes: ByteCount) -> Result<u64, CommandError
 }
 
 pub(super) fn progress_bar(steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}");
-    let style = style.expect("the template is constant and well-formed");
-    ProgressBar::new(steps as u64).with_style(style)
+    progress::bar(steps as u64, "{pos}/{len} {msg} {elapsed}")
 }
 
 /// An end of a command whose results were checked.
-pub(super) fn passed(faults: Vec<String>) -> Result<(), CommandError> {
+pub(super) fn passed(faults: Vec<String>) -> Result<(), LabError> {
     match faults.is_empty() {
         true => Ok(()),
-        false => Err(CommandError::Check(faults.join("; "))),
+        false => Err(LabError::Check(faults.join("; "))),
     }
 }
 

@@ -35,7 +35,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let place = options.ground.place(options.ranks)?;
     let mut gloo = gloo(&options.comparison, options.ranks, &place)?;
     let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
-    let mut report = Report {
+    let mut report = LossReport {
         format: options.ground.format(),
         bytes,
         ranks: options.ranks,
@@ -86,7 +86,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     report.finish();
     free.end()?;
     gloo.map_or(Ok(()), |gloo| gloo.crew.end())?;
-    passed(wrong)
+    Ok(passed(wrong)?)
 }
 
 /// The jobs that are compared: equal but for drops and tolerance.
@@ -173,7 +173,7 @@ impl Gloo<'_> {
 }
 
 /// Prints the measurements.
-struct Report {
+struct LossReport {
     format: RowFormat,
     bytes: u64,
     ranks: u16,
@@ -193,7 +193,7 @@ struct Line<'a> {
     lossy: &'a RoundSeries,
 }
 
-impl Report {
+impl LossReport {
     fn head(&self) {
         if self.format == RowFormat::Json {
             return;

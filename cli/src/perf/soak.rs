@@ -14,6 +14,7 @@ use gradwire_lab::crew::launcher::Crew;
 use gradwire_lab::crew::messages::{Measured, Round};
 use gradwire_lab::crew::rounds::{median, slowest};
 use gradwire_lab::crew::verdict;
+use gradwire_lab::error::LabError;
 
 /// The count is done in so many parts, with a sample of memory after each.
 const PARTS: u32 = 20;
@@ -29,7 +30,7 @@ pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
     let job = job_on(&options.ground)?;
     let place = options.ground.place(options.ranks)?;
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
-    let report = Report {
+    let report = SoakReport {
         format: options.ground.format(),
         wire: crew.wire().to_owned(),
         security: security(&job, crew.wire()),
@@ -78,7 +79,7 @@ pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
     if growth > options.growth.get() {
         let (grown, most) = (ByteCount::new(growth), options.growth);
         let text = format!("the resident set of a rank grew by {grown}, allowed is {most}");
-        return Err(CommandError::Check(text));
+        return Err(LabError::Check(text).into());
     }
     Ok(())
 }
@@ -94,7 +95,7 @@ fn growth(before: &[u64], after: &[u64]) -> u64 {
     grown.max().unwrap_or(0)
 }
 
-struct Report<'a> {
+struct SoakReport<'a> {
     format: RowFormat,
     wire: String,
     security: &'static str,
@@ -102,7 +103,7 @@ struct Report<'a> {
     options: &'a SoakOptions,
 }
 
-impl Report<'_> {
+impl SoakReport<'_> {
     fn head(&self, network: &str) {
         if self.format == RowFormat::Json {
             return;

@@ -64,7 +64,7 @@ pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), Comm
     progress.finish_and_clear();
     table.finish();
     field.end()?;
-    passed(wrong)
+    Ok(passed(wrong)?)
 }
 
 /// Who is measured: gradwire's ranks first, then the rivals'.

@@ -6,6 +6,8 @@ use clap::{Args, Subcommand};
 use gradwire_lab::sim::scenario::{self, Scenario};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Share, Span};
+use gradwire_testnet::cluster::faults::FaultSet;
+use gradwire_testnet::cluster::schedule::RANKS_MAX;
 
 use super::sweep::options::{self, SweepOptions};
 use crate::environment::Environment;
@@ -58,6 +60,18 @@ Examples:
 
 The file stands alone: its pictures are SVG within it.";
 
+const SIM_FUZZ_EXAMPLES: &str = "\
+Examples:
+  gradwire sim fuzz --count 1000
+  gradwire sim fuzz --seed 1000000 --count 500000 --json
+  gradwire sim fuzz --seed 17 --count 1 --faults loss+freeze --ranks 2 --operations 3 --trace
+
+A seed draws a job, 2 to 6 ranks, their operations and some faults of clocks, hosts and paths. A
+failing seed is shrunk: the output has the check, the fewest faults, ranks and operations that break
+it, and the command that runs them again.
+
+Exit code 1 when a seed breaks a promise. JSON: one object on one line, times in microseconds.";
+
 /// The simulations.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
@@ -70,6 +84,9 @@ pub enum SimCommand {
     /// Run every combination of a plan on all cores; finished ones are never run again.
     #[command(after_help = options::EXAMPLES)]
     Sweep(SweepOptions),
+    /// Run random operations under random faults, and check every promise at every instant.
+    #[command(after_help = SIM_FUZZ_EXAMPLES)]
+    Fuzz(SimFuzz),
     /// Run a workload and draw the results, as one HTML file.
     #[command(after_help = SIM_REPORT_EXAMPLES)]
     Report(SimReport),
@@ -175,6 +192,35 @@ pub struct SimCompare {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
     pub parallel: Option<u16>,
     /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `gradwire sim fuzz`.
+#[derive(Args, Clone, Debug)]
+pub struct SimFuzz {
+    /// The first seed.
+    #[arg(long, default_value_t = 0, value_parser = seeds)]
+    pub seed: u64,
+    /// How many seeds.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: u64,
+    /// These faults, with + between them, instead of those of each seed; or none.
+    #[arg(long, value_name = "FAULTS")]
+    pub faults: Option<FaultSet>,
+    /// So many ranks, instead of those of each seed.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(2..=i64::from(RANKS_MAX)))]
+    pub ranks: Option<u16>,
+    /// So many operations, instead of those of each seed.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub operations: Option<u16>,
+    /// Seeds at a time; as many as there are cores without it.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "SEEDS")]
+    pub parallel: Option<u16>,
+    /// Print every packet of the first seed, and run no other.
+    #[arg(long, conflicts_with = "json")]
+    pub trace: bool,
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
 }

@@ -10,10 +10,12 @@ pub mod options;
 
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use gradwire_lab::error::LabError;
+use gradwire_lab::sim::cost::cores;
+use gradwire_lab::sim::progress;
 use gradwire_lab::sweep::cells::{self, SweepCell};
 use gradwire_lab::sweep::folder::SweepFolder;
 use gradwire_lab::sweep::plan::SweepPlan;
@@ -74,11 +76,8 @@ pub fn run(options: &SweepOptions) -> Result<(), CommandError> {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
-    std::path::absolute(path).map_err(|source| CommandError::System {
-        what: path.display().to_string(),
-        source,
-    })
+fn absolute(path: &Path) -> Result<PathBuf, LabError> {
+    std::path::absolute(path).map_err(LabError::system(path.display().to_string()))
 }
 
 /// The cells of the plan at a path. This process is in the folder of the plan from here on: the
@@ -156,15 +155,9 @@ fn run_missing(
     Ok(ran?)
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 fn progress_bar(cells: usize, finished: usize) -> ProgressBar {
-    let style = "{bar:30} {pos}/{len} cells, {elapsed} gone, about {eta} left";
-    let style = ProgressStyle::with_template(style);
-    let style = style.expect("the template is constant and well-formed");
-    let progress = ProgressBar::new(cells as u64).with_style(style);
+    let beside = "{pos}/{len} cells, {elapsed} gone, about {eta} left";
+    let progress = progress::bar(cells as u64, beside);
     // Earlier cells say little about the time that the rest takes.
     progress.set_position(finished as u64);
     progress.reset_eta();
@@ -212,7 +205,5 @@ fn verdict(cells: &[&SweepCell], folder: &SweepFolder) -> Result<(), CommandErro
         _ => String::new(),
     };
     let (failed, all) = (faults.len(), cells.len());
-    Err(CommandError::Check(format!(
-        "{failed} of {all} cells: {named}{more}"
-    )))
+    Err(LabError::Check(format!("{failed} of {all} cells: {named}{more}")).into())
 }

@@ -17,7 +17,8 @@ use self::kept::{Kept, KeptFolder};
 use self::options::{Apply, WantedForm};
 use super::site::PlanOrigin;
 use crate::exit::CommandError;
-use gradwire_lab::netns;
+use gradwire_lab::error::LabError;
+use gradwire_lab::{files, netns};
 
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
@@ -42,14 +43,14 @@ pub fn run(options: &Apply) -> Result<(), CommandError> {
     }
     let folder = KeptFolder::of(name);
     match (options.remove, options.export) {
-        (true, _) => remove(name, &folder),
-        (_, true) => export(name, &folder),
+        (true, _) => Ok(remove(name, &folder)?),
+        (_, true) => Ok(export(name, &folder)?),
         _ => apply(options, &folder),
     }
 }
 
-fn failure(message: String) -> CommandError {
-    netns::failure("switch apply", message).into()
+fn failure(message: String) -> LabError {
+    netns::failure("switch apply", message)
 }
 
 /// The features of a kernel that `apply` needs.
@@ -63,9 +64,9 @@ enum Kernel {
 
 impl Kernel {
     /// Tries it, in a namespace that no other process is in.
-    fn tried() -> Result<Self, CommandError> {
+    fn tried() -> Result<Self, LabError> {
         let room = netns::unnamed().map_err(|error| netns::refused("switch apply", error))?;
-        let has = |line: &str| -> Result<bool, CommandError> {
+        let has = |line: &str| -> Result<bool, LabError> {
             let words = line.split(' ');
             let mut command = Command::new("tc");
             command.args(["qdisc", "replace", "dev", "lo"]).args(words);
@@ -92,7 +93,7 @@ impl Kernel {
 }
 
 /// The target, and why it was chosen.
-fn target(wanted: WantedForm) -> Result<(&'static str, &'static str), CommandError> {
+fn target(wanted: WantedForm) -> Result<(&'static str, &'static str), LabError> {
     Ok(match (wanted, Kernel::tried()?) {
         (WantedForm::Auto, Kernel::Both) => ("linux:lab", "this kernel has prio and red"),
         (WantedForm::Auto, Kernel::HtbOnly) => (
@@ -147,7 +148,7 @@ fn apply(options: &Apply, folder: &KeptFolder) -> Result<(), CommandError> {
         if before.is_none() {
             let _ = take_away(name, folder, &kept);
         }
-        return Err(failure);
+        return Err(failure.into());
     }
     let shape = if options.router {
         "a router"
@@ -164,12 +165,12 @@ fn apply(options: &Apply, folder: &KeptFolder) -> Result<(), CommandError> {
 }
 
 /// A name that the kernel takes, for a port and for the other end of its pair.
-fn check_names(plan: &Plan) -> Result<(), CommandError> {
+fn check_names(plan: &Plan) -> Result<(), LabError> {
     let most = NAME_MOST - OTHER_END.len();
     let fits = |name: &str| name.len() <= most && !name.contains(['/', ' ']);
     let mut ports = plan.site.ports.iter();
     match ports.find(|port| !fits(&port.name)) {
-        Some(port) => Err(CommandError::Usage(format!(
+        Some(port) => Err(LabError::Usage(format!(
             "--ports: {} is no name here: at most {most} letters, no slash",
             port.name
         ))),
@@ -181,13 +182,13 @@ fn path(name: &str) -> PathBuf {
     Path::new(NAMESPACES).join(name)
 }
 
-fn open(name: &str) -> Result<File, CommandError> {
+fn open(name: &str) -> Result<File, LabError> {
     let path = path(name);
-    File::open(&path).map_err(|source| CommandError::Read { path, source })
+    File::open(&path).map_err(files::unreadable(&path))
 }
 
 /// Sees that there is a namespace of this name; whether it was made now.
-fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, CommandError> {
+fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, LabError> {
     let name = &options.netns;
     match (path(name).exists(), options.existing, before) {
         (true, true, _) | (true, false, Some(_)) => Ok(false),
@@ -200,10 +201,7 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Comman
         ))),
         (false, false, _) => {
             let output = Command::new("ip").args(["netns", "add", name]).output();
-            let output = output.map_err(|source| CommandError::System {
-                what: "running ip".to_owned(),
-                source,
-            })?;
+            let output = output.map_err(LabError::system("running ip"))?;
             match output.status.success() {
                 true => Ok(true),
                 false => Err(failure(format!(
@@ -217,7 +215,7 @@ fn make_namespace(options: &Apply, before: Option<&Kept>) -> Result<bool, Comman
 
 /// Checks that a namespace of somebody else has everything that is needed, and no setting that is
 /// in the way.
-fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), CommandError> {
+fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), LabError> {
     let name = &options.netns;
     for port in kept.ports.iter().filter(|_| options.existing) {
         if !has(room, port)? {
@@ -235,7 +233,7 @@ fn check_room(options: &Apply, room: &File, kept: &Kept) -> Result<(), CommandEr
 }
 
 /// Ports that are not there, and the bridge.
-fn set_up(room: &File, kept: &Kept) -> Result<(), CommandError> {
+fn set_up(room: &File, kept: &Kept) -> Result<(), LabError> {
     let ip = |lines: &[String]| netns::batch("switch apply", "ip", room, lines);
     for port in &kept.ports {
         if has(room, port)? {
@@ -263,10 +261,10 @@ fn set_up(room: &File, kept: &Kept) -> Result<(), CommandError> {
         lines.push(format!("link set {BRIDGE} up"));
     }
     lines.push("link set lo up".to_owned());
-    Ok(ip(&lines)?)
+    ip(&lines)
 }
 
-fn has(room: &File, interface: &str) -> Result<bool, CommandError> {
+fn has(room: &File, interface: &str) -> Result<bool, LabError> {
     let mut command = Command::new("ip");
     command.args(["link", "show", "dev", interface]);
     Ok(netns::run("switch apply", room, &mut command, "")?
@@ -281,7 +279,7 @@ for path in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 done
 ";
 
-fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), CommandError> {
+fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), LabError> {
     let mut command = Command::new("sh");
     command.arg("-s").env("BPFFS", folder.bpffs());
     let output = netns::run("switch apply", room, &mut command, script)?;
@@ -291,7 +289,7 @@ fn shell(room: &File, folder: &KeptFolder, script: &str) -> Result<(), CommandEr
     }
 }
 
-fn known(name: &str, folder: &KeptFolder) -> Result<Kept, CommandError> {
+fn known(name: &str, folder: &KeptFolder) -> Result<Kept, LabError> {
     folder.read().ok_or_else(|| {
         failure(format!(
             "{name} was not set up by `gradwire switch apply` (its folder in /run is missing)"
@@ -299,7 +297,7 @@ fn known(name: &str, folder: &KeptFolder) -> Result<Kept, CommandError> {
     })
 }
 
-fn export(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
+fn export(name: &str, folder: &KeptFolder) -> Result<(), LabError> {
     let kept = known(name, folder)?;
     let room = open(name)?;
     let mut command = Command::new("sh");
@@ -310,20 +308,17 @@ fn export(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn remove(name: &str, folder: &KeptFolder) -> Result<(), CommandError> {
+fn remove(name: &str, folder: &KeptFolder) -> Result<(), LabError> {
     let kept = known(name, folder)?;
     take_away(name, folder, &kept)?;
     println!("{name}: taken away");
     Ok(())
 }
 
-fn take_away(name: &str, folder: &KeptFolder, kept: &Kept) -> Result<(), CommandError> {
+fn take_away(name: &str, folder: &KeptFolder, kept: &Kept) -> Result<(), LabError> {
     if kept.made {
         let output = Command::new("ip").args(["netns", "del", name]).output();
-        output.map_err(|source| CommandError::System {
-            what: "running ip".to_owned(),
-            source,
-        })?;
+        output.map_err(LabError::system("running ip"))?;
     } else if let Ok(room) = open(name) {
         for port in &kept.ports {
             let mut command = Command::new("tc");

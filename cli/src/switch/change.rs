@@ -66,6 +66,6 @@ fn object(plan: &Plan, change: &str, procedure: &[Look]) -> Value {
         "target": plan.target.to_string(),
         "origin": plan.site.origin,
         "change": change,
-        "procedure": super::tell::looks(procedure),
+        "procedure": procedure,
     })
 }

@@ -8,12 +8,13 @@ use super::schema;
 use super::schema::validation::Validation;
 use super::site::PlanOrigin;
 use crate::exit::CommandError;
+use gradwire_lab::error::LabError;
 use gradwire_lab::files;
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when the configuration has a fault; others name the file and the values
+/// [`LabError::Check`] when the configuration has a fault; others name the file and the values
 /// that are allowed.
 pub fn run(options: &Running) -> Result<(), CommandError> {
     let origin = PlanOrigin::load(&options.plan)?;
@@ -40,10 +41,11 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
     }
     match findings.len() {
         0 => Ok(()),
-        count => Err(CommandError::Check(format!(
+        count => Err(LabError::Check(format!(
             "{}: {count} found; `gradwire switch diff` prints the change that mends it",
             options.running.display()
-        ))),
+        ))
+        .into()),
     }
 }
 

@@ -29,7 +29,7 @@ pub fn run(options: &Platforms) -> Result<(), CommandError> {
                 println!("  {:<26}   {}", "", row.source);
             }
         }
-        for remark in limits.remarks {
+        for remark in &limits.remarks {
             println!("  {:<26} {}", "note", remark.value);
             if options.sources {
                 println!("  {:<26}   {}", "", remark.source);
@@ -56,21 +56,21 @@ fn limits(target: &SwitchTarget) -> PlatformLimits {
 }
 
 /// A fact as it is shown.
-struct Row {
+struct ShownFact {
     name: &'static str,
     value: String,
-    source: &'static str,
+    source: String,
 }
 
-fn row<T>(name: &'static str, fact: &Fact<T>, shown: impl Fn(&T) -> String) -> Row {
-    Row {
+fn row<T>(name: &'static str, fact: &Fact<T>, shown: impl Fn(&T) -> String) -> ShownFact {
+    ShownFact {
         name,
         value: shown(&fact.value),
-        source: fact.source,
+        source: fact.source.clone(),
     }
 }
 
-fn rows(limits: &PlatformLimits) -> Vec<Row> {
+fn rows(limits: &PlatformLimits) -> Vec<ShownFact> {
     let yes = |value: &bool| if *value { "yes" } else { "no" }.to_owned();
     vec![
         row("queues of a port", &limits.queues, u8::to_string),
@@ -110,10 +110,7 @@ fn rows(limits: &PlatformLimits) -> Vec<Row> {
                 |range| format!("to {} to {} bytes", range.least, range.most),
             )
         }),
-        row("paths", &limits.balances, |value| {
-            let names: Vec<&str> = value.iter().map(|balance| balance.name()).collect();
-            names.join(", ")
-        }),
+        row("paths", &limits.balances, |names| names.join(", ")),
     ]
 }
 

@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::job_file;
 use gradwire_netsim::transports::open_loop::{Departures, PacketStream, Traffic};
 use gradwire_protocol::job::Job;
@@ -53,7 +54,7 @@ impl Tagged {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CommandError::Check`] when something is certainly not as planned; others name the option or
+/// [`LabError::Check`] when something is certainly not as planned; others name the option or
 /// file, or say that the other host does not answer.
 pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     if options.serve {
@@ -85,10 +86,11 @@ pub fn run(options: &ProbeOptions) -> Result<(), CommandError> {
     let wrong = wrong.filter(|judgement| judgement.verdict == CounterVerdict::Wrong);
     match wrong.count() {
         0 => Ok(()),
-        count => Err(CommandError::Check(format!(
+        count => Err(LabError::Check(format!(
             "{count} of {} findings are against the plan",
             report.judgements.len()
-        ))),
+        ))
+        .into()),
     }
 }
 
@@ -153,9 +155,8 @@ fn traffic(tags: &[Tagged], options: &ProbeOptions) -> Traffic {
 
 fn measure(options: &ProbeOptions, tags: &[Tagged]) -> Result<Passages, CommandError> {
     let peer = options.peer.as_deref().expect("one of three is given");
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| CommandError::System {
-        what: format!("--peer {peer}"),
-        source: std::io::Error::other(error),
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+        LabError::system(format!("--peer {peer}"))(std::io::Error::other(error))
     };
     let server = doctor::address(peer)?;
     let classes: Vec<u8> = tags.iter().map(Tagged::byte).collect();
@@ -171,10 +172,7 @@ fn measure(options: &ProbeOptions, tags: &[Tagged]) -> Result<Passages, CommandE
         (after, departure.stream)
     });
     let passages = client.tagged(tagging, departures);
-    passages.ok_or_else(|| {
-        failed(
-            "it fell silent: control packets are lost, or the server there is of an older gradwire"
-                .into(),
-        )
-    })
+    let silent =
+        "it fell silent: control packets are lost, or the server there is of an older gradwire";
+    Ok(passages.ok_or_else(|| failed(silent.into()))?)
 }

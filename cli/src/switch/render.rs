@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gradwire_lab::error::LabError;
 use gradwire_switch_config::plan::{Plan, PlanQueue, Purpose, Selection, ThresholdProfile};
 use gradwire_switch_config::target::Platform;
 use serde_json::{Value, json};
@@ -47,13 +48,13 @@ fn write_all(origin: &PlanOrigin<'_>, options: &Render, folder: &Path) -> Result
     };
     let plans = switches.iter().map(|switch| origin.plan_of(switch));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let system = |what: String| move |source| CommandError::System { what, source };
-    std::fs::create_dir_all(folder).map_err(system(format!("make {}", folder.display())))?;
+    std::fs::create_dir_all(folder)
+        .map_err(LabError::system(format!("make {}", folder.display())))?;
     for (switch, plan) in switches.iter().zip(&plans) {
         let name = switch.replace([' ', '/'], "-");
         let path = folder.join(format!("{name}.{}", ending(plan.target.platform)));
         std::fs::write(&path, origin.dialect.render(plan))
-            .map_err(system(format!("write {}", path.display())))?;
+            .map_err(LabError::system(format!("write {}", path.display())))?;
         println!("{}", path.display());
     }
     if let (Some(switch), Some(plan)) = (switches.first(), plans.first()) {

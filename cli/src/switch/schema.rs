@@ -4,30 +4,13 @@
 //! installed for it. `yanglint` is Debian's; `nvue` and others are scripts for Python packages. Our
 //! own rules are in `gradwire-switch-config` and need no such program.
 
-/// Name and text of YANG files of a platform.
-macro_rules! yang_files {
-    ($platform:literal; $($name:literal),* $(,)?) => {
-        [$((
-            concat!($name, ".yang"),
-            include_str!(concat!(
-                "../../../../switch-config/schemas/yang/",
-                $platform,
-                "/",
-                $name,
-                ".yang"
-            )),
-        )),*]
-    };
-}
-
-mod published;
-mod sonic;
 pub mod validation;
 mod yanglint;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use gradwire_switch_config::dialect::{junos, openconfig, sonic};
 use gradwire_switch_config::target::{Platform, SwitchTarget};
 use validation::Validation;
 
@@ -39,9 +22,11 @@ const EOS: &str = include_str!("schema/eos.py");
 /// The verdict of a platform's validator on a configuration.
 pub fn validate(target: SwitchTarget, text: &str) -> Validation {
     match target.platform {
-        Platform::Sonic => sonic::validate(text),
-        Platform::OpenConfig => published::openconfig(text),
-        Platform::Junos => published::junos(text),
+        Platform::Sonic => yanglint::validate(&yanglint::SONIC, sonic::yang::document(text)),
+        Platform::OpenConfig => {
+            yanglint::validate(&yanglint::OPENCONFIG, openconfig::yang::document(text))
+        }
+        Platform::Junos => yanglint::validate(&yanglint::JUNOS, junos::yang::document(text)),
         Platform::Nvue => ask_python("nvueschema", target, NVUE, text),
         Platform::Eos => ask_python("pyavd", target, EOS, text),
         Platform::Nxos | Platform::Linux => Validation::Missing {

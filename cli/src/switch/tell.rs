@@ -2,18 +2,13 @@
 
 use std::path::Path;
 
+use gradwire_lab::error::LabError;
 use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::reading::ReadError;
-use serde_json::{Value, json};
-
-use crate::exit::CommandError;
 
 /// The error of a file that is no export of the platform.
-pub(super) fn unreadable(path: &Path, error: &ReadError) -> CommandError {
-    CommandError::Input {
-        given: path.display().to_string(),
-        message: error.to_string(),
-    }
+pub(super) fn unreadable(path: &Path, error: &ReadError) -> LabError {
+    LabError::input(path.display(), error)
 }
 
 /// Where a list goes.
@@ -34,11 +29,4 @@ pub(super) fn list(looks: &[Look], stream: PrintStream) {
             PrintStream::Error => eprintln!("{text}"),
         }
     }
-}
-
-/// The same for programs.
-pub(super) fn looks(looks: &[Look]) -> Vec<Value> {
-    let looks = looks.iter();
-    let looks = looks.map(|look| json!({"command": look.command, "expect": look.expect}));
-    looks.collect()
 }

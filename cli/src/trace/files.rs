@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gradwire_lab::error::LabError;
+use gradwire_lab::files;
 use gradwire_runtime::trace::TraceDump;
-
-use crate::exit::CommandError;
 
 /// The dumps in some files, in the order of ranks; of a folder, those in it.
 ///
 /// # Errors
-/// [`CommandError::Read`] when a file cannot be read, [`CommandError::Input`] when it is no dump,
+/// [`LabError::Read`] when a file cannot be read, [`LabError::Input`] when it is no dump,
 /// or when they do not belong together.
-pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, CommandError> {
+pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, LabError> {
     let mut dumps: BTreeMap<u16, (PathBuf, TraceDump)> = BTreeMap::new();
     for path in paths(places)? {
         let dump = read_one(&path)?;
@@ -23,52 +23,38 @@ pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, CommandError> {
         if let Some((other, _)) = dumps.get(&dump.rank) {
             let (rank, other) = (dump.rank, other.display());
             let message = format!("it is of rank {rank}, as {other} is: give one of them");
-            return Err(refused(&path, message));
+            return Err(LabError::input(path.display(), message));
         }
         dumps.insert(dump.rank, (path, dump));
     }
     Ok(dumps.into_values().map(|(_, dump)| dump).collect())
 }
 
-fn two_runs(path: &Path, dump: &TraceDump, other: (&PathBuf, &TraceDump)) -> CommandError {
+fn two_runs(path: &Path, dump: &TraceDump, other: (&PathBuf, &TraceDump)) -> LabError {
     let (id, job) = (dump.job_id, &dump.job);
     let (other_path, other) = (other.0.display(), other.1.job_id);
     let message = format!(
         "it is of run {id:08x} of job {job}, but {other_path} is of run {other:08x}: give the \
          files of one run, for example gradwire-{job}-{id:08x}-rank*.json"
     );
-    refused(path, message)
+    LabError::input(path.display(), message)
 }
 
-fn refused(path: &Path, message: String) -> CommandError {
-    CommandError::Input {
-        given: path.display().to_string(),
-        message,
-    }
-}
-
-fn unreadable(path: &Path, source: std::io::Error) -> CommandError {
-    CommandError::Read {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
+fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
     let mut paths = Vec::new();
     for place in places {
         if !place.is_dir() {
             paths.push(place.clone());
             continue;
         }
-        let entries = std::fs::read_dir(place).map_err(|error| unreadable(place, error))?;
+        let entries = std::fs::read_dir(place).map_err(files::unreadable(place))?;
         let inside = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let before = paths.len();
         paths.extend(inside.filter(|path| is_trace(path)));
         if paths.len() == before {
             let message = "the folder has no file gradwire-*.json: name the folder that \
                            GRADWIRE_TRACE named";
-            return Err(refused(place, message.to_owned()));
+            return Err(LabError::input(place.display(), message));
         }
         paths[before..].sort();
     }
@@ -80,8 +66,8 @@ fn is_trace(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("gradwire-") && name.ends_with(".json"))
 }
 
-fn read_one(path: &Path) -> Result<TraceDump, CommandError> {
-    let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
+fn read_one(path: &Path) -> Result<TraceDump, LabError> {
+    let bytes = files::bytes(path)?;
     let text = String::from_utf8_lossy(&bytes);
-    TraceDump::from_json(&text).map_err(|error| refused(path, error.to_string()))
+    TraceDump::from_json(&text).map_err(|error| LabError::input(path.display(), error))
 }

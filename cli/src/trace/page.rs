@@ -41,13 +41,7 @@ fn title(report: &TraceReport) -> String {
 }
 
 fn ranks(report: &TraceReport) -> String {
-    let mut table = Table::new(&[
-        "rank",
-        "host",
-        "process",
-        "operations",
-        "wrote this because",
-    ]);
+    let mut table = Table::new("rank | host | process | operations | wrote this because");
     for line in &report.ranks {
         let why = line.reason.as_deref().unwrap_or("it was asked");
         let why = match &line.incomplete {
@@ -66,17 +60,9 @@ fn ranks(report: &TraceReport) -> String {
 }
 
 fn group_text(group: &GroupReport) -> String {
-    let heads = [
-        "ranks",
-        "entered",
-        "completed",
-        "not completed",
-        "state",
-        "for",
-        "received",
-        "waits for",
-    ];
-    let mut table = Table::new(&heads);
+    let mut table = Table::new(
+        "ranks | entered | completed | not completed | state | for | received | waits for",
+    );
     for standings in alike(&group.standings) {
         let ranks: Vec<u16> = standings.iter().map(|one| one.rank).collect();
         let one = standings[0];
@@ -186,16 +172,8 @@ fn messages(messages: &[OpenMessage]) -> String {
     if messages.is_empty() {
         return String::new();
     }
-    let heads = [
-        "rank",
-        "group",
-        "not completed",
-        "state",
-        "for",
-        "received",
-        "the other side",
-    ];
-    let mut table = Table::new(&heads);
+    let mut table =
+        Table::new("rank | group | not completed | state | for | received | the other side");
     for message in messages.iter().take(MESSAGES_MAX) {
         let [_, state, took, received, _] = stuck_cells(&message.stuck);
         let operation = message.stuck.operation.clone();
@@ -227,16 +205,8 @@ fn longest(report: &TraceReport) -> String {
     if report.longest.is_empty() {
         return String::new();
     }
-    let heads = [
-        "took",
-        "on rank",
-        "group",
-        "operation",
-        "state",
-        "last in",
-        "after the first",
-    ];
-    let mut table = Table::new(&heads);
+    let mut table =
+        Table::new("took | on rank | group | operation | state | last in | after the first");
     for long in &report.longest {
         table.row([
             time(long.took_us),
@@ -296,8 +266,9 @@ struct Table {
 }
 
 impl Table {
-    fn new(heads: &[&str]) -> Self {
-        let heads = heads.iter().map(|head| (*head).to_owned()).collect();
+    /// A table with these heads, `|` between them.
+    fn new(heads: &str) -> Self {
+        let heads = heads.split(" | ").map(str::to_owned).collect();
         Self { rows: vec![heads] }
     }
 

@@ -13,6 +13,7 @@ pub mod told;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gradwire_lab::error::LabError;
 use gradwire_lab::job_file::{self, document};
 use gradwire_lab::output::WholeFile;
 use gradwire_lab::tune::loss::evidence::{self, SearchEvidence};
@@ -62,15 +63,16 @@ pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     WholeFile::create(&options.out.join("report.html"))?.keep(page::page(&evidence).as_bytes())?;
     if options.check.is_some() {
         teller.found(&evidence, None);
-        return checked(&evidence);
+        return Ok(checked(&evidence)?);
     }
     if finding.found.is_lossless() && !finding.is_complete {
         teller.found(&evidence, None);
-        return Err(CommandError::Check(format!(
+        let message = format!(
             "{} trials ended before any tolerance was accepted: give more with --trials, or a \
              wider --margin; finished trials are kept",
             journal.records().len()
-        )));
+        );
+        return Err(LabError::Check(message).into());
     }
     evidence::write(&path, document, &evidence)?;
     teller.found(&evidence, Some(&path));
@@ -180,14 +182,14 @@ fn name_of(number: usize, setting: &ToleranceSetting, seed: u64) -> String {
     )
 }
 
-fn checked(evidence: &SearchEvidence<'_>) -> Result<(), CommandError> {
+fn checked(evidence: &SearchEvidence<'_>) -> Result<(), LabError> {
     let Some(cell) = evidence.finding.cells.first() else {
-        return Err(CommandError::Check(
+        return Err(LabError::Check(
             "the trials ended before the tolerance was judged: give more with --trials".to_owned(),
         ));
     };
     match cell.judgement.verdict {
         ToleranceVerdict::Accepted => Ok(()),
-        _ => Err(CommandError::Check(evidence.sentence(cell))),
+        _ => Err(LabError::Check(evidence.sentence(cell))),
     }
 }

@@ -1,9 +1,14 @@
 //! Ranks that die, strangers, and jobs that do not fit together: each rank gets the right message,
 //! and no process is left behind.
 
+use std::fs::File;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use gradwire_lab::netns;
 
 use crate::processes::{Rank, children, file, gradwire, kill, runs, signal, within_ten_seconds};
 
@@ -34,6 +39,65 @@ fn killed_ranks_are_named_within_ten_seconds() {
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
+/// Two network namespaces joined by a link, as two hosts. `None` where this user makes none.
+fn two_hosts() -> Option<[File; 2]> {
+    let rooms = [netns::unnamed().ok()?, netns::unnamed().ok()?];
+    let other = format!("/proc/{}/fd/{}", std::process::id(), rooms[1].as_raw_fd());
+    let link = format!("link add gwd0 type veth peer name gwd1 netns {other}");
+    netns::batch("the test", "ip", &rooms[0], &[link]).expect("iproute2 is installed");
+    for (host, room) in rooms.iter().enumerate() {
+        let lines = [
+            format!("address add {}/24 dev gwd{host}", HOSTS[host]),
+            format!("link set gwd{host} up"),
+            "link set lo up".to_owned(),
+        ];
+        netns::batch("the test", "ip", room, &lines).expect("the link is there");
+    }
+    Some(rooms)
+}
+
+/// The addresses of two hosts.
+const HOSTS: [&str; 2] = ["10.214.8.1", "10.214.8.2"];
+
+#[test]
+fn dead_ranks_of_other_hosts_are_found_soon() {
+    let Some(rooms) = two_hosts() else {
+        eprintln!("skipped: this user makes no network namespaces");
+        return;
+    };
+    // The list of interfaces in /sys is that of the first namespace, so the MTU is given.
+    let job = file(
+        "two-hosts.toml",
+        "[transport]\nmtu = 1500\nwire = \"udp\"\n",
+    );
+    let job = job.to_str().expect("a plain path");
+    let start = |host: usize, rendezvous: &str| {
+        let options = [ENDLESS, &["--bind", HOSTS[host], "--job", job]].concat();
+        netns::within(&rooms[host], || {
+            Rank::start(host as u16, rendezvous, &options)
+        })
+        .expect("the namespace is there")
+    };
+    for victim in [1, 0] {
+        let mut leader = start(0, &format!("{}:0", HOSTS[0]));
+        let opened = leader.object();
+        let rendezvous = opened["rendezvous"].as_str().expect("rank 0 listens");
+        let member = start(1, rendezvous);
+        assert_eq!(leader.object()["joined"], 2);
+        std::thread::sleep(Duration::from_millis(500));
+        let mut ranks = [leader, member];
+        ranks[victim].process.kill().expect("it runs");
+        #[expect(clippy::disallowed_methods, reason = "the test measures time")]
+        let killed = Instant::now();
+        let [leader, member] = ranks;
+        let (code, errors) = [member, leader].into_iter().nth(victim).expect("two").end();
+        assert_eq!(code, Some(4), "{errors}");
+        let word = format!("rank {victim} was lost (");
+        assert!(errors.contains(&word), "{errors}");
+        assert!(killed.elapsed() < Duration::from_secs(2), "{errors}");
+    }
+}
+
 /// Options of a rank of a job whose ranks wait so long for a sign of life, over some wire.
 fn waiting(peer_timeout: &str, wire: &str, iterations: &'static str) -> Vec<String> {
     let name = format!("waiting-{peer_timeout}-{wire}.toml");
@@ -54,18 +118,25 @@ fn waiting(peer_timeout: &str, wire: &str, iterations: &'static str) -> Vec<Stri
 
 /// Starts two ranks, stops rank 1 in the middle of its work for so long, and lets both end.
 fn with_a_stop(options: &[String], stopped: Duration) -> [(Option<i32>, String); 2] {
+    with_a_pause(options, |process| {
+        signal(process, "STOP");
+        std::thread::sleep(stopped);
+        signal(process, "CONT");
+    })
+}
+
+/// Starts two ranks, pauses rank 1 in the middle of its work, and lets both end.
+fn with_a_pause(options: &[String], pause: impl FnOnce(u32)) -> [(Option<i32>, String); 2] {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (mut leader, rendezvous) = Rank::lead(&options);
     let other = Rank::start(1, &rendezvous, &options);
     assert_eq!(leader.object()["joined"], 2);
     std::thread::sleep(Duration::from_millis(300));
-    signal(other.process.id(), "STOP");
     assert!(
         runs(leader.process.id()),
         "it has work for longer than this"
     );
-    std::thread::sleep(stopped);
-    signal(other.process.id(), "CONT");
+    pause(other.process.id());
     [leader.end(), other.end()]
 }
 
@@ -76,12 +147,59 @@ fn with_a_stop(options: &[String], stopped: Duration) -> [(Option<i32>, String);
 )]
 fn ranks_stopped_briefly_continue() {
     let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
-    let (timeout, stopped) = if slow { ("8s", 5_000) } else { ("3s", 1_500) };
+    // One minute is the default.
+    let (timeout, stopped) = if slow { ("60s", 12_000) } else { ("3s", 1_500) };
     for wire in ["udp", "auto"] {
         let options = waiting(timeout, wire, "150");
         for (code, errors) in with_a_stop(&options, Duration::from_millis(stopped)) {
             assert_eq!((code, errors.as_str()), (Some(0), ""), "{wire}");
         }
+    }
+}
+
+/// A control group whose processes can be frozen, as a container runtime and a batch system do.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    /// `None` where this user makes no such groups.
+    fn new() -> Option<Self> {
+        let name = format!("gradwire-{}", std::process::id());
+        let freezer = Self(PathBuf::from("/sys/fs/cgroup/freezer").join(name));
+        std::fs::create_dir(&freezer.0).ok().map(|()| freezer)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let written = std::fs::write(self.0.join(file), text);
+        written.expect("the group is ours");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
+)]
+fn a_frozen_control_group_is_waited_for() {
+    let slow = std::env::var_os("GRADWIRE_SLOW").is_some();
+    let Some(freezer) = Freezer::new().filter(|_| slow) else {
+        eprintln!("skipped: slow, or this user makes no control groups");
+        return;
+    };
+    let options = waiting("60s", "udp", "150");
+    let ended = with_a_pause(&options, |process| {
+        freezer.write("cgroup.procs", &process.to_string());
+        freezer.write("freezer.state", "FROZEN");
+        std::thread::sleep(Duration::from_secs(12));
+        freezer.write("freezer.state", "THAWED");
+    });
+    for (code, errors) in ended {
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
     }
 }
 

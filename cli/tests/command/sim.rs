@@ -433,3 +433,22 @@ fn help_of_every_command_has_examples() {
     }
     assert!(!text(&sim("compare", "--help")).contains("--transport <"));
 }
+
+#[test]
+fn random_faults_of_a_seed_keep_every_promise() {
+    let output = sim(
+        "fuzz",
+        "--seed 3 --count 2 --faults loss+drift --ranks 2 --json",
+    );
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(report["seeds"], 2);
+    assert_eq!(report["findings"].as_array().map(Vec::len), Some(0));
+    assert!(report["packets"].as_u64() > Some(0));
+    let traced = text(&sim("fuzz", "--seed 3 --count 1 --faults none --trace"));
+    assert!(traced.contains(" Data group "), "{traced}");
+    let refused = sim("fuzz", "--faults fire");
+    assert_eq!(refused.status.code(), Some(2));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("no fault is called \"fire\""), "{words}");
+}

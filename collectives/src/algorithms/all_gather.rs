@@ -4,51 +4,26 @@
 //! block); B (n - 1) bytes sent per rank. Each rank starts with the rank after itself. Lossless.
 
 use crate::plan::{
-    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
-    pieces,
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
 };
 
 /// All-gather of `block` bytes per rank into the result buffer. The own block comes from `source`:
 /// the input, or its place in the result buffer.
 pub(crate) fn all_gather(seat: GroupSeat<'_>, block: usize, source: TensorMemory) -> MessagePlan {
     let mut plan = MessagePlan::new();
-    let own = seat.me * block;
-    let source_at = if source == TensorMemory::Input {
-        0
-    } else {
-        own
+    let place = |seat: usize| TensorRegion::buffer(seat * block, block);
+    let own = match source {
+        TensorMemory::Input => TensorRegion::input(0, block),
+        _ => place(seat.me),
     };
     if source == TensorMemory::Input {
-        plan.copy = Some((
-            TensorRegion::input(0, block),
-            TensorRegion::buffer(own, block),
-        ));
+        plan.copy = Some((own, place(seat.me)));
     }
     let complete = plan.gate();
     for other in seat.others() {
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(block)
-        {
-            plan.receive(PlannedReceive::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion::buffer(other * block + offset, bytes),
-                complete,
-            ));
-            plan.send(PlannedSend::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion {
-                    place: source,
-                    offset: source_at + offset,
-                    bytes,
-                },
-                MessagePlan::START,
-            ));
-        }
+        let peer = seat.ranks[other];
+        plan.receive_in_pieces(PlannedReceive::finished(peer, 0, place(other), complete));
+        plan.send_in_pieces(PlannedSend::finished(peer, 0, own, MessagePlan::START));
     }
     plan.sealed()
 }

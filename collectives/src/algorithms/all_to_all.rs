@@ -7,10 +7,7 @@
 //! With splits, blocks have different lengths. An empty block is a message, too: a rank without
 //! bytes to exchange cannot know whether others have some, and ranks whose splits differ find out.
 
-use crate::plan::{
-    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion,
-    pieces_or_nothing,
-};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 
 /// All-to-all of an input of `input[i]` bytes for the rank at seat i into a result buffer of
 /// `output[i]` bytes from it.
@@ -22,33 +19,11 @@ pub(crate) fn all_to_all(seat: GroupSeat<'_>, input: &[usize], output: &[usize])
     plan.copy = Some((own, place));
     let complete = plan.gate();
     for other in seat.others() {
-        let start = (start(input, other), start(output, other));
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces_or_nothing(output[other])
-        {
-            plan.receive(PlannedReceive::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion::buffer(start.1 + offset, bytes).or_nothing(),
-                complete,
-            ));
-        }
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces_or_nothing(input[other])
-        {
-            plan.send(PlannedSend::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion::input(start.0 + offset, bytes).or_nothing(),
-                MessagePlan::START,
-            ));
-        }
+        let peer = seat.ranks[other];
+        let theirs = TensorRegion::buffer(start(output, other), output[other]).or_nothing();
+        let ours = TensorRegion::input(start(input, other), input[other]).or_nothing();
+        plan.receive_in_pieces(PlannedReceive::finished(peer, 0, theirs, complete));
+        plan.send_in_pieces(PlannedSend::finished(peer, 0, ours, MessagePlan::START));
     }
     plan.sealed()
 }

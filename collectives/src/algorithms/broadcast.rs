@@ -17,8 +17,7 @@
 //! Both are lossless.
 
 use crate::plan::{
-    GroupSeat, MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
-    TensorRegion, pieces,
+    GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut, TensorRegion,
 };
 
 /// The most chunks whose messages can be numbered.
@@ -27,39 +26,20 @@ pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 /// Direct broadcast of the result buffer of the rank at seat `root` into those of the others.
 pub(crate) fn direct(seat: GroupSeat<'_>, bytes: usize, root: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
+    let whole = TensorRegion::buffer(0, bytes);
     if seat.me != root {
         let complete = plan.gate();
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(bytes)
-        {
-            let region = TensorRegion::buffer(offset, bytes);
-            plan.receive(PlannedReceive::finished(
-                seat.ranks[root],
-                part,
-                region,
-                complete,
-            ));
-        }
+        plan.receive_in_pieces(PlannedReceive::finished(
+            seat.ranks[root],
+            0,
+            whole,
+            complete,
+        ));
         return plan.sealed();
     }
     for other in seat.others() {
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(bytes)
-        {
-            let region = TensorRegion::buffer(offset, bytes);
-            plan.send(PlannedSend::finished(
-                seat.ranks[other],
-                part,
-                region,
-                MessagePlan::START,
-            ));
-        }
+        let (peer, start) = (seat.ranks[other], MessagePlan::START);
+        plan.send_in_pieces(PlannedSend::finished(peer, 0, whole, start));
     }
     plan.sealed()
 }

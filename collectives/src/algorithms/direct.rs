@@ -10,7 +10,8 @@
 //! | reduce, others | 2 | n | S |
 //!
 //! - Reduce-scatter: rank r sends shard j to rank j, starting with the rank after itself. Rank j
-//!   adds up shard j in the order of arrival.
+//!   adds up shard j in the order of ranks, so the sum does not depend on the chunks either; or in
+//!   the order of arrival, if the job says so.
 //! - All-reduce: then rank j sends its finished shard to all others.
 //! - Reduce: it sends it to the root only, which receives 2 S (n - 1) / n bytes in total.
 //!
@@ -18,8 +19,7 @@
 //!
 //! A lost segment costs one rank's contribution to one shard and not, as in a ring, the partial sum
 //! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
-//! lossless, so all ranks end with the same bits. Because sums form in the order of arrival, more
-//! than two ranks may round differently from run to run.
+//! lossless, so all ranks end with the same bits.
 //!
 //! In place, the gathered shard j overwrites the contribution that was sent to rank j. It can only
 //! come after rank j has received all of that contribution, which is not needed any more.

@@ -4,8 +4,7 @@
 //! rank but the root, which receives B (n - 1), the least that is possible. Lossless.
 
 use crate::plan::{
-    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
-    pieces,
+    GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
 };
 
 /// Gather of `block` bytes per rank into the result buffer of the rank at seat `root`. Others send
@@ -19,19 +18,9 @@ pub(crate) fn gather(
 ) -> MessagePlan {
     let mut plan = MessagePlan::new();
     if seat.me != root {
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(block)
-        {
-            plan.send(PlannedSend::finished(
-                seat.ranks[root],
-                part,
-                TensorRegion::buffer(offset, bytes),
-                MessagePlan::START,
-            ));
-        }
+        let own = TensorRegion::buffer(0, block);
+        let start = MessagePlan::START;
+        plan.send_in_pieces(PlannedSend::finished(seat.ranks[root], 0, own, start));
         return plan.sealed();
     }
     if source == TensorMemory::Input {
@@ -40,19 +29,11 @@ pub(crate) fn gather(
     }
     let complete = plan.gate();
     for other in seat.others() {
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(block)
-        {
-            plan.receive(PlannedReceive::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion::buffer(other * block + offset, bytes),
-                complete,
-            ));
-        }
+        let (peer, theirs) = (
+            seat.ranks[other],
+            TensorRegion::buffer(other * block, block),
+        );
+        plan.receive_in_pieces(PlannedReceive::finished(peer, 0, theirs, complete));
     }
     plan.sealed()
 }

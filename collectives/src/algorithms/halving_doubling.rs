@@ -22,8 +22,8 @@
 //! A few chunks run at once, so that steps of one overlap those of others.
 //!
 //! Always lossless: a segment lost here would be a sum of many. A rank adds halves in the order of
-//! arrival, so more than two ranks may round differently from run to run; but each shard is
-//! finished by one rank, so all ranks end with the same bits.
+//! the steps, or of arrival if the job says so. Each shard is finished by one rank, so all ranks
+//! end with the same bits.
 //!
 //! A half that was sent to a rank is overwritten by the finished values from that same rank, which
 //! has reduced all of it by then. A folded tensor is overwritten by the result that it is part of.

@@ -4,23 +4,27 @@
 //! rank, S n bytes of memory while it runs. `direct` sends 2 S (n - 1) / n bytes in two steps, so
 //! this is for tensors that take less time to send than a step has to wait. Lossless.
 //!
-//! Received tensors are kept until all are there and then reduced in the group's order. So all
+//! Received tensors are kept until all are there and then reduced in the order of ranks. So all
 //! ranks end with the same bits, run after run. The own tensor is sent from a copy, because the
 //! result may overwrite it before the others have received it.
+
+use gradwire_protocol::units::Rank;
 
 use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, ScratchUse, TensorRegion};
 
 /// All-reduce of `bytes` in place in the result buffer.
 pub(crate) fn all_reduce(seat: GroupSeat<'_>, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
-    let (count, own) = (seat.world(), seat.me);
+    let slot_of = |rank: &Rank| seat.ranks.iter().filter(|other| *other < rank).count();
+    let (count, own) = (seat.world(), slot_of(&seat.ranks[seat.me]));
     plan.scratch = ScratchUse::Slots { count, own };
     let complete = plan.gate();
     plan.finish_at(complete, TensorRegion::buffer(0, bytes));
-    let slot = |seat| TensorRegion::scratch(seat * bytes, bytes);
+    let slot = |slot| TensorRegion::scratch(slot * bytes, bytes);
     for other in seat.others() {
         let peer = seat.ranks[other];
-        plan.receive(PlannedReceive::finished(peer, 0, slot(other), complete));
+        let theirs = slot(slot_of(&peer));
+        plan.receive(PlannedReceive::finished(peer, 0, theirs, complete));
         plan.send(PlannedSend::finished(
             peer,
             0,

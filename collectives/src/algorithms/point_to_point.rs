@@ -9,50 +9,26 @@
 
 use gradwire_protocol::units::Rank;
 
-use crate::plan::{
-    MessagePiece, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding, TensorRegion,
-    pieces_or_nothing,
-};
+use crate::plan::{MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding, TensorRegion};
 
 /// The messages of a send of `bytes` to `to`.
 pub(crate) fn send(to: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
-    for MessagePiece {
-        part,
-        offset,
-        bytes,
-    } in pieces_or_nothing(bytes)
-    {
-        plan.send(PlannedSend::contribution(
-            to,
-            PARTS | part,
-            TensorRegion::buffer(offset, bytes).or_nothing(),
-            MessagePlan::START,
-        ));
-    }
+    let whole = TensorRegion::buffer(0, bytes).or_nothing();
+    let start = MessagePlan::START;
+    plan.send_in_pieces(PlannedSend::contribution(to, PARTS, whole, start));
     plan.sealed()
 }
 
 /// The messages of a receive of `bytes` from `from`.
 pub(crate) fn receive(from: Rank, bytes: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
+    let whole = TensorRegion::buffer(0, bytes).or_nothing();
     let complete = plan.gate();
-    for MessagePiece {
-        part,
-        offset,
-        bytes,
-    } in pieces_or_nothing(bytes)
-    {
-        plan.receive(PlannedReceive {
-            landing: SegmentLanding::Copy,
-            ..PlannedReceive::contribution(
-                from,
-                PARTS | part,
-                TensorRegion::buffer(offset, bytes).or_nothing(),
-                complete,
-            )
-        });
-    }
+    plan.receive_in_pieces(PlannedReceive {
+        landing: SegmentLanding::Copy,
+        ..PlannedReceive::contribution(from, PARTS, whole, complete)
+    });
     plan.sealed()
 }
 

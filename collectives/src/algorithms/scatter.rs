@@ -3,47 +3,22 @@
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages from the root (more beyond 64 MiB a
 //! block), B (n - 1) bytes, the least that is possible, the first to the rank after it. Lossless.
 
-use crate::plan::{
-    GroupSeat, MessagePiece, MessagePlan, PlannedReceive, PlannedSend, TensorRegion, pieces,
-};
+use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 
 /// Scatter of the input of the rank at seat `root`, `block` bytes per rank, into the result buffers
 /// of one block.
 pub(crate) fn scatter(seat: GroupSeat<'_>, block: usize, root: usize) -> MessagePlan {
     let mut plan = MessagePlan::new();
     if seat.me != root {
-        let complete = plan.gate();
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(block)
-        {
-            plan.receive(PlannedReceive::finished(
-                seat.ranks[root],
-                part,
-                TensorRegion::buffer(offset, bytes),
-                complete,
-            ));
-        }
+        let (own, complete) = (TensorRegion::buffer(0, block), plan.gate());
+        plan.receive_in_pieces(PlannedReceive::finished(seat.ranks[root], 0, own, complete));
         return plan.sealed();
     }
     let own = TensorRegion::input(seat.me * block, block);
     plan.copy = Some((own, TensorRegion::buffer(0, block)));
     for other in seat.others() {
-        for MessagePiece {
-            part,
-            offset,
-            bytes,
-        } in pieces(block)
-        {
-            plan.send(PlannedSend::finished(
-                seat.ranks[other],
-                part,
-                TensorRegion::input(other * block + offset, bytes),
-                MessagePlan::START,
-            ));
-        }
+        let (peer, theirs) = (seat.ranks[other], TensorRegion::input(other * block, block));
+        plan.send_in_pieces(PlannedSend::finished(peer, 0, theirs, MessagePlan::START));
     }
     plan.sealed()
 }

@@ -41,8 +41,8 @@ pub(crate) struct UnpostedMessage {
 pub(crate) struct Agreement {
     me: Rank,
     completed: VecDeque<(OperationLabel, Arc<[Rank]>)>,
-    /// The last call of each group.
-    entered: BTreeMap<u16, OperationLabel>,
+    /// The last call of each group, and the group's ranks.
+    entered: BTreeMap<u16, (OperationLabel, Arc<[Rank]>)>,
     early: Vec<UnpostedMessage>,
 }
 
@@ -59,7 +59,7 @@ impl Agreement {
 
     /// The last call of this rank in a group.
     pub(crate) fn last(&self, group: u16) -> Option<OperationLabel> {
-        self.entered.get(&group).copied()
+        self.entered.get(&group).map(|&(label, _)| label)
     }
 
     /// The call that has completed under a number of a group, if it is still remembered.
@@ -81,7 +81,8 @@ impl Agreement {
         expects: impl Fn(Rank, u16) -> bool,
     ) -> Option<CallMismatch> {
         let label = call.label;
-        self.entered.insert(label.group, label);
+        self.entered
+            .insert(label.group, (label, Arc::clone(call.ranks)));
         if self.early.is_empty() {
             return None;
         }
@@ -123,8 +124,8 @@ impl Agreement {
         if let Some(call) = running {
             return Some(self.mismatch(call, from, outline, None));
         }
-        let is_ahead = |last: &OperationLabel| last.sequence < sequence;
-        if !self.entered.get(&group).is_none_or(is_ahead)
+        let is_ahead = |last: OperationLabel| is_before(last.sequence, sequence);
+        if !self.last(group).is_none_or(is_ahead)
             && let Some(call) = self.remembered(group, sequence)
         {
             return Some(self.mismatch(call, from, outline, None));
@@ -157,8 +158,35 @@ impl Agreement {
         }
     }
 
+    /// The groups that this rank has called in and that have this member.
+    pub(crate) fn groups_of(&self, member: Rank) -> impl Iterator<Item = u16> {
+        let groups = self.entered.iter();
+        groups.filter_map(move |(&group, (_, ranks))| ranks.contains(&member).then_some(group))
+    }
+
+    /// How many messages of calls are kept that this rank has not made yet.
+    pub(crate) fn early(&self) -> usize {
+        self.early.len()
+    }
+
+    /// A message that was announced is cancelled, or refused.
+    pub(crate) fn withdraw(&mut self, from: Rank, key: MessageKey) {
+        self.early
+            .retain(|early| (early.from, early.key) != (from, key));
+    }
+
+    /// This rank calls nothing more in a group.
+    pub(crate) fn end_group(&mut self, group: u16) {
+        self.entered.remove(&group);
+    }
+
     /// Forgets the messages of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.early.retain(|early| early.from != from);
     }
+}
+
+/// Whether a sequence number comes before another one. They wrap.
+fn is_before(first: u32, second: u32) -> bool {
+    (second.wrapping_sub(first) as i32) > 0
 }

@@ -1,9 +1,10 @@
 //! The machine of a rank: takes operations, drives an endpoint, returns completions.
 //!
 //! It has four kinds of method: commands ([`Communicator::submit`], [`Communicator::fail_peer`],
-//! [`Communicator::abort`]), the verbs of [`Machine`], [`Communicator::poll_completion`], and
-//! getters. This file submits and starts operations. `events` hands each packet and event to its
-//! operation, and `failing` ends operations. `running` works on the bytes of one operation.
+//! [`Communicator::end_group`], [`Communicator::abort`]), the verbs of [`Machine`],
+//! [`Communicator::poll_completion`], and getters. This file submits and starts operations.
+//! `events` hands each packet and event to its operation, and `failing` ends operations. `running`
+//! works on the bytes of one operation.
 
 mod events;
 mod failing;
@@ -15,6 +16,7 @@ use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
+use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 
 use crate::engine::agreement::Agreement;
@@ -50,6 +52,8 @@ pub struct Communicator {
     failures: FailureRecord,
     /// Copies of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
+    /// Faults of paths that the caller has not taken.
+    path_faults: Vec<(Rank, PathFault)>,
     completions: VecDeque<Completion>,
     next_id: u64,
 }
@@ -64,6 +68,7 @@ impl Communicator {
             memory: StepMemory::of(job),
             departures: DepartureQueue::new(job.collectives.credit),
             transform: job.loss.transform,
+            sums: job.collectives.sums,
         };
         Self {
             parts,
@@ -75,6 +80,7 @@ impl Communicator {
             deadlines: DeadlineWatch::default(),
             failures: FailureRecord::default(),
             promised: BTreeMap::new(),
+            path_faults: Vec::new(),
             completions: VecDeque::new(),
             next_id: 0,
         }
@@ -93,6 +99,15 @@ impl Communicator {
             "one host for each of {world_size} ranks"
         );
         self.planner.set_hosts(hosts);
+        self
+    }
+
+    /// Counts the point-to-point messages of each pair and tag from `first` instead of 0. The
+    /// counts wrap after 2^16 messages: with a first count near the end a test sees that soon. Must
+    /// be equal on all ranks.
+    #[must_use]
+    pub fn with_first_count(mut self, first: u16) -> Self {
+        self.matching = Matching::starting_at(first);
         self
     }
 
@@ -137,7 +152,14 @@ impl Communicator {
         let seat = known.is_none().then(|| operation.check_group(me));
         let seat = seat.transpose()?;
         operation.check_tensor(me)?;
-        self.failures.check(&operation, me)?;
+        if let Err(refusal) = self.failures.check(&operation, me) {
+            if !operation.collective.is_point_to_point() {
+                // Others may have come further, and send what this rank will never post.
+                self.failures.broken.insert(operation.group.id);
+                self.refuse_unposted();
+            }
+            return Err(refusal);
+        }
         operation.sequence = self.matching.sequence(&operation);
         if self.table.has(&operation) {
             return Err(SubmitError::SequenceInUse {
@@ -237,6 +259,11 @@ impl Communicator {
         }
     }
 
+    /// A fault of the path to or from a rank. Each is returned once.
+    pub fn poll_path_fault(&mut self) -> Option<(Rank, PathFault)> {
+        self.path_faults.pop()
+    }
+
     /// Why everything was aborted, if it was.
     pub fn aborted(&self) -> Option<&str> {
         self.failures.aborted.as_deref()
@@ -258,6 +285,13 @@ impl Communicator {
         running.map(|(_, running)| (running.id, running.progress()))
     }
 
+    /// Messages that are kept although no running operation needs them: copies for slower ranks,
+    /// and what came before the operation that posts it.
+    pub fn kept_messages(&self) -> usize {
+        let early = self.stash.len() + self.agreement.early() + self.matching.announced();
+        self.promised.len() + early + self.parts.departures.left()
+    }
+
     /// The counters of the endpoint.
     pub fn counters(&self) -> EndpointCounters {
         self.parts.endpoint.counters()
@@ -277,6 +311,13 @@ impl Communicator {
     /// state.
     pub fn residuals(&self) -> &Residuals {
         &self.parts.memory.residuals
+    }
+
+    /// Multiplies all residuals by the factor by which the scale of the loss has changed: mixed
+    /// precision scales gradients, and a residual is in the scale of its step. Call it between
+    /// steps, on every rank.
+    pub fn scale_residuals(&mut self, factor: f64) {
+        self.parts.memory.residuals.scale(factor);
     }
 
     /// Takes the residual of a tensor, for example into a checkpoint; it is not kept any more.

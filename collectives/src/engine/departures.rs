@@ -56,6 +56,11 @@ impl DepartureQueue {
         self.scheduler.held()
     }
 
+    /// How many messages have left and hold credit.
+    pub(crate) fn left(&self) -> usize {
+        self.left.len()
+    }
+
     /// A rank is gone, and with it all that was on its way there.
     pub(crate) fn forget(&mut self, rank: Rank) {
         self.scheduler.retain(|&(to, _, _)| to != rank);

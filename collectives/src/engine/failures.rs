@@ -1,16 +1,21 @@
-//! Which ranks are lost, and whether the whole communicator was aborted.
+//! Which ranks are lost, which groups have ended, and whether the whole communicator was aborted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{MessageKey, Rank};
 
 use crate::operation::{Operation, SubmitError};
+use crate::plan::PARTS;
 
 /// The failures of a communicator so far.
 #[derive(Debug, Default)]
 pub(crate) struct FailureRecord {
     /// Lost ranks, and why each was lost.
     pub(crate) lost: BTreeMap<Rank, String>,
+    /// Groups that have a member which takes part in no collective any more.
+    pub(crate) broken: BTreeSet<u16>,
+    /// Groups in which this rank submits nothing more.
+    pub(crate) ended: BTreeSet<u16>,
     /// Why every operation fails from now on, after an abort.
     pub(crate) aborted: Option<String>,
 }
@@ -20,6 +25,12 @@ impl FailureRecord {
     pub(crate) fn check(&self, operation: &Operation, me: Rank) -> Result<(), SubmitError> {
         if let Some(reason) = self.aborted.clone() {
             return Err(SubmitError::Aborted { reason });
+        }
+        if self.ended.contains(&operation.group.id) {
+            return Err(SubmitError::GroupEnded {
+                group: operation.group.id,
+                label: operation.label(),
+            });
         }
         if self.lost.is_empty() {
             return Ok(());
@@ -34,5 +45,13 @@ impl FailureRecord {
             reason: reason.clone(),
             label: operation.label(),
         })
+    }
+
+    /// Whether an operation may still post a message that none has posted yet.
+    pub(crate) fn may_take(&self, key: MessageKey) -> bool {
+        let (group, _, part) = key.parts();
+        let is_collective = part < PARTS;
+        let is_broken = is_collective && self.broken.contains(&group);
+        !is_broken && !self.ended.contains(&group)
     }
 }

@@ -35,6 +35,8 @@ struct AnnouncedMessage {
 /// The point-to-point operations of a rank, as far as they are matched.
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
+    /// The count of the first message of each queue.
+    first: u16,
     /// How many messages were sent, modulo 2^16.
     sent: BTreeMap<MatchQueue, u16>,
     /// How many were claimed.
@@ -46,6 +48,14 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
+    /// Counts messages from this number on.
+    pub(crate) fn starting_at(first: u16) -> Self {
+        Self {
+            first,
+            ..Self::default()
+        }
+    }
+
     /// The sequence number of an operation: of a point-to-point operation the next of its peer and
     /// tag, of any other its own.
     pub(crate) fn sequence(&self, operation: &Operation) -> u32 {
@@ -54,7 +64,7 @@ impl Matching {
             Collective::Receive { from, tag } => (&self.claimed, queue(operation, from, tag)),
             _ => return operation.sequence,
         };
-        let count = counts.get(&queue).copied().unwrap_or_default();
+        let count = counts.get(&queue).copied().unwrap_or(self.first);
         sequence(queue.tag, count)
     }
 
@@ -62,12 +72,13 @@ impl Matching {
     pub(crate) fn take(&mut self, operation: &Operation) {
         match operation.collective {
             Collective::Send { to, tag } => {
-                let count = self.sent.entry(queue(operation, to, tag)).or_default();
+                let sent = self.sent.entry(queue(operation, to, tag));
+                let count = sent.or_insert(self.first);
                 *count = count.wrapping_add(1);
             }
             Collective::Receive { from, tag } => {
                 let queue = queue(operation, from, tag);
-                let claimed = self.claimed.entry(queue).or_default();
+                let claimed = self.claimed.entry(queue).or_insert(self.first);
                 let count = *claimed;
                 *claimed = claimed.wrapping_add(1);
                 if !self.announced.is_empty() {
@@ -129,6 +140,32 @@ impl Matching {
     ) -> Vec<(OperationId, Operation)> {
         let failing = |entry: &mut (OperationId, Operation)| fails(&entry.1);
         self.waiting.extract_if(.., failing).collect()
+    }
+
+    /// How many messages have come that no receive has claimed.
+    pub(crate) fn announced(&self) -> usize {
+        self.announced.len()
+    }
+
+    /// A message that was announced is cancelled, or refused.
+    pub(crate) fn withdraw(&mut self, from: Rank, key: MessageKey) {
+        let (group, sequence, _) = key.parts();
+        let (tag, count) = tag_and_count(sequence);
+        let queue = MatchQueue {
+            group,
+            tag,
+            peer: from,
+        };
+        let is_it = |message: &AnnouncedMessage| message.queue == queue && message.count == count;
+        self.announced.retain(|message| !is_it(message));
+    }
+
+    /// This rank sends and receives no more in a group.
+    pub(crate) fn end_group(&mut self, group: u16) {
+        self.sent.retain(|queue, _| queue.group != group);
+        self.claimed.retain(|queue, _| queue.group != group);
+        self.announced
+            .retain(|message| message.queue.group != group);
     }
 
     /// Forgets the messages of a lost rank.

@@ -28,13 +28,25 @@ impl StepMemory {
     }
 }
 
-/// Scratches of short operations that have ended, for those to come.
+/// Scratches of short operations and slots of sums that have ended, for those to come.
 #[derive(Debug, Default)]
 pub(crate) struct SpareScratch(Vec<Vec<u8>>);
 
 impl SpareScratch {
     /// As many as short operations are likely to be on their way at once.
     const KEPT_MAX: usize = 64;
+    /// Together they have no more bytes than this: the slots of a few chunks.
+    const KEPT_BYTES_MAX: usize = 64 << 20;
+
+    /// At least this many bytes, of any values.
+    pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let mut spare = self.0.pop().unwrap_or_default();
+        if spare.len() < bytes {
+            spare.clear();
+            spare.resize(bytes, 0);
+        }
+        spare
+    }
 
     /// `count` slots as long as `buffer`, of which number `at` has the same bytes; the others have
     /// any.
@@ -43,19 +55,17 @@ impl SpareScratch {
         let Some(bytes) = buffer.bytes() else {
             return Buffer::Virtual(whole);
         };
-        let mut slots = self.0.pop().unwrap_or_default();
-        if slots.len() < whole {
-            slots.resize(whole, 0);
-        }
+        let mut slots = self.take(whole);
         slots[at * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         Buffer::Owned(slots)
     }
 
-    pub(crate) fn keep(&mut self, slots: Buffer) {
-        if let Buffer::Owned(slots) = slots
-            && self.0.len() < Self::KEPT_MAX
-        {
-            self.0.push(slots);
+    /// Keeps bytes that [`SpareScratch::take`] gave.
+    pub(crate) fn keep(&mut self, spare: Vec<u8>) {
+        let kept: usize = self.0.iter().map(Vec::len).sum();
+        let fits = self.0.len() < Self::KEPT_MAX && kept + spare.len() <= Self::KEPT_BYTES_MAX;
+        if fits && !spare.is_empty() {
+            self.0.push(spare);
         }
     }
 }

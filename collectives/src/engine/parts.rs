@@ -1,7 +1,7 @@
 //! The parts of a communicator that running operations work with.
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::GradientTransform;
+use gradwire_protocol::job::{GradientTransform, SumOrder};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::segment::Segmentation;
@@ -22,6 +22,8 @@ pub(crate) struct EngineParts {
     pub(crate) departures: DepartureQueue,
     /// How the job transforms contributions that may lose segments.
     pub(crate) transform: GradientTransform,
+    /// The order in which the job sums contributions.
+    pub(crate) sums: SumOrder,
 }
 
 impl EngineParts {

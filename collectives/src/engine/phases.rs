@@ -56,7 +56,7 @@ impl TrainingPhases {
         let Some(limits) = self.limits else {
             return Share::ALL;
         };
-        let is_new = self.step.is_none_or(|step| step < operation.step);
+        let is_new = self.step.is_none_or(|step| step.is_before(operation.step));
         if is_new && operation.layers.count > 0 {
             self.close(limits.change);
             self.step = Some(operation.step);
@@ -144,9 +144,14 @@ mod tests {
 
     /// In which steps, from 1, a job with gradients of these norms is strict.
     fn strict_steps(norms: &[f32]) -> Vec<u32> {
+        strict_steps_after(0, norms)
+    }
+
+    /// The same in a job that has come as far as step `before`.
+    fn strict_steps_after(before: u32, norms: &[f32]) -> Vec<u32> {
         let mut phases = phases();
         let is_strict = |(step, norm): (u32, &f32)| {
-            let whole = result(step, 0, *norm);
+            let whole = result(before.wrapping_add(step), 0, *norm);
             let cap = phases.cap(&whole);
             phases.note(&whole);
             cap.is_none().then_some(step)
@@ -160,6 +165,7 @@ mod tests {
         assert_eq!(strict_steps(&norms), [1, 4], "2.1 is not half of 4");
         let norms = [1.0, 1.5, 1.5, 0.8, 0.4, 0.4, 0.4];
         assert_eq!(strict_steps(&norms), [1, 3, 6]);
+        assert_eq!(strict_steps_after(u32::MAX - 2, &norms), [1, 3, 6]);
     }
 
     #[test]

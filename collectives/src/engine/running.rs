@@ -1,14 +1,18 @@
 //! One operation on its way: runs its plan on its bytes.
 //!
 //! - `progress` knows which gates are open and which messages are done.
-//! - `tensor_bytes` holds the bytes that segments land in and messages out carry.
-//! - `loss_rules` says how much may be lost; `loss_record` counts the losses.
+//! - `tensor_bytes` holds the bytes that segments land in and messages out carry, `ordered_sum`
+//!   the order in which they are summed.
+//! - `loss_rules` says how much may be lost; `loss_record` counts the losses, `residual_draft`
+//!   keeps those that the next step will repair.
 //!
 //! This file drives them: it posts messages, opens gates, and sends.
 
 mod loss_record;
 pub(crate) mod loss_rules;
+mod ordered_sum;
 mod progress;
+mod residual_draft;
 mod tensor_bytes;
 
 use std::sync::Arc;
@@ -16,6 +20,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::job::SumOrder;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, SegmentTags};
@@ -24,12 +29,13 @@ use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::RankCall;
-use crate::engine::memory::StepMemory;
+use crate::engine::memory::{SpareScratch, StepMemory};
 use crate::engine::parts::EngineParts;
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
-use crate::numbers::holes::{HoleFilling, Residuals, TensorShape};
+use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
+use crate::operation::buffer::Buffer;
 use crate::operation::{
     Completion, Operation, OperationError, OperationId, OperationLabel, OperationProgress, TimedOut,
 };
@@ -41,7 +47,9 @@ use crate::plan::{
 
 use loss_record::LossRecord;
 use loss_rules::{LossLimits, LossRules};
+use ordered_sum::{LandedBytes, OrderedSum, SumShape};
 use progress::PlanProgress;
+use residual_draft::ResidualDraft;
 use tensor_bytes::{RegionSum, TensorBytes};
 
 /// A submitted operation.
@@ -56,6 +64,7 @@ pub(crate) struct RunningOperation {
     progress: PlanProgress,
     bytes: TensorBytes,
     losses: LossRecord,
+    residuals: ResidualDraft,
     received_bytes: u64,
     begun: Instant,
 }
@@ -78,6 +87,7 @@ impl RunningOperation {
             progress: PlanProgress::new(&plan),
             bytes: TensorBytes::default(),
             losses: LossRecord::new(operation.collective),
+            residuals: ResidualDraft::default(),
             received_bytes: 0,
             begun: Instant::START,
             operation,
@@ -93,10 +103,12 @@ impl RunningOperation {
         let plan = Arc::clone(&self.plan);
         for (at, inbound) in plan.inbounds.iter().enumerate() {
             self.expect_coefficients(inbound);
+            self.expect_order(at, parts);
             let request = self.post(inbound, parts);
             if let Some(early) = stash.take(inbound.from, request.key) {
+                let spares = &mut parts.memory.spares;
                 for (placement, payload) in early.segments() {
-                    self.place(at, placement.offset, payload);
+                    self.place(at, placement.offset, payload, spares);
                 }
             }
             parts.endpoint.expect(now, inbound.from, request);
@@ -119,6 +131,45 @@ impl RunningOperation {
         if let (Some(mixing), SegmentLanding::Reduce) = (mixing, inbound.landing) {
             self.bytes.expect_coefficients(inbound.gate, mixing);
         }
+    }
+
+    /// Lets the contributions of a gate, of which message in number `at` is the first, be summed in
+    /// the order of ranks. Sums of integers are the same in any order.
+    fn expect_order(&mut self, at: usize, parts: &EngineParts) {
+        let (inbound, operation) = (&self.plan.inbounds[at], &self.operation);
+        let PlanGate {
+            contributions,
+            gates_before,
+            ..
+        } = &self.plan.gates[inbound.gate.0];
+        let needs_order = contributions.len() > 1 || *gates_before > 0;
+        if parts.sums == SumOrder::Arrival
+            || !operation.dtype.is_float()
+            || operation.buffer.bytes().is_none()
+            || contributions.first() != Some(&at)
+            || !needs_order
+        {
+            return;
+        }
+        let ranks = contributions.iter().map(|&at| self.plan.inbounds[at].from);
+        let is_remote = |&rank: &Rank| parts.endpoint.reach(rank) == Reach::Network;
+        // Only the segments of the network can be missing, so these are the cells.
+        let peer = ranks.clone().find(is_remote).unwrap_or(inbound.from);
+        let shape = SumShape {
+            dtype: operation.dtype,
+            op: operation.op,
+            bytes: inbound.region.bytes,
+            cell_bytes: parts.cut(inbound.region, peer).segment_bytes() as usize,
+        };
+        let others: Vec<Rank> = ranks.collect();
+        let sum = if self.bytes.has_coefficients(inbound.gate) {
+            // The own ones are added when the gate opens.
+            OrderedSum::new(shape, others, 0, 0)
+        } else {
+            let before_own = others.partition_point(|&rank| rank < parts.me());
+            OrderedSum::new(shape, others, before_own, *gates_before)
+        };
+        self.bytes.expect_order(inbound.gate, sum);
     }
 
     /// The request to the endpoint to receive a message.
@@ -165,15 +216,27 @@ impl RunningOperation {
     }
 
     /// Puts a segment where it belongs.
-    pub(crate) fn place(&mut self, inbound: usize, offset: u32, payload: Payload<'_>) {
+    pub(crate) fn place(
+        &mut self,
+        inbound: usize,
+        offset: u32,
+        payload: Payload<'_>,
+        spares: &mut SpareScratch,
+    ) {
         let inbound = &self.plan.inbounds[inbound];
         let (offset, length) = (offset as usize, payload.len());
         if offset + length > inbound.region.bytes {
             return; // the message is longer than posted, which the endpoint reports
         }
         self.received_bytes += length as u64;
+        if self.operation.buffer.bytes().is_none() {
+            return; // a simulated buffer has no bytes
+        }
+        let bytes = payload.bytes();
+        let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
+        let landed = LandedBytes { offset, bytes };
         self.bytes
-            .place(&mut self.operation, inbound, offset, payload);
+            .place(&mut self.operation, inbound, landed, spares);
     }
 
     /// The bytes of a message out.
@@ -197,6 +260,7 @@ impl RunningOperation {
         if let Some(holes) = holes {
             let cut = parts.cut(inbound.region, inbound.from);
             self.losses.note(&inbound, cut, holes);
+            self.bytes.skip(&mut self.operation, &inbound, cut, holes);
         }
         if self.progress.reach(inbound.gate) {
             self.open_gate(inbound.gate, now, parts);
@@ -204,7 +268,7 @@ impl RunningOperation {
     }
 
     /// The receiver of a message out has all of it that it will ever have.
-    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>, memory: &mut StepMemory) {
+    pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>) {
         if !self.progress.finish_send(at) {
             return;
         }
@@ -213,42 +277,35 @@ impl RunningOperation {
         self.losses.miss(missing);
         let Some(copy) = copy else { return };
         if self.operation.loss.holes == HoleFilling::ErrorFeedback {
-            self.keep_residual(
-                &self.plan.outbounds[at],
-                &copy,
-                missing,
-                &mut memory.residuals,
-            );
+            self.lose(at, &copy, missing);
         }
     }
 
-    /// Keeps the values of a contribution that were missing, for the next step.
-    fn keep_residual(
-        &self,
-        outbound: &PlannedSend,
-        copy: &[u8],
-        missing: &Bitmap,
-        residuals: &mut Residuals,
-    ) {
+    /// Notes the values of a contribution that were missing, for the next step.
+    fn lose(&mut self, at: usize, copy: &[u8], missing: &Bitmap) {
+        let outbound = self.plan.outbounds[at];
+        let mixing = self.mixing_of(&outbound);
         let segment_bytes = self.rules.segment_bytes();
         let range = |segment: u32| {
             let offset = segment as usize * segment_bytes;
             offset..copy.len().min(offset + segment_bytes)
         };
-        let mut keep = |offset, values: &[u8]| {
-            let (key, offset) = (self.operation.tensor_key, outbound.region.offset + offset);
-            residuals.keep(key, self.shape(), offset, values);
+        let mut lose = |offset, values: &[u8]| {
+            self.residuals.lose(ResidualPiece {
+                offset: outbound.region.offset + offset,
+                values: values.to_vec(),
+            });
         };
         let missing = missing.iter_ones().map(range);
-        let Some(mixing) = self.mixing_of(outbound) else {
-            return missing.for_each(|lost| keep(lost.start, &copy[lost]));
+        let Some(mixing) = mixing else {
+            return missing.for_each(|lost| lose(lost.start, &copy[lost]));
         };
         let mut values = vec![0; copy.len()];
         for lost in missing {
             values[lost.clone()].copy_from_slice(&copy[lost]);
         }
         mixing.unmix(&mut values);
-        keep(0, &values);
+        lose(0, &values);
     }
 
     /// How a message out is mixed, or `None` if it is not.
@@ -292,6 +349,7 @@ impl RunningOperation {
                 next,
                 ..
             } = &plan.gates[gate.0];
+            self.bytes.end_sum(gate, &mut parts.memory.spares);
             if let Some(region) = finish {
                 self.bytes.reduce_slots(&mut self.operation, &plan);
                 self.finish(gate, *region, parts);
@@ -300,6 +358,10 @@ impl RunningOperation {
                 self.ready(at, now, parts);
             }
             for &next in next {
+                if let Some(&first) = plan.gates[next.0].contributions.first() {
+                    let operation = &mut self.operation;
+                    self.bytes.open_before(operation, &plan.inbounds[first]);
+                }
                 if self.progress.reach(next) {
                     opening.push(next);
                 }
@@ -418,7 +480,9 @@ impl RunningOperation {
         };
         let mut copy = bytes.to_vec();
         let offset = self.plan.outbounds[at].region.offset;
-        residuals.add_to(self.operation.tensor_key, self.shape(), offset, &mut copy);
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        self.residuals
+            .take(residuals.add_to(key, shape, offset, &mut copy));
         self.bytes.keep_copy(at, copy);
     }
 
@@ -468,6 +532,19 @@ impl RunningOperation {
         }
     }
 
+    /// The messages in that are not complete, by sender and key.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        let inbounds = self.progress.missing().map(|at| &self.plan.inbounds[at]);
+        inbounds.map(|inbound| (inbound.from, self.key(inbound.part)))
+    }
+
+    /// The messages out that are on their way, by receiver and key.
+    pub(crate) fn on_their_way(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
+        let outbounds = self.progress.on_their_way();
+        let outbounds = outbounds.map(|at| &self.plan.outbounds[at]);
+        outbounds.map(|outbound| (outbound.to, self.key(outbound.part)))
+    }
+
     /// Copies of the messages that others still wait for, when the operation ends before they do.
     pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
         self.progress.on_their_way().filter_map(|at| {
@@ -487,8 +564,17 @@ impl RunningOperation {
         if result.is_ok() {
             memory.phases.note(&self.operation);
         }
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        let left = match &result {
+            Ok(()) => self.residuals.into_lost(),
+            Err(_) => self.residuals.into_taken(),
+        };
+        for piece in left {
+            memory.residuals.keep(key, shape, piece);
+        }
         let scratch = self.bytes.into_scratch();
-        if let (ScratchUse::Slots { .. }, Some(slots)) = (self.plan.scratch, scratch) {
+        let slots = matches!(self.plan.scratch, ScratchUse::Slots { .. });
+        if let Some(Buffer::Owned(slots)) = scratch.filter(|_| slots) {
             memory.spares.keep(slots);
         }
         let (outcome, holes) = self.losses.into_outcome();

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use gradwire_protocol::priority::Urgency;
-use gradwire_protocol::units::{ByteCount, Step};
+use gradwire_protocol::units::{ByteCount, Step, StepClock, StepSerial};
 
 /// A message that is ready to leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,7 +39,8 @@ pub struct Scheduler<Ticket> {
     /// Bytes of messages that were let go and are not finished.
     on_their_way: ByteCount,
     /// By step, urgency, and number of arrival.
-    waiting: BTreeMap<(Step, Urgency, u64), (Ticket, ByteCount)>,
+    waiting: BTreeMap<(StepSerial, Urgency, u64), (Ticket, ByteCount)>,
+    steps: StepClock,
     arrivals: u64,
     /// Arrivals before this number were waiting when the credit was spent.
     refused_until: u64,
@@ -54,6 +55,7 @@ impl<Ticket> Scheduler<Ticket> {
             credit,
             on_their_way: ByteCount::new(0),
             waiting: BTreeMap::new(),
+            steps: StepClock::default(),
             arrivals: 0,
             refused_until: 0,
             held: 0,
@@ -67,7 +69,8 @@ impl<Ticket> Scheduler<Ticket> {
 
     /// A message is ready to leave.
     pub fn post(&mut self, post: ReadyMessage, ticket: Ticket) {
-        let turn = (post.step, post.urgency, self.arrivals);
+        let step = self.steps.serial(post.step);
+        let turn = (step, post.urgency, self.arrivals);
         self.arrivals += 1;
         self.waiting.insert(turn, (ticket, post.bytes));
     }
@@ -144,6 +147,15 @@ mod tests {
         }
         assert_eq!(all(&mut scheduler), [2, 4, 1, 5, 0, 3]);
         assert!(scheduler.is_empty());
+    }
+
+    #[test]
+    fn older_steps_leave_first_where_their_numbers_wrap() {
+        let mut scheduler = Scheduler::new(ByteCount::new(0));
+        for (ticket, step) in [u32::MAX - 1, 1, u32::MAX, 0].into_iter().enumerate() {
+            scheduler.post(post(step, 0, 10), ticket as u32);
+        }
+        assert_eq!(all(&mut scheduler), [0, 2, 3, 1]);
     }
 
     #[test]

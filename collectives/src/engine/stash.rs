@@ -59,6 +59,11 @@ impl EarlyStash {
         self.messages.remove(&(from, key))
     }
 
+    /// How many messages have segments here.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Forgets the segments of a lost rank.
     pub(crate) fn forget(&mut self, from: Rank) {
         self.messages.retain(|&(rank, _), _| rank != from);

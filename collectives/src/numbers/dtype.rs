@@ -141,6 +141,18 @@ impl ReduceOp {
         }
     }
 
+    /// What a caller does who needs it for another type.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::Avg => {
+                "avg needs a float type; for integers take sum, and divide the result by the number \
+                 of ranks with the rounding you want"
+            }
+            Self::BitAnd | Self::BitOr | Self::BitXor => "band, bor and bxor need an integer type",
+            _ => "it is defined for every type",
+        }
+    }
+
     /// Whether a missing contribution leaves a result that is still an estimate of the whole.
     pub const fn can_miss_contributions(self) -> bool {
         matches!(self, Self::Sum | Self::Avg)

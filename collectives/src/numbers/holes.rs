@@ -15,14 +15,18 @@
 //! step has no previous result, so *rescale* applies. With *error-feedback* a contribution is late
 //! and not lost: its sender learns which segments were missing and adds them to the same tensor in
 //! the next step. So counting them as zero now keeps the sum over steps exact. The operation's
-//! `tensor_key` tells tensors apart.
+//! `tensor_key` tells tensors apart. An operation that fails leaves residuals as they were.
+//!
+//! A residual is in the unit of the gradients of its step. A caller that scales the loss, and
+//! changes the scale, scales residuals by the same factor ([`Residuals::scale`]). Infinities and
+//! NaNs are never carried to the next step: they are dropped and counted.
 
 use std::collections::BTreeMap;
 
 pub use gradwire_protocol::job::HoleFilling;
 
 use crate::numbers::dtype::{DType, ReduceOp};
-use crate::numbers::kernels::{ScaleRatio, accumulate, scale};
+use crate::numbers::kernels::{ScaleRatio, accumulate, drop_not_finite, multiply, scale};
 
 /// Bytes of a receiver's buffer that did not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -135,11 +139,19 @@ pub struct Residual {
     pub pieces: BTreeMap<usize, Vec<u8>>,
 }
 
+/// Values of a tensor from a byte offset on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ResidualPiece {
+    pub(crate) offset: usize,
+    pub(crate) values: Vec<u8>,
+}
+
 /// The lost values that a sender keeps for error feedback, by tensor. They are part of a training
 /// job's state: a checkpoint without them loses the losses of the last step for good.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Residuals {
     tensors: BTreeMap<u64, Residual>,
+    dropped: u64,
 }
 
 impl Residuals {
@@ -153,6 +165,23 @@ impl Residuals {
         self.tensors.remove(&key)
     }
 
+    /// Multiplies everything kept: by the new scale of the loss over the one before. Operations
+    /// that have not ended keep to the scale before.
+    pub fn scale(&mut self, factor: f64) {
+        for residual in self.tensors.values_mut() {
+            for values in residual.pieces.values_mut() {
+                multiply(residual.shape.dtype, values, factor);
+                self.dropped += drop_not_finite(residual.shape.dtype, values);
+            }
+        }
+    }
+
+    /// Elements that were lost for good: because they were infinite or NaN, or because the tensor
+    /// came back with another type or length.
+    pub fn dropped_elements(&self) -> u64 {
+        self.dropped
+    }
+
     /// Bytes kept.
     pub fn bytes(&self) -> usize {
         let pieces = self
@@ -162,34 +191,37 @@ impl Residuals {
         pieces.map(Vec::len).sum()
     }
 
-    /// Keeps values that were lost at `offset` of a tensor.
-    pub(crate) fn keep(&mut self, key: u64, shape: TensorShape, offset: usize, values: &[u8]) {
+    /// Keeps values of a tensor beside those that are kept, or added to them.
+    pub(crate) fn keep(&mut self, key: u64, shape: TensorShape, piece: ResidualPiece) {
+        let ResidualPiece { offset, mut values } = piece;
+        self.add_to(key, shape, offset, &mut values);
+        self.dropped += drop_not_finite(shape.dtype, &mut values);
         let fresh = || Residual {
             shape,
             pieces: BTreeMap::new(),
         };
         let residual = self.tensors.entry(key).or_insert_with(fresh);
-        if residual.shape != shape {
-            *residual = fresh();
-        }
-        residual.pieces.insert(offset, values.to_vec());
+        residual.pieces.insert(offset, values);
     }
 
-    /// Adds the values kept for a range of a tensor, which begins at `offset`, to `values`, and
-    /// forgets them.
+    /// Adds the values kept for a range of a tensor, which begins at `offset`, to `values`.
+    /// Returns them; they are not kept any more.
     pub(crate) fn add_to(
         &mut self,
         key: u64,
         shape: TensorShape,
         offset: usize,
         values: &mut [u8],
-    ) {
+    ) -> Vec<ResidualPiece> {
+        let mut taken = Vec::new();
         let Some(residual) = self.tensors.get_mut(&key) else {
-            return;
+            return taken;
         };
         if residual.shape != shape {
+            let kept: usize = residual.pieces.values().map(Vec::len).sum();
+            self.dropped += (kept / residual.shape.dtype.bytes()) as u64;
             self.tensors.remove(&key);
-            return;
+            return taken;
         }
         let end = offset + values.len();
         let starts: Vec<usize> = residual
@@ -207,13 +239,9 @@ impl Residuals {
                 residual.pieces.insert(start, piece);
                 continue;
             }
-            let inside = &piece[from - start..to - start];
-            accumulate(
-                shape.dtype,
-                ReduceOp::Sum,
-                &mut values[from - offset..to - offset],
-                inside,
-            );
+            let inside = piece[from - start..to - start].to_vec();
+            let target = &mut values[from - offset..to - offset];
+            accumulate(shape.dtype, ReduceOp::Sum, target, &inside);
             if start < from {
                 residual
                     .pieces
@@ -222,7 +250,12 @@ impl Residuals {
             if to < start + piece.len() {
                 residual.pieces.insert(to, piece[to - start..].to_vec());
             }
+            taken.push(ResidualPiece {
+                offset: from,
+                values: inside,
+            });
         }
+        taken
     }
 }
 
@@ -329,6 +362,11 @@ mod tests {
         );
     }
 
+    fn keep(residuals: &mut Residuals, shape: TensorShape, offset: usize, values: &[f32]) {
+        let values = floats(values);
+        residuals.keep(9, shape, ResidualPiece { offset, values });
+    }
+
     #[test]
     fn a_residual_is_added_once_where_it_belongs() {
         let shape = TensorShape {
@@ -336,7 +374,7 @@ mod tests {
             bytes: 24,
         };
         let mut residuals = Residuals::default();
-        residuals.keep(9, shape, 4, &floats(&[1.0, 2.0, 3.0]));
+        keep(&mut residuals, shape, 4, &[1.0, 2.0, 3.0]);
         let mut values = floats(&[10.0, 10.0]);
         residuals.add_to(9, shape, 8, &mut values);
         assert_eq!(values, floats(&[12.0, 13.0]));
@@ -359,8 +397,8 @@ mod tests {
             bytes: 16,
         };
         let mut residuals = Residuals::default();
-        residuals.keep(9, shape, 4, &floats(&[1.0]));
-        residuals.keep(9, shape, 12, &floats(&[2.0]));
+        keep(&mut residuals, shape, 4, &[1.0]);
+        keep(&mut residuals, shape, 12, &[2.0]);
         let residual = residuals.take(9).expect("it was kept");
         assert_eq!((residuals.bytes(), residuals.take(9)), (0, None));
         let mut values = floats(&[0.0; 4]);
@@ -375,10 +413,45 @@ mod tests {
             bytes: 8,
         };
         let mut residuals = Residuals::default();
-        residuals.keep(9, shape, 0, &floats(&[1.0]));
+        keep(&mut residuals, shape, 0, &[1.0]);
         let mut values = floats(&[10.0; 3]);
         residuals.add_to(9, TensorShape { bytes: 12, ..shape }, 0, &mut values);
         assert_eq!(values, floats(&[10.0; 3]));
         assert_eq!(residuals.iter().count(), 0);
+        assert_eq!(residuals.dropped_elements(), 1);
+    }
+
+    #[test]
+    fn residuals_of_one_place_are_added_up() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 16,
+        };
+        let mut residuals = Residuals::default();
+        keep(&mut residuals, shape, 0, &[1.0, 2.0]);
+        keep(&mut residuals, shape, 4, &[10.0, 20.0]);
+        let mut values = floats(&[0.0; 4]);
+        residuals
+            .take(9)
+            .expect("it was kept")
+            .write_to(&mut values);
+        assert_eq!(values, floats(&[1.0, 12.0, 20.0, 0.0]));
+    }
+
+    #[test]
+    fn residuals_that_are_not_finite_are_dropped_and_counted() {
+        let shape = TensorShape {
+            dtype: DType::F32,
+            bytes: 16,
+        };
+        let mut residuals = Residuals::default();
+        let values = [1.0, f32::INFINITY, f32::NAN, f32::MAX];
+        keep(&mut residuals, shape, 0, &values);
+        assert_eq!(residuals.dropped_elements(), 2);
+        residuals.scale(2.0);
+        assert_eq!(residuals.dropped_elements(), 3, "the largest has grown");
+        let mut kept = floats(&[9.0; 4]);
+        residuals.take(9).expect("it was kept").write_to(&mut kept);
+        assert_eq!(kept, floats(&[2.0, 0.0, 0.0, 0.0]));
     }
 }

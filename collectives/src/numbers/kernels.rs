@@ -80,6 +80,58 @@ pub fn scale(dtype: DType, target: &mut [u8], ratio: ScaleRatio) {
     }
 }
 
+/// Multiplies every element by `factor`.
+///
+/// # Panics
+/// When `dtype` is not a float type or `target` is not whole elements.
+pub fn multiply(dtype: DType, target: &mut [u8], factor: f64) {
+    assert_whole(dtype, target);
+    let scaled = |value: f32| (f64::from(value) * factor) as f32;
+    match dtype {
+        DType::F32 => each(target, |value| {
+            scaled(f32::from_le_bytes(value)).to_le_bytes()
+        }),
+        DType::F64 => each(target, |value| {
+            (f64::from_le_bytes(value) * factor).to_le_bytes()
+        }),
+        DType::F16 => each(target, |value| {
+            halves::to_f16(scaled(halves::f16_at(value)))
+        }),
+        DType::BF16 => each(target, |value| {
+            halves::to_bf16(scaled(halves::bf16_at(value)))
+        }),
+        _ => panic!("{dtype} is not scaled: only floats are lost"),
+    }
+}
+
+/// Replaces infinities and NaNs by zero. Returns how many there were.
+///
+/// # Panics
+/// When `dtype` is not a float type or `target` is not whole elements.
+pub fn drop_not_finite(dtype: DType, target: &mut [u8]) -> u64 {
+    assert_whole(dtype, target);
+    match dtype {
+        DType::F32 => drop_if(target, |value| !f32::from_le_bytes(value).is_finite()),
+        DType::F64 => drop_if(target, |value| !f64::from_le_bytes(value).is_finite()),
+        DType::F16 => drop_if(target, |value| !f16::from_le_bytes(value).is_finite()),
+        DType::BF16 => drop_if(target, |value| !bf16::from_le_bytes(value).is_finite()),
+        _ => panic!("{dtype} has no infinities: only floats are lost"),
+    }
+}
+
+fn each<const BYTES: usize>(target: &mut [u8], map: impl Fn([u8; BYTES]) -> [u8; BYTES]) {
+    let (elements, _) = target.as_chunks_mut::<BYTES>();
+    elements
+        .iter_mut()
+        .for_each(|element| *element = map(*element));
+}
+
+fn drop_if<const BYTES: usize>(target: &mut [u8], drops: impl Fn([u8; BYTES]) -> bool) -> u64 {
+    let (elements, _) = target.as_chunks_mut::<BYTES>();
+    let dropped = elements.iter_mut().filter(|element| drops(**element));
+    dropped.map(|element| *element = [0; BYTES]).count() as u64
+}
+
 /// The mean of |x| over the elements; 0 without elements.
 ///
 /// # Panics

@@ -9,6 +9,8 @@ pub enum Buffer {
     Owned(Vec<u8>),
     /// The bytes belong to a caller who leaves them alone until the completion.
     Borrowed(&'static mut [u8]),
+    /// As before, for an input: bytes that are only read, which other operations may read, too.
+    ReadOnly(&'static [u8]),
     /// A number of bytes without contents, for simulations, which neither copy nor compute.
     Virtual(usize),
 }
@@ -19,6 +21,7 @@ impl Buffer {
         match self {
             Self::Owned(bytes) => bytes.len(),
             Self::Borrowed(bytes) => bytes.len(),
+            Self::ReadOnly(bytes) => bytes.len(),
             Self::Virtual(length) => *length,
         }
     }
@@ -33,16 +36,17 @@ impl Buffer {
         match self {
             Self::Owned(bytes) => Some(bytes),
             Self::Borrowed(bytes) => Some(bytes),
+            Self::ReadOnly(bytes) => Some(bytes),
             Self::Virtual(_) => None,
         }
     }
 
-    /// The bytes, to be changed; `None` if the buffer is virtual.
+    /// The bytes, to be changed; `None` if the buffer is virtual or an input.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
             Self::Borrowed(bytes) => Some(bytes),
-            Self::Virtual(_) => None,
+            Self::ReadOnly(_) | Self::Virtual(_) => None,
         }
     }
 

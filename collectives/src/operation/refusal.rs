@@ -27,6 +27,14 @@ pub enum SubmitError {
         /// The operation.
         label: OperationLabel,
     },
+    /// This rank has ended the group.
+    #[error("group {group} has ended on this rank; {label} needs a new group")]
+    GroupEnded {
+        /// The group.
+        group: u16,
+        /// The operation.
+        label: OperationLabel,
+    },
     /// This rank or a named rank is not in the group.
     #[error("rank {rank} is not in group {group}, whose ranks are {ranks:?}")]
     NotInGroup {
@@ -54,10 +62,7 @@ pub enum SubmitError {
         rank: Rank,
     },
     /// The reduction does not exist for the type.
-    #[error(
-        "{op} is not defined for {dtype}: avg needs a float type (sum, then divide, for integers), \
-         band, bor and bxor an integer type"
-    )]
+    #[error("{op} is not defined for {dtype}: {}", .op.remedy())]
     Undefined {
         /// The reduction.
         op: ReduceOp,

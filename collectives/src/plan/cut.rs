@@ -106,38 +106,21 @@ fn even_part(whole: usize, parts: usize, index: usize) -> (usize, usize) {
     )
 }
 
-/// A part of a tensor that goes as one message, if the algorithm has no chunks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MessagePiece {
-    pub(crate) part: u16,
-    /// Byte where it begins in the tensor or block.
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
-}
-
-/// The messages that carry `bytes` without chunks.
-pub(crate) fn pieces(bytes: usize) -> impl Iterator<Item = MessagePiece> {
-    let starts = (0..bytes).step_by(PIECE_BYTES).enumerate();
-    starts.map(move |(index, offset)| {
-        let part = u16::try_from(index).expect("32,768 pieces are 2 TiB");
-        assert!(part < PARTS, "32,768 pieces are 2 TiB");
-        MessagePiece {
-            part,
-            offset,
-            bytes: PIECE_BYTES.min(bytes - offset),
-        }
-    })
-}
-
-/// As [`pieces`], but one empty message if there are no bytes, so that both sides learn that they
-/// agree.
-pub(crate) fn pieces_or_nothing(bytes: usize) -> impl Iterator<Item = MessagePiece> {
-    let nothing = MessagePiece {
-        part: 0,
-        offset: 0,
-        bytes: 0,
+/// The messages that carry a region without chunks, each with its part number. An empty region has
+/// none, unless it is [`TensorRegion::NOTHING`]: then both sides learn that they agree.
+pub(crate) fn pieces(region: TensorRegion) -> impl Iterator<Item = (u16, TensorRegion)> {
+    let starts = (0..region.bytes).step_by(PIECE_BYTES).enumerate();
+    let piece = move |(index, start): (usize, usize)| {
+        let part = u16::try_from(index).ok().filter(|part| *part < PARTS);
+        let piece = TensorRegion {
+            offset: region.offset + start,
+            bytes: PIECE_BYTES.min(region.bytes - start),
+            ..region
+        };
+        (part.expect("32,768 pieces are 2 TiB"), piece)
     };
-    pieces(bytes).chain((bytes == 0).then_some(nothing))
+    let nothing = (region == TensorRegion::NOTHING).then_some((0, region));
+    starts.map(piece).chain(nothing)
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The measured collectives: how large their buffers are, and how their bandwidths are computed.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::ELEMENT_BYTES;
 
 /// A measured collective.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum PerfCollective {
     /// Every rank gets the sum.
     AllReduce,
@@ -58,21 +57,6 @@ impl PerfCollective {
     /// The reduction of elements, as nccl-tests names it.
     pub fn reduction(self) -> &'static str {
         if self.reduces() { "sum" } else { "none" }
-    }
-}
-
-impl fmt::Display for PerfCollective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllGather => "all-gather",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::AllToAll => "all-to-all",
-            Self::Barrier => "barrier",
-            Self::SendRecv => "send-recv",
-        })
     }
 }
 

@@ -51,10 +51,7 @@ impl Crew {
     /// # Errors
     /// [`LabError`] of the first rank that fails; the others have been ended by then.
     pub fn of_ranks(world: u16, job: &Job, place: &CrewPlace) -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(|source| LabError::System {
-            what: "finding this program".into(),
-            source,
-        })?;
+        let program = std::env::current_exe().map_err(LabError::system("finding this program"))?;
         let start = || {
             let mut command = Command::new(&program);
             command.arg("perf-rank").stderr(Stdio::inherit());
@@ -263,10 +260,7 @@ impl Member {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = place
             .spawn(rank, command)
-            .map_err(|source| LabError::System {
-                what: format!("starting {program}"),
-                source,
-            })?;
+            .map_err(LabError::system(format!("starting {program}")))?;
         let complaints = Arc::default();
         if let Some(errors) = process.stderr.take() {
             let complaints = Arc::clone(&complaints);
@@ -321,13 +315,10 @@ pub fn how_it_ended(status: ExitStatus) -> String {
 }
 
 /// 128 random bits in hexadecimal digits.
-pub(super) fn random_token() -> Result<String, LabError> {
+fn random_token() -> Result<String, LabError> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|source| LabError::System {
-            what: "drawing a token".into(),
-            source,
-        })?;
+        .map_err(LabError::system("drawing a token"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

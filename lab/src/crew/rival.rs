@@ -1,12 +1,12 @@
 //! Other libraries in the same harness: processes that speak the launcher's lines.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use gradwire_protocol::job::Job;
 
 use super::kind::PerfCollective;
-use super::launcher::{Crew, random_token};
+use super::launcher::Crew;
 use super::place::CrewPlace;
 use crate::error::LabError;
 
@@ -14,7 +14,8 @@ const GLOO: &str = include_str!("gloo.py");
 const OPEN_MPI: &str = include_str!("openmpi.c");
 
 /// A library to compare with.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Rival {
     /// Gloo, as PyTorch brings it.
     Gloo,
@@ -25,10 +26,7 @@ pub enum Rival {
 impl Rival {
     /// Its name in rows and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Gloo => "gloo",
-            Self::Openmpi => "openmpi",
-        }
+        self.into()
     }
 }
 
@@ -107,9 +105,13 @@ fn missing(rival: &str, message: String) -> LabError {
 
 /// One process, mpirun, which starts all ranks and speaks for them.
 fn open_mpi(ranks: u16) -> Result<Crew, LabError> {
-    let folder = Folder::new()?;
-    let (source, program) = (folder.0.join("openmpi.c"), folder.0.join("openmpi"));
-    std::fs::write(&source, OPEN_MPI).map_err(|error| folder.refused(error))?;
+    let refused = || LabError::system(format!("writing into {}", std::env::temp_dir().display()));
+    let folder = tempfile::TempDir::with_prefix("gradwire-perf-").map_err(refused())?;
+    let (source, program) = (
+        folder.path().join("openmpi.c"),
+        folder.path().join("openmpi"),
+    );
+    std::fs::write(&source, OPEN_MPI).map_err(refused())?;
     let mut compile = Command::new("mpicc");
     compile.arg("-O2").arg("-o").args([&program, &source]);
     let compiled = compile.stdin(Stdio::null()).output().map_err(no_open_mpi)?;
@@ -137,30 +139,4 @@ fn no_open_mpi(error: std::io::Error) -> LabError {
     let message =
         format!("needs mpicc and mpirun (Debian packages openmpi-bin and libopenmpi-dev): {error}");
     missing("openmpi", message)
-}
-
-/// A folder for the compiled program; it lasts until all ranks run.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, LabError> {
-        let name = format!("gradwire-perf-{}", random_token()?);
-        let folder = Self(std::env::temp_dir().join(name));
-        std::fs::create_dir(&folder.0).map_err(|error| folder.refused(error))?;
-        Ok(folder)
-    }
-
-    fn refused(&self, source: std::io::Error) -> LabError {
-        LabError::System {
-            what: format!("writing into {}", self.0.display()),
-            source,
-        }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A failure leaves a few kilobytes in the folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -43,7 +43,8 @@ pub struct CellPoint {
 }
 
 /// The way to sum gradients.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum SumExchange {
     /// Through parameter servers.
     Servers,
@@ -54,14 +55,6 @@ pub enum SumExchange {
 impl SumExchange {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Servers, Self::Ring];
-
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Servers => "servers",
-            Self::Ring => "ring",
-        }
-    }
 }
 
 impl CellPoint {

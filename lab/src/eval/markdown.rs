@@ -29,7 +29,7 @@ fn told(goal: &EvalGoal) -> String {
         GoalState::Missed => "✗",
         GoalState::Open => "?",
     };
-    let (state, what, found) = (goal.state.label(), &goal.what, &goal.found);
+    let (state, what, found) = (goal.state, &goal.what, &goal.found);
     format!("{mark} {state}: {what}. Found: {found}.")
 }
 

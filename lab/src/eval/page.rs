@@ -51,7 +51,7 @@ fn goals(goals: &[&EvalGoal]) -> String {
             GoalState::Missed => ("✗", "missed"),
             GoalState::Open => ("?", "open"),
         };
-        let state = goal.state.label();
+        let state = goal.state;
         text += &row(&[
             format!("<td class=\"told\">{}</td>", escaped(&goal.what)),
             format!("<td class=\"told\">{}</td>", escaped(&goal.found)),
@@ -105,7 +105,7 @@ fn rendered(written: &str) -> String {
 
 fn table(grid: &Grid, source: Source) -> String {
     let names: Vec<String> = grid.columns.iter().map(|name| escaped(name)).collect();
-    let mut text = heads(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut text = heads(names.iter().map(String::as_str));
     for values in &grid.rows {
         let cells = values.iter().map(|value| cell(&escaped(&value.shown())));
         text += &row(&cells.collect::<Vec<_>>());

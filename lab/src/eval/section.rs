@@ -63,6 +63,21 @@ pub struct Grid {
     pub rows: Vec<Vec<Value>>,
 }
 
+impl Grid {
+    /// A grid of rows with a value for each of these columns.
+    pub fn new<C: Into<String>>(
+        caption: impl Into<String>,
+        columns: impl IntoIterator<Item = C>,
+        rows: impl IntoIterator<Item = Vec<Value>>,
+    ) -> Self {
+        Self {
+            caption: caption.into(),
+            columns: columns.into_iter().map(C::into).collect(),
+            rows: rows.into_iter().collect(),
+        }
+    }
+}
+
 /// One value of a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -154,8 +169,9 @@ pub struct EvalGoal {
 }
 
 /// Whether a goal is reached.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum GoalState {
     /// Reached.
     Met,
@@ -172,15 +188,6 @@ impl GoalState {
             Some(true) => Self::Met,
             Some(false) => Self::Missed,
             None => Self::Open,
-        }
-    }
-
-    /// Its word.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Met => "met",
-            Self::Missed => "missed",
-            Self::Open => "open",
         }
     }
 }

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::plans::Written;
 use crate::error::LabError;
+use crate::sim::progress;
 use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
 use crate::sweep::folder::SweepFolder;
@@ -103,10 +104,8 @@ impl CellWork {
 
 /// Makes a bar over this many seconds of work.
 fn bar(seconds: f64, cells: usize) -> ProgressBar {
-    let style = "{bar:30} {msg}, {elapsed} gone, about {eta} left";
-    let style = ProgressStyle::with_template(style);
-    let style = style.expect("the template is constant and well-formed");
-    let bar = ProgressBar::new((seconds * MILLIS) as u64).with_style(style);
+    let beside = "{msg}, {elapsed} gone, about {eta} left";
+    let bar = progress::bar((seconds * MILLIS) as u64, beside);
     bar.set_message(format!("{cells} cells to run"));
     bar
 }

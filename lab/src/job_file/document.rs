@@ -5,6 +5,7 @@ use std::path::Path;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::error::LabError;
+use crate::files;
 
 /// A job file for editing, checked first; an empty document when the file does not exist.
 ///
@@ -15,10 +16,7 @@ pub fn read(path: &Path) -> Result<DocumentMut, LabError> {
         return Ok(DocumentMut::new());
     }
     super::read(path)?;
-    let text = std::fs::read_to_string(path).map_err(|source| LabError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = files::text(path)?;
     Ok(text.parse().expect("it has just been read as TOML"))
 }
 
@@ -27,10 +25,8 @@ pub fn read(path: &Path) -> Result<DocumentMut, LabError> {
 /// # Errors
 /// [`LabError::System`].
 pub fn save(path: &Path, document: &DocumentMut) -> Result<(), LabError> {
-    std::fs::write(path, document.to_string()).map_err(|source| LabError::System {
-        what: format!("writing {}", path.display()),
-        source,
-    })
+    std::fs::write(path, document.to_string())
+        .map_err(LabError::system(format!("writing {}", path.display())))
 }
 
 /// One of the tables of a job; adds an empty one where it is missing.

@@ -10,6 +10,7 @@ use gradwire_netsim::results::statistics::{Estimate, Spread};
 use gradwire_report::numbers::count;
 use serde::Serialize;
 
+use super::cost::cores;
 use super::progress::RunProgress;
 use super::scenario::Scenario;
 use super::summary::{ClassDrops, Summary};
@@ -172,8 +173,7 @@ fn scenarios(options: &ComparisonPlan, seeds: &[u64]) -> Result<Vec<Scenario>, L
 }
 
 fn parallel(options: &ComparisonPlan) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let fitting = (cores / options.scenario.threads).max(1);
+    let fitting = (cores() / options.scenario.threads).max(1);
     options.parallel.map_or(fitting, usize::from)
 }
 

@@ -74,9 +74,15 @@ impl Meter {
     }
 }
 
+/// The time by which experiments are measured.
 #[expect(clippy::disallowed_methods, reason = "the command measures time")]
-fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
+}
+
+/// How many cores this machine has for this process.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// User CPU time of the calling thread.

@@ -142,7 +142,7 @@ fn results(runs: &[DrawnRun]) -> String {
     };
     let columns: Vec<&Column> = of_flows.iter().chain(&OF_ALL).collect();
     let names = columns.iter().map(|(name, _)| *name);
-    let mut text = heads(&["transport"].into_iter().chain(names).collect::<Vec<_>>());
+    let mut text = heads(["transport"].into_iter().chain(names));
     for DrawnRun { summary, .. } in runs {
         let mut cells = vec![cell(&swatch(&summary.transport))];
         cells.extend(columns.iter().map(|(_, of)| of(summary)));
@@ -176,12 +176,8 @@ fn tasks(runs: &[DrawnRun]) -> String {
         let Some(tasks) = &summary.tasks else {
             continue;
         };
-        text += &heads(&[
-            &swatch(&summary.transport),
-            "ended",
-            "mean, us",
-            "longest, us",
-        ]);
+        let first = swatch(&summary.transport);
+        text += &heads([first.as_str(), "ended", "mean, us", "longest, us"]);
         for task in tasks.by_name.iter().take(NAMES_MAX) {
             text += &row(&[
                 cell(&escaped(&task.name)),
@@ -246,7 +242,8 @@ fn losses(runs: &[DrawnRun]) -> String {
     let mut text = String::new();
     for DrawnRun { summary, .. } in runs {
         let first = swatch(&summary.transport);
-        text += &heads(&[&first, "queued", "early", "full", "trimmed", "marked"]);
+        let names = first + " | queued | early | full | trimmed | marked";
+        text += &heads(names.split(" | "));
         text += &loss_rows(summary);
     }
     format!("<table>\n{text}</table>\n")

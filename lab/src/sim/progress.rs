@@ -17,6 +17,13 @@ use super::scenario::Loaded;
 /// Steps of a bar for one run.
 const STEPS: u64 = 1000;
 
+/// A bar of so many steps; `beside` is the template of the text at its right.
+pub fn bar(steps: u64, beside: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(&format!("{{bar:30}} {beside}"));
+    let style = style.expect("the template is constant and well-formed");
+    ProgressBar::new(steps).with_style(style)
+}
+
 /// A bar over one or several runs.
 #[derive(Clone, Debug)]
 pub struct RunProgress {
@@ -26,10 +33,8 @@ pub struct RunProgress {
 impl RunProgress {
     /// A bar for so many runs.
     pub fn of_runs(runs: usize) -> Self {
-        let style = "{bar:30} {percent:>3}%  {elapsed} gone, about {eta} left  {msg}";
-        let style = ProgressStyle::with_template(style);
-        let style = style.expect("the template is constant and well-formed");
-        let bar = ProgressBar::new(runs as u64 * STEPS).with_style(style);
+        let beside = "{percent:>3}%  {elapsed} gone, about {eta} left  {msg}";
+        let bar = bar(runs as u64 * STEPS, beside);
         Self { bar }
     }
 

@@ -42,18 +42,9 @@ fn swatch(transport: &str) -> String {
 }
 
 fn times(runs: &[DrawnRun]) -> String {
-    let mut text = heads(&[
-        "transport",
-        "job",
-        "steps ended",
-        "iteration",
-        "p99",
-        "computing",
-        "exposed",
-        "share",
-        "FCT",
-        "p99",
-    ]);
+    let names = "transport | job | steps ended | iteration | p99 | computing | exposed | share | \
+                 FCT | p99";
+    let mut text = heads(names.split(" | "));
     for DrawnRun { summary, .. } in runs {
         for job in jobs(summary) {
             let ended = job.iterations_us.len() as u64;
@@ -131,8 +122,7 @@ fn losses(runs: &[DrawnRun]) -> String {
     }
     let transports = runs.iter().map(|run| swatch(&run.summary.transport));
     let names: Vec<String> = ["layer".to_owned()].into_iter().chain(transports).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut text = heads(&names);
+    let mut text = heads(names.iter().map(String::as_str));
     for ((_, _, layer), shares) in &lost {
         let mut cells = vec![cell(&escaped(layer))];
         cells.extend(

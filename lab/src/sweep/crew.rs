@@ -24,10 +24,7 @@ pub fn run(
     at_once: usize,
     keep: &(dyn Fn(CellRecord) -> Result<(), LabError> + Sync),
 ) -> Result<(), LabError> {
-    let program = std::env::current_exe().map_err(|source| LabError::System {
-        what: "cannot find this program".to_owned(),
-        source,
-    })?;
+    let program = std::env::current_exe().map_err(LabError::system("cannot find this program"))?;
     let waiting = Mutex::new(cells.iter());
     let take = || {
         waiting
@@ -55,10 +52,9 @@ pub fn run(
 }
 
 fn record_of(program: &Path, cell: &SweepCell) -> Result<CellRecord, LabError> {
-    let output = output_of(program, cell).map_err(|source| LabError::System {
-        what: "cannot run a cell in a process of its own".to_owned(),
-        source,
-    })?;
+    let output = output_of(program, cell).map_err(LabError::system(
+        "cannot run a cell in a process of its own",
+    ))?;
     let record = serde_json::from_slice::<CellRecord>(&output.stdout);
     Ok(record.unwrap_or_else(|_| CellRecord::of_failure(&cell.id, &cell.scenario, death(&output))))
 }

@@ -53,10 +53,10 @@ impl SweepFolder {
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
         let path = self.path(name);
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| LabError::System {
-                what: format!("cannot make {}", folder.display()),
-                source,
-            })?;
+            std::fs::create_dir_all(folder).map_err(LabError::system(format!(
+                "cannot make {}",
+                folder.display()
+            )))?;
         }
         WholeFile::create(&path)?.keep(bytes)
     }

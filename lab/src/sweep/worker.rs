@@ -40,10 +40,7 @@ impl CellOrder {
 pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
     let mut line = String::new();
     let told = std::io::stdin().lock().read_line(&mut line);
-    told.map_err(|source| LabError::System {
-        what: "standard input".to_owned(),
-        source,
-    })?;
+    told.map_err(LabError::system("standard input"))?;
     let order: CellOrder = serde_json::from_str(&line)
         .map_err(|error| LabError::Usage(format!("the cell told over standard input: {error}")))?;
     if order.version != env!("CARGO_PKG_VERSION") {

@@ -29,16 +29,12 @@ pub fn run(command: &[String]) -> Result<(), LabError> {
         .stdin(Stdio::null())
         .process_group(0)
         .spawn();
-    let mut child = child.map_err(|source| LabError::System {
-        what: format!("starting {program}"),
-        source,
-    })?;
+    let mut child = child.map_err(LabError::system(format!("starting {program}")))?;
     let group = Pid::from_raw(i32::try_from(child.id()).expect("process numbers are positive"));
     std::thread::spawn(move || end_when_told(group));
-    let status = child.wait().map_err(|source| LabError::System {
-        what: format!("waiting for {program}"),
-        source,
-    })?;
+    let status = child
+        .wait()
+        .map_err(LabError::system(format!("waiting for {program}")))?;
     // Usually the group is empty by now, and the error is harmless.
     let _ = killpg(group, Signal::SIGKILL);
     std::process::exit(code_of(status));

@@ -3,7 +3,8 @@
 use super::Endpoint;
 use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
-use crate::metrics::{ClassTimes, EndpointFootprint, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::footprint::EndpointFootprint;
+use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
 impl Endpoint {
@@ -62,6 +63,11 @@ impl Endpoint {
         while let Some(key) = self.peers[at].sender.take_still() {
             self.events
                 .push_back(EndpointEvent::StandsStill { to, key });
+        }
+        while let Some(fault) = self.peers[at].sender.take_fault() {
+            let rank = to;
+            self.events
+                .push_back(EndpointEvent::PathFault { rank, fault });
         }
         while let Some(key) = self.peers[at].sender.take_refused() {
             self.events.push_back(EndpointEvent::Refused { to, key });

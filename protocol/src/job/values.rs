@@ -155,6 +155,16 @@ pub enum ReduceAlgorithm {
     Hierarchical,
 }
 
+/// The order in which the contributions of ranks are summed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum SumOrder {
+    /// By rank number: a sum depends on its inputs and the algorithm, and not on time.
+    Rank,
+    /// As contributions come: sums of floats may differ in their last bits from run to run.
+    Arrival,
+}
+
 /// An entry of `collectives.table`: the algorithm of all groups and tensors up to a size, for jobs
 /// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`super::notation::choice`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

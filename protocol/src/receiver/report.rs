@@ -7,6 +7,9 @@ use crate::wire::{Header, PacketKind, SegmentReport, is_later};
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
 
+/// Packets that arrive less than this apart carry stamps of the same turn of 2^32 microseconds.
+const STAMPS_COMPARED: Span = Span::from_micros(1 << 30);
+
 /// The next report of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ReportDue {
@@ -46,9 +49,13 @@ impl EchoStamp {
         }
     }
 
-    /// The one that was sent first.
+    /// The one that was sent first. Stamps of packets that came long after each other have wrapped.
     pub(super) fn older(self, other: Self) -> Self {
-        match is_later(self.sent_at, other.sent_at) {
+        let later = match (self.arrived - other.arrived).max(other.arrived - self.arrived) {
+            apart if apart < STAMPS_COMPARED => is_later(self.sent_at, other.sent_at),
+            _ => self.arrived > other.arrived,
+        };
+        match later {
             true => other,
             false => self,
         }
@@ -67,6 +74,9 @@ pub(super) struct ReportState {
     /// Packets since the last report.
     unreported: u32,
     lowest_unreported: u32,
+    /// The lowest segment that was new in the last report. The next one covers it again: a report
+    /// may be lost, and behind a hole no other one tells of its segments.
+    lowest_reported: u32,
     /// The first of those packets.
     first_unreported: Option<EchoStamp>,
 }
@@ -81,6 +91,7 @@ impl ReportState {
             marked_entropies: 0,
             unreported: 0,
             lowest_unreported: u32::MAX,
+            lowest_reported: u32::MAX,
             first_unreported: None,
         }
     }
@@ -146,7 +157,10 @@ impl ReportState {
     pub(super) fn next(&self) -> Option<(PacketKind, u32)> {
         match self.due {
             ReportDue::None => None,
-            ReportDue::AckBy(_) => Some((PacketKind::Ack, self.lowest_unreported)),
+            ReportDue::AckBy(_) => {
+                let lowest = self.lowest_unreported.min(self.lowest_reported);
+                Some((PacketKind::Ack, lowest))
+            }
             ReportDue::Whole(kind, first) => Some((kind, first)),
         }
     }
@@ -157,7 +171,7 @@ impl ReportState {
         let echo = untold.map_or(self.newest, |untold| self.newest.older(untold));
         SegmentReport {
             echo: echo.sent_at,
-            held: (now - echo.arrived).as_micros() as u32,
+            held: u32::try_from((now - echo.arrived).as_micros()).unwrap_or(u32::MAX),
             ce: self.marks,
             ce_entropies: self.marked_entropies,
             echo_class: echo.class,
@@ -173,7 +187,29 @@ impl ReportState {
         };
         self.marked_entropies = 0;
         self.unreported = 0;
+        self.lowest_reported = self.lowest_unreported;
         self.lowest_unreported = u32::MAX;
         self.first_unreported = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_packets_an_hour_apart_the_earlier_one_is_older() {
+        let stamp = |minutes: u64, start: u32| EchoStamp {
+            sent_at: start.wrapping_add((minutes * 60_000_000) as u32),
+            class: Class(1),
+            arrived: Instant::START + Span::from_millis(minutes * 60_000),
+        };
+        for start in [0, 1 << 31, u32::MAX] {
+            for minutes in [1, 17, 18, 36, 50, 72, 1_000] {
+                let (first, second) = (stamp(0, start), stamp(minutes, start));
+                assert_eq!(first.older(second), first, "{minutes} minutes");
+                assert_eq!(second.older(first), first, "{minutes} minutes");
+            }
+        }
     }
 }

@@ -6,10 +6,8 @@
 //! 3. After [`RESETS_EACH`] unanswered ones only the oldest message says RESET. When it is answered
 //!    the next one speaks at once, so many cancelled messages cost no more packets than one.
 
-use super::Sender;
-use super::message::SendMessage;
 use crate::priority::CONTROL;
-use crate::units::{Instant, MessageId, MessageKey, Span};
+use crate::units::{Instant, MessageId, Span};
 use crate::wire::{Flags, Header, PacketKind};
 
 /// The longest wait between two RESETs.
@@ -99,35 +97,5 @@ impl CancelledMessages {
             next.at = Instant::START;
         }
         true
-    }
-}
-
-impl Sender {
-    /// Cancels the open message with this key, if there is one: its bytes may be reused at once, and
-    /// its receiver is told until it answers.
-    pub fn cancel(&mut self, key: MessageKey) {
-        let of_key = |sending: &SendMessage| sending.key() == key;
-        let Some(at) = self.messages.iter().rposition(of_key) else {
-            return;
-        };
-        let cancelled = self.forget(at);
-        self.cancelled.add(cancelled.template(Instant::START));
-    }
-
-    /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
-    pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
-        self.heard = now;
-        if self.cancelled.on_answer(header.message) {
-            return;
-        }
-        if let Some(at) = self.position(header.message) {
-            let refused = self.forget(at);
-            self.refused.push(refused.key());
-        }
-    }
-
-    /// A message that the receiver has refused since the last call.
-    pub fn take_refused(&mut self) -> Option<MessageKey> {
-        self.refused.pop()
     }
 }

@@ -16,8 +16,7 @@ use super::Sender;
 use super::message::SegmentFlight;
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
-use crate::units::{Instant, Span};
-use crate::wire::{SegmentReport, is_later};
+use crate::units::{Class, Instant, Span, Stamp};
 
 /// The packets of one class on their way to one peer.
 #[derive(Clone, Debug, Default)]
@@ -25,13 +24,13 @@ pub(super) struct ClassFlights {
     /// In the order of sending. Those that have landed stay until they are first.
     pub(super) flights: VecDeque<SegmentFlight>,
     /// Time stamp of the newest packet, probes included, that is known to have arrived.
-    newest: Option<u32>,
+    newest: Option<Stamp>,
 }
 
 impl ClassFlights {
     /// A report echoes a packet of this class; tells whether it is the newest.
-    fn on_echo(&mut self, echo: u32) -> bool {
-        let newer = self.newest.is_none_or(|newest| is_later(echo, newest));
+    fn on_echo(&mut self, echo: Stamp) -> bool {
+        let newer = self.newest.is_none_or(|newest| echo > newest);
         if newer {
             self.newest = Some(echo);
         }
@@ -39,46 +38,54 @@ impl ClassFlights {
     }
 }
 
-/// How much earlier than a packet that has arrived another one of its class was sent, in
-/// microseconds, if it is lost.
+/// How much earlier than a packet that has arrived another one of its class was sent, if that one
+/// is lost.
 #[derive(Clone, Copy)]
 struct LossHorizons {
-    repaired: u32,
-    tolerated: u32,
+    repaired: Span,
+    tolerated: Span,
 }
 
 impl LossHorizons {
     fn new(rtt: &Rtt, gap: Span) -> Self {
-        let micros = |span: Span| span.as_micros() as u32;
-        let repaired = micros(rtt.reordering(gap));
+        let repaired = rtt.reordering(gap);
         Self {
             repaired,
-            tolerated: repaired.max(micros(gap)),
+            tolerated: repaired.max(gap),
         }
     }
 }
 
+/// How many segments were found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundLost {
+    pub(super) all: u32,
+    /// Those that have to arrive.
+    pub(super) needed: u32,
+}
+
 impl Sender {
-    /// Takes the echo of a report; tells whether it is the newest of its class.
-    pub(super) fn on_echo(&mut self, report: &SegmentReport) -> bool {
-        let class = self.classes.get_mut(usize::from(report.echo_class.0));
-        class.is_some_and(|class| class.on_echo(report.echo))
+    /// Takes the stamp of a packet that has arrived; tells whether it is the newest of its class.
+    pub(super) fn on_echo(&mut self, class: Class, echo: Stamp) -> bool {
+        let class = self.classes.get_mut(usize::from(class.0));
+        class.is_some_and(|class| class.on_echo(echo))
     }
 
     /// Finds segments that are lost by now, and tells how many.
-    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
+    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let horizons = LossHorizons::new(rtt, gap);
-        let later = |a: u32, b: u32| if is_later(a, b) { a } else { b };
-        let (mut lost, mut newest) = (0, None);
+        let (mut lost, mut newest) = (FoundLost::default(), None);
         // From the lowest class up, so that `newest` covers a class and all lower ones.
         for class in (0..self.classes.len()).rev() {
             let of_class = self.classes[class].newest;
-            newest = of_class.into_iter().chain(newest).reduce(later);
+            newest = of_class.max(newest);
             if let Some(newest) = newest {
-                lost += self.find_lost_before(now, class, newest, horizons);
+                let of_class = self.find_lost_before(now, class, newest, horizons);
+                lost.all += of_class.all;
+                lost.needed += of_class.needed;
             }
         }
-        self.counters.found_lost += u64::from(lost);
+        self.counters.found_lost += u64::from(lost.all);
         lost
     }
 
@@ -87,22 +94,25 @@ impl Sender {
         &mut self,
         now: Instant,
         class: usize,
-        newest: u32,
+        newest: Stamp,
         horizons: LossHorizons,
-    ) -> u32 {
-        let mut lost = 0;
+    ) -> FoundLost {
+        let mut lost = FoundLost::default();
+        let repaired_before = newest.before(horizons.repaired);
+        let tolerated_before = newest.before(horizons.tolerated);
         while let Some(&flight) = self.classes[class].flights.front() {
             let sending = self
                 .position(flight.message)
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
-                let wait = match sending.may_miss(flight.segment) {
-                    true => horizons.tolerated,
-                    false => horizons.repaired,
+                let may_miss = sending.may_miss(flight.segment);
+                let lost_before = match may_miss {
+                    true => tolerated_before,
+                    false => repaired_before,
                 };
                 // All flights behind the first one were sent later still.
-                if !is_later(newest.wrapping_sub(wait), flight.sent_at) {
+                if flight.sent_at >= lost_before {
                     break;
                 }
                 self.in_flight -= sending.land(flight.segment);
@@ -113,7 +123,8 @@ impl Sender {
                 let probe_at = sending.probe.at;
                 self.note_probe(probe_at);
                 self.spray.on_loss(flight.entropy);
-                lost += 1;
+                lost.all += 1;
+                lost.needed += u32::from(!may_miss);
             }
             self.classes[class].flights.pop_front();
         }

@@ -15,20 +15,21 @@ use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
     Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, Share, Span,
+    Stamp,
 };
 use crate::wire::{
     Flags, HEADER_BYTES, Header, PacketKind, REPORT_BYTES, SEGMENTS_MAX, SegmentReport,
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
-const GRANT_WAITS: u64 = 16;
+pub(super) const GRANT_WAITS: u64 = 16;
 
 /// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentFlight {
     pub(super) message: MessageId,
     pub(super) segment: u32,
-    pub(super) sent_at: u32,
+    pub(super) sent_at: Stamp,
     pub(super) entropy: Entropy,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct SendProgress {
     in_flight: Bitmap,
     pub(super) acked: Bitmap,
     /// Time stamp of each segment's last packet.
-    sent_at: SmallVec<[u32; 4]>,
+    sent_at: SmallVec<[Stamp; 4]>,
     /// CE marks that the receiver has reported.
     pub(super) marks: u32,
 }
@@ -127,7 +128,7 @@ impl SendMessage {
                 lane: 0,
                 in_flight: Bitmap::new(segments),
                 acked: Bitmap::new(segments),
-                sent_at: smallvec![0; segments as usize],
+                sent_at: smallvec![Stamp::default(); segments as usize],
                 marks: 0,
             },
             repair: RepairState::new(segments),
@@ -149,7 +150,7 @@ impl SendMessage {
     }
 
     /// Time stamp of a segment's last packet.
-    pub(super) fn sent_at(&self, segment: u32) -> u32 {
+    pub(super) fn sent_at(&self, segment: u32) -> Stamp {
         self.progress.sent_at[segment as usize]
     }
 
@@ -162,6 +163,11 @@ impl SendMessage {
     /// needs no probe; one that waits for grants does.
     pub(super) fn is_told(&self) -> bool {
         self.probe.stage != SendStage::Unsent
+    }
+
+    /// Whether a report that echoes a packet of this stamp answers its last PROBE.
+    pub(super) fn is_answered(&self, echo: Stamp) -> bool {
+        self.probe.unanswered > 0 && echo >= self.probe.asked.stamp()
     }
 
     /// Whether its next PROBE is the first that its receiver hears of it.
@@ -348,11 +354,11 @@ impl SendMessage {
     pub(super) fn on_sent(
         &mut self,
         run: &SegmentRun,
-        template: &Header,
+        (sent_at, entropy): (Stamp, Entropy),
         flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
-        self.probe.stage = SendStage::Sending;
-        let (message, sent_at, entropy) = (self.id(), template.sent_at, template.entropy);
+        self.probe.on_sent();
+        let message = self.id();
         let mut bytes = 0;
         for &segment in run.as_slice() {
             self.progress.sent_at[segment as usize] = sent_at;
@@ -482,7 +488,7 @@ impl SendMessage {
     /// The header fields that packets which leave now have in common.
     pub(super) fn template(&self, now: Instant) -> Header {
         Header {
-            sent_at: now.wire_micros().max(1),
+            sent_at: now.wire_micros(),
             ..self.header
         }
     }

@@ -17,24 +17,6 @@
 
 namespace gradwire {
 
-// Draws the number of a new group from a count that all groups of a job share. The group's first
-// member draws it and passes it to the others through the group's own store, under `key`.
-inline uint32_t number_of_group(const c10::intrusive_ptr<c10d::Store>& store, int position,
-                                const std::string& key) {
-  constexpr int64_t kGroups = 1 << 16;  // group numbers have 16 bits on the wire
-  if (position == 0) {
-    auto base = store;
-    while (auto* prefixed = dynamic_cast<c10d::PrefixStore*>(base.get())) {
-      base = prefixed->getUnderlyingStore();
-    }
-    store->set(key, std::to_string(base->add("gradwire/groups", 1) - 1));
-  }
-  const auto number = std::stoll(store->get_to_str(key));
-  TORCH_CHECK(number < kGroups, "gradwire: this is process group ", number + 1, " of the job, and ",
-              kGroups, " is the most; create groups once and reuse them");
-  return static_cast<uint32_t>(number);
-}
-
 class Backend : public c10d::Backend {
  public:
   // `options` holds the timeout, and the name by which PyTorch knows this backend.
@@ -95,7 +77,7 @@ class Backend : public c10d::Backend {
     for (const auto rank : ranks) {
       child.ranks.push_back(submit_->group().ranks[submit_->peer(rank, "split")]);
     }
-    child.id = number_of_group(store, child.rank, "gradwire/group");
+    child.id = number_of_part(store, child.rank);
     auto own = c10::make_intrusive<Options>(options_->backend, options->timeout);
     own->group_name = options->group_name;
     own->group_desc = options->group_desc;
@@ -266,6 +248,24 @@ class Backend : public c10d::Backend {
   }
 
  private:
+  // The number of a group that is split off; its first member draws it from the job's count of
+  // groups, and tells the others.
+  uint32_t number_of_part(const c10::intrusive_ptr<c10d::Store>& store, int position) const {
+    constexpr int64_t kGroups = 1 << 16;  // group numbers have 16 bits on the wire
+    const char* key = "gradwire/number";
+    if (position == 0) {
+      auto base = store;
+      while (auto* prefixed = dynamic_cast<c10d::PrefixStore*>(base.get())) {
+        base = prefixed->getUnderlyingStore();
+      }
+      store->set(key, std::to_string(base->add(core().job(), 1) - 1));
+    }
+    const auto number = std::stoll(store->get_to_str(key));
+    TORCH_CHECK(number < kGroups, "gradwire: split of group ", number + 1, " of a job, and ",
+                kGroups, " is the most: use new_group(), which opens a new job then");
+    return static_cast<uint32_t>(number);
+  }
+
   c10::intrusive_ptr<Options> options_;
   MonitoredBarrier monitored_;
   std::shared_ptr<Submitter> submit_;

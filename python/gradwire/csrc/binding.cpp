@@ -43,20 +43,26 @@ void bind_rank(py::module_& module) {
   py::class_<Rank, std::shared_ptr<Rank>>(module, "Rank")
       .def(py::init([](const std::array<std::string, 3>& settings,
                        const std::tuple<uint32_t, uint32_t, int32_t>& place,
-                       const std::string& host, const std::array<std::string, 4>& credentials) {
+                       const std::string& host, const std::array<std::string, 4>& credentials,
+                       const std::string& name) {
              const auto& [job, trace, log] = settings;
              const auto& [rank, world, local] = place;
              const auto& [token, certificate, key, authority] = credentials;
              return std::make_shared<Rank>(Rank::Settings{job, trace, log},
                                            Rank::Place{rank, world, local}, host,
-                                           Rank::Credentials{token, certificate, key, authority});
+                                           Rank::Credentials{token, certificate, key, authority},
+                                           name);
            }),
-           py::arg("settings"), py::arg("place"), py::arg("host"), py::arg("credentials"), NoGil())
+           py::arg("settings"), py::arg("place"), py::arg("host"), py::arg("credentials"),
+           py::arg("job"), NoGil())
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
       .def("trace", &Rank::trace_json, NoGil())
-      .def("close", &Rank::close, NoGil())
-      .def_property_readonly("is_open", &Rank::is_open);
+      .def("close", [](Rank& rank) { rank.close(); }, NoGil())
+      .def_property_readonly("job", &Rank::job)
+      .def_property_readonly("is_open", &Rank::is_open)
+      .def("takes_operations", &Rank::takes_operations, NoGil());
+  module.def("close_all", &Rank::close_all, py::arg("ranks"), py::arg("patience"), NoGil());
 }
 
 void bind_gradients(BoundBackend& backend) {
@@ -160,6 +166,4 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   bind_rank(module);
   bind_backend(module);
   bind_messages(module);
-  module.def("number_of_group", &gradwire::number_of_group, py::arg("store"), py::arg("position"),
-             py::arg("key"), NoGil());
 }

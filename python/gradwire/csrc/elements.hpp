@@ -94,6 +94,18 @@ inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp& reduce_
   return {*dtype, static_cast<uint32_t>(op)};
 }
 
+// Whether the ranks sum integers, and each divides the sum then. Lightning does so for Gloo, which
+// it knows by name, and asks every other backend for the average.
+inline bool divides_sum(at::ScalarType type, const c10d::ReduceOp& reduce_op) {
+  return reduce_op.op_ == c10d::ReduceOp::AVG && at::isIntegralType(type, /*includeBool=*/false);
+}
+
+// The reduction that the core does for `reduce_op`.
+inline Reduction summed_reduction(at::ScalarType type, const c10d::ReduceOp& reduce_op) {
+  const bool sums = divides_sum(type, reduce_op);
+  return reduction_of(type, sums ? c10d::ReduceOp(c10d::ReduceOp::SUM) : reduce_op);
+}
+
 // The rank's contribution to the sum: a scaled copy for premul_sum, else the tensor itself.
 inline at::Tensor scaled(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
   if (reduce_op.op_ != c10d::ReduceOp::PREMUL_SUM) return tensor;

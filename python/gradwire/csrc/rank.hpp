@@ -16,13 +16,17 @@
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace gradwire {
 
 // How long close() lets pending operations finish before it aborts them.
 constexpr std::chrono::seconds kCloseGrace{3};
+// How long a rank that is closed stays reachable for ranks that are not done.
+constexpr std::chrono::seconds kLeavePatience{30};
 
 // True while this thread runs a gw_done.
 inline thread_local bool on_completion_thread = false;
@@ -50,8 +54,10 @@ class Rank {
     std::string log;    // log level on standard error
   };
 
-  Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own)
-      : place_(place), process_(getpid()) {
+  // `job` is the key at which the ranks' store counts the groups of this job.
+  Rank(const Settings& settings, Place place, const std::string& host, const Credentials& own,
+       std::string job)
+      : place_(place), job_(std::move(job)), process_(getpid()) {
     std::array<char, kErrorBytes> error{};
     const auto given = [](const std::string& text) {
       return text.empty() ? nullptr : text.c_str();
@@ -79,6 +85,10 @@ class Rank {
 
   Place place() const {
     return place_;
+  }
+
+  const std::string& job() const {
+    return job_;
   }
 
   std::string rendezvous() {
@@ -117,7 +127,11 @@ class Rank {
   // Drives the core on this thread until the operation has ended, or another thread drives.
   void wait(const Ticket& ticket, std::chrono::duration<double> patience) {
     std::shared_lock lock(handle_mutex_);
-    if (handle_ != nullptr) gw_wait(handle_, ticket.get(), patience.count());
+    if (handle_ == nullptr) return;
+    std::array<char, kErrorBytes> error{};
+    if (gw_wait(handle_, ticket.get(), patience.count(), error.data(), error.size())) {
+      throw std::runtime_error(error.data());
+    }
   }
 
   void operation_ended() {
@@ -195,6 +209,12 @@ class Rank {
     return handle_ != nullptr;
   }
 
+  // Whether operations can begin: false once the job has ended on any rank, and in a fork.
+  bool takes_operations() {
+    std::shared_lock lock(handle_mutex_);
+    return handle_ != nullptr && gw_takes_operations(handle_) != 0;
+  }
+
   // Each group counts itself in and out, and the last one out closes the rank. If a callback drops
   // the last group, closing would join the callback's own thread, so the exit of Python closes.
   void group_created() {
@@ -211,13 +231,15 @@ class Rank {
     if (last && !on_completion_thread) close();
   }
 
-  // Idempotent. Releases the GIL while it waits: completions that still run may need it.
-  void close() {
+  // Idempotent. Releases the GIL while it waits: completions that still run may need it. Without
+  // patience it waits neither for operations nor for other ranks, and aborts nothing: the others
+  // learn that this rank has left.
+  void close(std::chrono::duration<double> patience = kLeavePatience) {
     if (getpid() != process_) return;  // a forked child has the memory but not the threads
     if (!is_open()) return;
     std::optional<pybind11::gil_scoped_release> no_gil;
     if (PyGILState_Check()) no_gil.emplace();
-    {
+    if (patience.count() > 0) {
       std::unique_lock lock(pending_mutex_);
       idle_.wait_for(lock, kCloseGrace, [this] { return pending_ == 0; });
       if (pending_ > 0) {
@@ -230,7 +252,19 @@ class Rank {
       std::unique_lock lock(handle_mutex_);
       std::swap(handle, handle_);
     }
-    if (handle != nullptr) gw_close(handle);
+    if (handle != nullptr) gw_close(handle, patience.count());
+  }
+
+  // Closes several ranks at the same time: each waits for the other ranks of its own job, which may
+  // close theirs in another order.
+  static void close_all(const std::vector<std::shared_ptr<Rank>>& ranks, double patience) {
+    std::vector<std::thread> closing;
+    for (const auto& rank : ranks) {
+      closing.emplace_back([rank, patience] {
+        rank->close(std::chrono::duration<double>(patience));
+      });
+    }
+    for (auto& thread : closing) thread.join();
   }
 
  private:
@@ -259,6 +293,7 @@ class Rank {
   }
 
   const Place place_;
+  const std::string job_;
   const pid_t process_;
   gw_rank* handle_ = nullptr;
   std::shared_mutex handle_mutex_;  // held exclusively only to take the handle away

@@ -41,18 +41,27 @@ inline gw_operation tagged(Submitter& submit, uint32_t kind, const at::Tensor& t
   return operation;
 }
 
+// Divides a sum of integers by the number of ranks, towards zero; nothing for other averages.
+inline std::function<void()> division(const Submitter& submit, const at::Tensor& sum,
+                                      const c10d::ReduceOp& reduce_op) {
+  if (!divides_sum(sum.scalar_type(), reduce_op)) return nullptr;
+  return [sum, ranks = submit.size()] { sum.copy_(at::div(sum, ranks, "trunc")); };
+}
+
 inline WorkPtr all_reduce_one(Submitter& submit, const at::Tensor& tensor,
                               const c10d::AllreduceOptions& options, Plan plan) {
-  const auto reduction = reduction_of(tensor.scalar_type(), options.reduceOp);
+  const auto reduction = summed_reduction(tensor.scalar_type(), options.reduceOp);
   plan.staged = {scaled(tensor, options.reduceOp)};
+  plan.land = division(submit, tensor, options.reduceOp);
   auto operation = detail::computing(submit, GW_ALL_REDUCE, reduction, options.timeout);
   return submit.in_place(operation, tensor, std::move(plan));
 }
 
 inline WorkPtr reduce_scatter_one(Submitter& submit, const Buffers& buffers,
                                   const c10d::ReduceScatterOptions& options, Plan plan) {
-  const auto reduction = reduction_of(buffers.input.scalar_type(), options.reduceOp);
+  const auto reduction = summed_reduction(buffers.input.scalar_type(), options.reduceOp);
   const auto input = scaled(buffers.input, options.reduceOp);
+  plan.land = division(submit, buffers.output, options.reduceOp);
   auto operation = detail::computing(submit, GW_REDUCE_SCATTER, reduction, options.timeout);
   return submit.from_input(operation, {buffers.output, input}, std::move(plan));
 }
@@ -71,12 +80,13 @@ inline WorkPtr all_reduce_coalesced(Submitter& submit, Tensors& tensors,
                                     const c10d::AllreduceOptions& options) {
   TORCH_CHECK(!tensors.empty(), "gradwire: all_reduce_coalesced of no tensor: give one or more");
   check_one_type(tensors, "all_reduce_coalesced");
-  const auto reduction = reduction_of(tensors[0].scalar_type(), options.reduceOp);
+  const auto reduction = summed_reduction(tensors[0].scalar_type(), options.reduceOp);
   Tensors flat;
   for (auto& tensor : tensors) flat.push_back(tensor.reshape({-1}));
   auto joined = scaled(at::cat(flat), options.reduceOp);
   auto plan = submit.plan(c10d::OpType::ALLREDUCE_COALESCED, "all_reduce", tensors);
-  plan.land = [joined, tensors] {
+  plan.land = [joined, tensors, divide = detail::division(submit, joined, options.reduceOp)] {
+    if (divide) divide();
     int64_t at = 0;
     for (const auto& tensor : tensors) {
       tensor.copy_(joined.narrow(0, at, tensor.numel()).view_as(tensor));
@@ -112,10 +122,12 @@ inline WorkPtr reduce_scatter_gradient(Submitter& submit, const Buffers& buffers
 // The tensors of ranks other than the root stay as they are.
 inline WorkPtr reduce(Submitter& submit, Tensors& tensors, const c10d::ReduceOptions& options) {
   auto& tensor = only_dense(tensors, "reduce");
-  const auto reduction = reduction_of(tensor.scalar_type(), options.reduceOp);
+  const auto reduction = summed_reduction(tensor.scalar_type(), options.reduceOp);
   const auto root = submit.peer(options.rootRank, "reduce");
   auto plan = submit.plan(c10d::OpType::REDUCE, "reduce", tensors);
   plan.staged = {scaled(tensor, options.reduceOp)};
+  const bool at_root = submit.rank() == static_cast<int>(root);
+  if (at_root) plan.land = detail::division(submit, tensor, options.reduceOp);
   auto operation = detail::computing(submit, GW_REDUCE, reduction, options.timeout);
   operation.root = root;
   return submit.in_place(operation, tensor, std::move(plan));
@@ -148,7 +160,7 @@ inline WorkPtr reduce_scatter_coalesced(Submitter& submit, const Tensors& output
   check_pairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_whole(inputs[i], outputs[i], submit.size(), "reduce_scatter_tensor_coalesced");
-    reduction_of(inputs[i].scalar_type(), options.reduceOp);
+    summed_reduction(inputs[i].scalar_type(), options.reduceOp);
   }
   auto plan = submit.plan(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", outputs,
                           inputs);

@@ -121,10 +121,14 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
 
   // Runs on the tensor itself when its elements lie one after another, else on a copy, which is
   // copied back. If `plan.staged` holds a tensor already, that one is used and copied back.
+  // `plan.land`, if any, runs after the copy back.
   WorkPtr in_place(gw_operation operation, const at::Tensor& tensor, Plan plan) {
     const auto dense = dense_of(plan.staged.empty() ? tensor : plan.staged[0]);
     if (!dense.is_same(tensor) && lands(operation)) {
-      plan.land = [tensor, dense] { tensor.copy_(dense); };
+      plan.land = [tensor, dense, then = std::move(plan.land)] {
+        tensor.copy_(dense);
+        if (then) then();
+      };
     }
     set_buffer(operation, dense);
     plan.staged = {dense};

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,15 +33,6 @@ _NOTE_SECONDS = 1.0
 
 ENDLESS = timedelta(days=100)
 """For messages that come when somebody feels like it."""
-
-
-_loading = threading.Lock()
-
-
-def binding() -> ModuleType:
-    """Return the compiled part; threads that ask for it at once load it once."""
-    with _loading:
-        return build.load()
 
 
 class Tag(IntEnum):
@@ -101,7 +91,7 @@ class Loss:
 
     def told(self) -> _binding.Loss:
         """Return this in the form that the core takes."""
-        return binding().Loss(
+        return build.load().Loss(
             layer_offsets=[offset for offset, _ in self.layers],
             layers=[layer for _, layer in self.layers],
             layer_count=self.layer_count,
@@ -130,7 +120,7 @@ class Link:
         """Take over a core that has joined."""
         self._peers = peers
         self._core = core
-        self._binding = binding()
+        self._binding = build.load()
         self._backend = self._binding.Backend(
             rank=core,
             group=(0, list(range(len(peers.names))), peers.me),
@@ -225,9 +215,10 @@ class Link:
 def open_core(place: tuple[int, int], host: str, token: str) -> _binding.Rank:
     """Open a rank of a small job; ``place`` is rank and world size."""
     environment = Environment.read()
-    return binding().Rank(
+    return build.load().Rank(
         settings=(environment.job, environment.trace, environment.log),
         place=(*place, -1),
         host=host,
         credentials=(token, *environment.certificates),
+        job="",
     )

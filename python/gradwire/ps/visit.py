@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from gradwire.environment import Environment
 from gradwire.ps.link import ENDLESS, HEADER, WORKER, Link, Loss, Peers, Request, Tag, open_core
 from gradwire.ps.meeting import Arrival, Meeting
 from gradwire.ps.progress import Standing
@@ -61,7 +62,8 @@ class Visit(threading.Thread):
     def _joined(self) -> Link:
         setup, arrival = self._server.setup, self._arrival
         me = 1 + setup.number
-        core = open_core((me, 1 + setup.servers), self._meeting.host, arrival.token)
+        token = arrival.token or Environment.read().secret()
+        core = open_core((me, 1 + setup.servers), self._meeting.host, token)
         core.join(arrival.rendezvous, setup.timeout)
         others = [f"server {server}" for server in range(setup.servers)]
         return Link(core, Peers(me, (self.label, *others)), ENDLESS)

@@ -82,10 +82,11 @@ class Worker:
 
     def _met(self) -> Link:
         """Open a job of this worker and all servers, and ask the servers in."""
-        token = Environment.read().token or secrets.token_hex(32)
+        own = Environment.read().secret()  # not for the store: each server has it, too
+        token = own or secrets.token_hex(32)
         core = open_core((WORKER, 1 + self.setup.servers), self._meeting.host, token)
         self._meeting.arrive(
-            Arrival(self.setup.number, self._meeting.place, core.rendezvous(), token)
+            Arrival(self.setup.number, self._meeting.place, core.rendezvous(), "" if own else token)
         )
         names = [f"server {i} ({place})" for i, place in enumerate(self._servers)]
         try:

@@ -47,12 +47,31 @@ def reductions_agree_with_pytorch() -> None:
     """Every reduction of every float and integer type, at sizes from one element."""
     for dtype in (*FLOATS, *INTEGERS):
         for op, reduce in REDUCTIONS.items():
-            if op == Op.AVG and dtype in INTEGERS:
-                continue
             for elements in (1, 7, 1000):
                 tensor = input_of(dist.get_rank(), dtype, elements)
                 dist.all_reduce(tensor, op)
                 equal(tensor, reduce(inputs_of(dtype, elements).double()).to(dtype))
+
+
+def averages_of_integers_are_divided_sums() -> None:
+    """Towards zero, in every operation that reduces; other ranks' tensors of a reduce stay."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    own = torch.tensor([-2 - 2 * rank, 2 + rank, rank])  # sums of three ranks: -12, 9, 3
+    wanted = torch.tensor([-4, 3, 1])
+    strided = torch.stack([own, own], dim=1)[:, 0]
+    dist.all_reduce(strided, Op.AVG)
+    equal(strided, wanted)
+    negative = torch.tensor([-5 if rank == 0 else 0])
+    dist.all_reduce(negative, Op.AVG)
+    equal(negative, torch.tensor([-1]))
+    reduced = own.clone()
+    dist.reduce(reduced, 1, Op.AVG)
+    equal(reduced, wanted if rank == 1 else own)
+    part = torch.zeros(3, dtype=torch.int64)
+    dist.reduce_scatter_tensor(part, own.repeat(world), Op.AVG)
+    equal(part, wanted)
+    dist.all_reduce_coalesced([own], Op.AVG)
+    equal(own, wanted)
 
 
 def bitwise_reductions_agree_with_pytorch() -> None:
@@ -84,7 +103,7 @@ def complex_tensors_sum() -> None:
 def undefined_reductions_are_refused() -> None:
     """The message names accepted types, and the group stays usable."""
     whole, real = torch.ones(8, dtype=torch.int32), torch.ones(8)
-    refused(lambda: dist.all_reduce(whole, Op.AVG), "floating-point")
+    refused(lambda: dist.all_reduce(whole.bool(), Op.AVG), "avg of bool")
     refused(lambda: dist.all_reduce(real, Op.BAND), "integer or bool")
     refused(lambda: dist.all_reduce(real.to(torch.float8_e4m3fn)), "convert to float16")
     dist.all_reduce(real)
@@ -272,6 +291,7 @@ def counters_and_job_can_be_read() -> None:
 
 CHECKS = (
     reductions_agree_with_pytorch,
+    averages_of_integers_are_divided_sums,
     bitwise_reductions_agree_with_pytorch,
     bools_reduce_as_logic,
     complex_tensors_sum,

@@ -33,7 +33,10 @@ def reduce_until_error() -> None:
             dist.all_reduce(tensor)
     except RuntimeError as error:
         seconds = time.monotonic() - started
-        report({"error": str(error), "kind": type(error).__name__, "seconds": seconds})
+        seen = {"error": str(error), "kind": type(error).__name__, "seconds": seconds}
+        started = time.monotonic()
+        dist.destroy_process_group()
+        report({**seen, "destroyed": time.monotonic() - started})
 
 
 def killed() -> None:

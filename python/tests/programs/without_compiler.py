@@ -25,6 +25,13 @@ def _one_to_all() -> None:
 
 def _all_to_one() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
+    for root in (None, 0):
+        whole = torch.tensor([-5 if rank == 0 else 0, 3])
+        if root is None:
+            dist.all_reduce(whole, dist.ReduceOp.AVG)
+        else:
+            dist.reduce(whole, root, dist.ReduceOp.AVG)
+        assert whole.tolist() == ([-1, 3] if rank == 0 or root is None else [0, 3]), whole
     reduced = torch.ones(2)
     dist.reduce(reduced, 0)
     assert torch.equal(reduced, torch.full((2,), float(world) if rank == 0 else 1.0))
@@ -49,6 +56,13 @@ def _all_to_all() -> None:
     sums = torch.zeros(2)
     dist.reduce_scatter_tensor(sums, torch.arange(2.0 * world))
     assert torch.equal(sums, world * torch.tensor([2.0 * rank, 2.0 * rank + 1]))
+    both = torch.arange(2.0 * world)
+    dist.reduce_scatter_tensor(both[:2], both)
+    assert torch.equal(both[:2], sums), both
+    overlapping = torch.arange(3.0 * world) + rank
+    dist.all_gather_into_tensor(overlapping[: 2 * world], overlapping[1:3])
+    wanted = [value + float(i) for i in range(world) for value in (1, 2)]
+    assert overlapping[: 2 * world].tolist() == wanted, overlapping
     uneven = torch.zeros(sum(range(1, world + 1)), dtype=torch.int64)
     source = torch.full((world * (rank + 1),), rank)
     dist.all_to_all_single(uneven, source, list(range(1, world + 1)), [rank + 1] * world)
@@ -67,11 +81,11 @@ def _point_to_point() -> None:
 
 def _errors_are_carried() -> None:
     try:
-        dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG)
+        dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND)
     except RuntimeError as error:
-        assert "avg" in str(error), error
+        assert "band" in str(error), error
     else:
-        raise AssertionError("an average of integers was accepted")
+        raise AssertionError("a bitwise reduction of floats was accepted")
 
 
 def _trained() -> list[float]:

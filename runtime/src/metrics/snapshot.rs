@@ -58,6 +58,9 @@ pub struct Snapshot {
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
+    /// Elements that error feedback owed and dropped, since they were not finite or their tensor
+    /// changed.
+    pub dropped_residual_elements: u64,
     /// Counters of the driver, by name.
     pub driver: BTreeMap<String, u64>,
     /// Refused packets, by reason.
@@ -103,6 +106,12 @@ pub struct PeerSnapshot {
     pub found_lost_segments: u64,
     /// Probes sent.
     pub probes: u64,
+    /// How often the path to it lost most of what was sent for seconds.
+    pub path_failures: u64,
+    /// How often marks from it were ignored from then on, since all packets come marked.
+    pub false_marks: u64,
+    /// Control packets from it that came without the ECT that they left with.
+    pub cleared_ecn: u64,
     /// CE marks that it reported.
     pub echoed_marks: u64,
     /// Segments that came for the first time.
@@ -297,6 +306,9 @@ impl PeerSnapshot {
             sent_segments: sender.sent_segments,
             found_lost_segments: sender.found_lost,
             probes: sender.probes,
+            path_failures: sender.path_failures,
+            false_marks: sender.false_marks,
+            cleared_ecn: peer.receiver.cleared_ecn,
             echoed_marks: sender.marks,
             received_segments: receiver.received_segments,
             duplicate_segments: receiver.duplicate_segments,

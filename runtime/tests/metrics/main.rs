@@ -215,6 +215,7 @@ fn the_prometheus_text_equals_the_snapshot() {
             said("held_messages_total", ""),
             snapshot.held_messages as f64
         );
+        assert_eq!(said("dropped_residual_elements_total", ""), 0.0);
         for (why, count) in &snapshot.refused_packets {
             let label = format!(",reason=\"{why}\"");
             assert_eq!(said("refused_packets_total", &label), *count as f64);

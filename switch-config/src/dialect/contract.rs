@@ -1,5 +1,7 @@
 //! The contract of every platform: [`Dialect`], and the commands that it tells people.
 
+use serde::Serialize;
+
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::limits::PlatformLimits;
@@ -7,7 +9,7 @@ use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 /// A command for people, and its expected result.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Look {
     /// The command, as typed on the switch.
     pub command: String,

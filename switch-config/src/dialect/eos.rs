@@ -12,8 +12,8 @@
 //! order, `maps` the map of DSCPs.
 
 mod change;
+mod chip;
 mod counters;
-mod limits;
 mod maps;
 mod read;
 mod render;
@@ -27,7 +27,6 @@ use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 use change::EosRules;
-use limits::Chip;
 
 /// The expected text, in the words of an error.
 const WHAT: &str = "running-config of EOS";
@@ -38,7 +37,7 @@ pub struct Eos;
 
 impl Dialect for Eos {
     fn limits(&self, version: &str) -> PlatformLimits {
-        Chip::of(version).limits()
+        PlatformLimits::of(version, include_str!("eos/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

@@ -2,13 +2,13 @@
 //!
 //! The forwarding classes, classifiers, drop profiles, schedulers and maps of ours have names that
 //! begin with `gradwire`; on ports only the bindings of scheduler maps and classifiers are changed,
-//! and PFC is unbound. `limits` names the sources.
+//! and PFC is unbound. `limits.toml` names the sources.
 
 mod change;
 mod counters;
-mod limits;
 mod read;
 mod render;
+mod scheduling;
 pub mod yang;
 
 use super::contract::{Dialect, Look, steps};
@@ -29,7 +29,7 @@ pub struct Junos;
 
 impl Dialect for Junos {
     fn limits(&self, version: &str) -> PlatformLimits {
-        limits::limits(version)
+        PlatformLimits::of(version, include_str!("junos/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

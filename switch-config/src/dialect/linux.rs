@@ -2,7 +2,8 @@
 //!
 //! Start here.
 //!
-//! - `form` names the disciplines and where each stands; `limits` states what Linux can do.
+//! - `form` names the disciplines and where each stands; `limits.toml` states what Linux
+//!   can do.
 //! - `render` writes a plan as a shell script.
 //! - `script` reads such scripts, and `export` reads the output of tc, both into `state`.
 //! - `check` compares a state with a plan, `change` leads from one to the other and back,
@@ -17,7 +18,6 @@ mod check;
 mod counters;
 mod export;
 mod form;
-mod limits;
 mod object;
 mod program;
 mod render;
@@ -73,7 +73,7 @@ impl Linux {
 
 impl Dialect for Linux {
     fn limits(&self, version: &str) -> PlatformLimits {
-        limits::limits(LinuxForm::of_version(version))
+        PlatformLimits::of(version, include_str!("linux/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

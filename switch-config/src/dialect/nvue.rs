@@ -2,16 +2,16 @@
 //!
 //! A configuration is a list with `- header:` and `- set:`; a change is one with `- unset:` and
 //! `- set:`, as `nv config patch` takes it. Keys and values are those of the models in nvueschema
-//! 0.1.0 for 5.11, 5.14 and 5.18; `limits` has the differences.
+//! 0.1.0 for 5.11, 5.14 and 5.18; `release` has the differences.
 //!
 //! `render` writes the leaves of a plan, `read` reads the meaning of a file, `change` makes patches
 //! and loads them without touching other lines, `ports` knows names of many interfaces.
 
 mod change;
 mod counters;
-mod limits;
 mod ports;
 mod read;
+mod release;
 mod render;
 
 use crate::change::ConfigChange;
@@ -21,15 +21,13 @@ use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use limits::Release;
-
 /// NVIDIA Cumulus Linux.
 #[derive(Debug)]
 pub struct Nvue;
 
 impl Dialect for Nvue {
     fn limits(&self, version: &str) -> PlatformLimits {
-        Release::of(version).limits()
+        PlatformLimits::of(version, include_str!("nvue/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

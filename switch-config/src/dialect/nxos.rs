@@ -7,7 +7,6 @@
 
 mod change;
 mod counters;
-mod limits;
 mod read;
 mod render;
 
@@ -27,8 +26,8 @@ const WHAT: &str = "running-config of NX-OS";
 pub struct Nxos;
 
 impl Dialect for Nxos {
-    fn limits(&self, _version: &str) -> PlatformLimits {
-        limits::limits()
+    fn limits(&self, version: &str) -> PlatformLimits {
+        PlatformLimits::of(version, include_str!("nxos/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

@@ -5,7 +5,6 @@
 
 mod change;
 mod counters;
-mod limits;
 mod paths;
 mod read;
 mod render;
@@ -29,8 +28,8 @@ const WHAT: &str = "openconfig-qos in JSON";
 pub struct OpenConfig;
 
 impl Dialect for OpenConfig {
-    fn limits(&self, _version: &str) -> PlatformLimits {
-        limits::limits()
+    fn limits(&self, version: &str) -> PlatformLimits {
+        PlatformLimits::of(version, include_str!("openconfig/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

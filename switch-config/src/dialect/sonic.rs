@@ -1,7 +1,7 @@
 //! SONiC: the tables of CONFIG_DB, as one JSON object.
 //!
-//! Start here: [`Sonic`] is the dialect, and `limits` has the platform's abilities. The other files
-//! are one concern each:
+//! Start here: [`Sonic`] is the dialect, and `limits.toml` has the platform's abilities. The other
+//! files are one concern each:
 //! - `render`: a plan as tables; `change`: a plan put into a running configuration.
 //! - `models`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
 //!   configuration as validators read it.
@@ -14,7 +14,6 @@
 
 mod change;
 mod counters;
-mod limits;
 mod read;
 mod render;
 pub mod yang;
@@ -34,8 +33,8 @@ use read::config::{self, Config, WHAT};
 pub struct Sonic;
 
 impl Dialect for Sonic {
-    fn limits(&self, _version: &str) -> PlatformLimits {
-        limits::limits()
+    fn limits(&self, version: &str) -> PlatformLimits {
+        PlatformLimits::of(version, include_str!("sonic/limits.toml"))
     }
 
     fn port_name(&self, number: usize) -> String {

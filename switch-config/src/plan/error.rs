@@ -88,7 +88,7 @@ pub enum PlanError {
         /// The platform.
         target: SwitchTarget,
         /// Who says so.
-        basis: &'static str,
+        basis: String,
         /// The line to write instead.
         line: String,
     },
@@ -98,7 +98,7 @@ pub enum PlanError {
         /// The platform.
         target: SwitchTarget,
         /// Who says so.
-        basis: &'static str,
+        basis: String,
     },
     /// A way to choose paths that the platform does not have.
     #[error("{target} cannot spread packets by `{given}` ({basis}); it can by {known}")]
@@ -108,7 +108,7 @@ pub enum PlanError {
         /// The balancing that was asked for.
         given: &'static str,
         /// Who says so.
-        basis: &'static str,
+        basis: String,
         /// The balancing that it has.
         known: String,
     },
@@ -216,16 +216,15 @@ fn check_balance(
     limits: &PlatformLimits,
     balance: Balance,
 ) -> Result<(), PlanError> {
-    let known = limits.balances.value;
-    if known.contains(&balance) {
+    let known = &limits.balances.value;
+    if known.iter().any(|known| known == balance.name()) {
         return Ok(());
     }
-    let names: Vec<&str> = known.iter().map(|balance| balance.name()).collect();
     Err(PlanError::Balance {
         target,
         given: balance.name(),
-        basis: limits.balances.source,
-        known: names.join(", "),
+        basis: limits.balances.source.clone(),
+        known: known.join(", "),
     })
 }
 

@@ -70,12 +70,12 @@ pub(super) fn selection(
         (true, true) => Ok(Selection::Precedence),
         (false, true) => Err(PlanError::NeedsSecondDscps {
             target,
-            basis: limits.not_ect.source,
+            basis: limits.not_ect.source.clone(),
             line: error::droppable_line(policy),
         }),
         (_, false) => Err(PlanError::NoSelection {
             target,
-            basis: limits.not_ect.source,
+            basis: limits.not_ect.source.clone(),
         }),
     }
 }

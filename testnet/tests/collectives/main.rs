@@ -2,11 +2,14 @@
 
 mod algorithms;
 mod buckets;
+mod conservation;
 mod failures;
+mod forgetting;
 mod hierarchical;
 mod loss;
 mod messages;
 mod mismatch;
+mod order;
 mod points;
 mod results;
 mod rooted;
@@ -14,6 +17,7 @@ mod scheduling;
 mod transform;
 mod uneven;
 mod world;
+mod wraps;
 
 /// Whether long tests are wanted.
 #[expect(

@@ -1,6 +1,6 @@
 //! Memory is bounded by the messages that are open.
 
-use gradwire_protocol::metrics::EndpointFootprint;
+use gradwire_protocol::footprint::EndpointFootprint;
 use gradwire_protocol::units::Span;
 
 use crate::pair::{LEFT, Pair, RIGHT, TestMessage, endpoint, job, rough, share};
@@ -46,8 +46,10 @@ fn most_kept(messages: u32, drop: f64) -> EndpointFootprint {
 
 #[test]
 fn memory_does_not_grow_with_the_messages_that_ended() {
+    // A million altogether where long tests are wanted.
+    let messages = if is_slow() { 250_000 } else { 10_000 };
     for drop in [0.0, 0.1] {
-        let most = most_kept(10_000, drop);
+        let most = most_kept(messages, drop);
         let open = AT_ONCE as usize;
         assert_eq!((most.outgoing, most.posted, most.events), (0, 0, 0));
         assert!(most.incoming <= 4 * open, "{most:?}");
@@ -55,4 +57,13 @@ fn memory_does_not_grow_with_the_messages_that_ended() {
         assert!(most.flights <= 100 * open, "{most:?}");
         assert!(most.timers <= 100 * open, "{most:?}");
     }
+}
+
+/// Whether long tests are wanted.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are asked for by the environment"
+)]
+fn is_slow() -> bool {
+    std::env::var_os("GRADWIRE_SLOW").is_some()
 }

@@ -130,12 +130,35 @@ impl Assembly {
         let all = || self.members.values().flat_map(|member| &member.differences);
         let differences: Vec<JobDifference> = all().take(NAMED_DIFFERENCES).cloned().collect();
         if differences.is_empty() {
+            self.check_addresses()?;
             let peer = |member: &JoinedRank| member.peer.clone();
             return Ok(self.members.values().map(peer).collect());
         }
         Err(JoinRefusal::JobDiffers {
             unnamed: all().count() - differences.len(),
             differences,
+        })
+    }
+
+    /// Refuses loopback addresses in a job of several hosts.
+    fn check_addresses(&self) -> Result<(), JoinRefusal> {
+        let peers = || self.members.values().map(|member| &member.peer);
+        let hidden = |peer: &&RosterPeer| {
+            let socket = peer.data_addresses.first().and_then(|one| one.socket());
+            socket.is_some_and(|address| address.ip().is_loopback())
+        };
+        let Some(peer) = peers().find(hidden) else {
+            return Ok(());
+        };
+        let Some(other) = peers().find(|other| other.host != peer.host) else {
+            return Ok(());
+        };
+        Err(JoinRefusal::Loopback {
+            rank: peer.rank,
+            host: shortened(&peer.host),
+            address: peer.data_addresses[0].to_string(),
+            other: other.rank,
+            other_host: shortened(&other.host),
         })
     }
 
@@ -233,6 +256,34 @@ mod tests {
         let keys: Vec<&str> = differences.iter().map(|d| d.key.as_str()).collect();
         assert_eq!(keys, ["name", "tolerance", "window"]);
         assert!(differences.iter().all(|d| d.rank == Rank(2)));
+    }
+
+    #[test]
+    fn loopback_serves_one_host_only() {
+        let with_host = |rank: u16, host: &str| {
+            let mut own = membership(rank, &[]);
+            own.host = host.to_owned();
+            own.data_addresses = vec![from(4000 + rank).into()];
+            own
+        };
+        let agree = |last: &str| {
+            let mut assembly = Assembly::new(&with_host(0, "a"), from(1));
+            for (rank, host) in [(1, "a"), (2, last)] {
+                let hello = hello(&with_host(rank, host));
+                assembly.admit(hello, from(rank)).expect("free");
+            }
+            assembly.agree().map(|roster| roster.len())
+        };
+        assert_eq!(agree("a"), Ok(3));
+        let refusal = agree("b").expect_err("two hosts").to_string();
+        for word in [
+            "rank 0 on host a",
+            "127.0.0.1:4000",
+            "rank 2 on host b",
+            "MASTER_ADDR",
+        ] {
+            assert!(refusal.contains(word), "{refusal}");
+        }
     }
 
     #[test]

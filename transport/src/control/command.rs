@@ -26,6 +26,10 @@ pub(super) enum ControlCommand {
         to: Rank,
         answer: String,
     },
+    Lost {
+        rank: Rank,
+        reason: String,
+    },
     Leave {
         timeout: Duration,
         reply: Reply<LeaveError>,

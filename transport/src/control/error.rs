@@ -73,6 +73,18 @@ pub enum JoinError {
         /// The data address, as given.
         address: Address,
     },
+    /// Rank 0 gave an address that only its own host reaches.
+    #[error(
+        "rank 0 says that it is at {leader}, which is this host itself, but this rank takes data \
+         at {address}: on the host of rank 0 set MASTER_ADDR to its address on that network, not \
+         to localhost"
+    )]
+    LoopbackLeader {
+        /// The address that rank 0 gave.
+        leader: SocketAddr,
+        /// This rank's first data address.
+        address: SocketAddr,
+    },
     /// Rank 0 decided that the job cannot form, or not with this rank.
     #[error(transparent)]
     Refused(#[from] JoinRefusal),

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gradwire_protocol::units::Rank;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -17,8 +18,10 @@ use super::refusal::{CertificateHolder, JoinRefusal};
 
 /// The longest time from the first packet of a connection to the end of its greeting.
 const GREETING_TIME: Duration = Duration::from_secs(10);
-/// Greetings at one time. Further connections are refused and may try again.
+/// Greetings at one time. Further connections are refused and may try again. From half of them on
+/// a connection has to show first that its address is its own (RFC 9000, 8.1.2).
 const GREETINGS: usize = 1024;
+const HALF: usize = GREETINGS / 2;
 
 /// One attempt to join.
 pub(super) enum JoinAttempt {
@@ -46,10 +49,14 @@ pub(super) async fn greet_all(endpoint: Endpoint, token: Token, attempts: Sender
         tokio::select! {
             incoming = endpoint.accept() => match incoming {
                 None => return,
-                Some(incoming) if greetings.len() >= GREETINGS => incoming.refuse(),
-                Some(incoming) => {
-                    greetings.spawn(timeout(GREETING_TIME, greet(incoming, token.clone())));
-                }
+                Some(incoming) => match Welcome::of(greetings.len(), &incoming) {
+                    Welcome::Refuse => incoming.refuse(),
+                    // It fails only where no retry is possible, which was asked.
+                    Welcome::Retry => drop(incoming.retry()),
+                    Welcome::Greet => {
+                        greetings.spawn(timeout(GREETING_TIME, greet(incoming, token.clone())));
+                    }
+                },
             },
             Some(greeted) = greetings.join_next() => {
                 let attempt = greeted.ok().and_then(Result::ok).flatten();
@@ -57,6 +64,26 @@ pub(super) async fn greet_all(endpoint: Endpoint, token: Token, attempts: Sender
                     return;
                 }
             }
+        }
+    }
+}
+
+/// How a connection is received.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Welcome {
+    Greet,
+    /// It has to come again with a token that only the owner of its address receives.
+    Retry,
+    Refuse,
+}
+
+impl Welcome {
+    /// While so many others are greeted.
+    fn of(greetings: usize, incoming: &Incoming) -> Self {
+        match greetings {
+            GREETINGS.. => Self::Refuse,
+            HALF.. if incoming.may_retry() => Self::Retry,
+            _ => Self::Greet,
         }
     }
 }
@@ -105,13 +132,18 @@ fn examine(
         rank,
         version,
         proof,
+        has_token,
     } = message
     else {
         return None;
     };
     let binding = identity::binding(connection);
     if !token.accepts(TokenSide::Member, &binding, proof) {
-        return Some(Err(JoinRefusal::WrongToken));
+        return Some(Err(match (has_token, token.is_empty()) {
+            (Some(false), false) => JoinRefusal::TokenMissing { rank: *rank },
+            (Some(true), true) => JoinRefusal::TokenMissing { rank: Rank(0) },
+            _ => JoinRefusal::WrongToken,
+        }));
     }
     let checked = check_version(*rank, version);
     Some(checked.map(|()| token.prove(TokenSide::Leader, &binding)))
@@ -128,7 +160,6 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::thread::{JoinHandle, spawn};
 
-    use gradwire_protocol::units::Rank;
     use tokio::task::spawn_blocking;
 
     use super::super::error::JoinError;
@@ -214,6 +245,7 @@ mod tests {
             rank: Rank(1),
             version: super::super::assembly::VERSION.into(),
             proof: Token::new(TOKEN).prove(TokenSide::Member, &identity::binding(connection)),
+            has_token: Some(true),
         }
     }
 
@@ -267,6 +299,22 @@ mod tests {
             .expect("the victim listens");
         let error = ended(victim).await.expect_err("refuses");
         assert!(matches!(error, JoinError::Impostor { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_crowded_rank_0_asks_for_the_address() {
+        let endpoint = impostor();
+        let address = endpoint.local_addr().expect("bound");
+        let client = tokio::spawn(connect(address));
+        let incoming = endpoint.accept().await.expect("open");
+        assert_eq!(Welcome::of(HALF - 1, &incoming), Welcome::Greet);
+        assert_eq!(Welcome::of(HALF, &incoming), Welcome::Retry);
+        assert_eq!(Welcome::of(GREETINGS, &incoming), Welcome::Refuse);
+        incoming.retry().expect("it has not been validated");
+        let again = endpoint.accept().await.expect("open");
+        assert_eq!(Welcome::of(HALF, &again), Welcome::Greet);
+        let _connection = again.await.expect("accepts any certificate");
+        client.await.expect("no panic");
     }
 
     #[tokio::test]

@@ -71,6 +71,11 @@ impl Hub {
                 self.outgoing
                     .push_back((to, FromLeader::Answered { rank, answer }));
             }
+            FromMember::Lost { rank: gone, reason } => {
+                if gone != rank {
+                    self.lost(gone, &reason);
+                }
+            }
             FromMember::Leave => self.leave(rank),
             FromMember::Prove { .. } | FromMember::Join(_) => {
                 self.lost(rank, "joined a second time over the same connection");
@@ -242,6 +247,28 @@ mod tests {
         hub.handle(Rank(0), FromMember::Leave, now);
         let last = [(1, "left 0"), (0, "released"), (1, "released")];
         assert_eq!(told(&mut hub), words(&last));
+    }
+
+    #[test]
+    fn a_reported_death_releases_the_others() {
+        let (mut hub, now) = (hub(), Instant::now());
+        let ended = || FromMember::Lost {
+            rank: Rank(2),
+            reason: "its process has ended".into(),
+        };
+        hub.handle(Rank(1), ended(), now);
+        hub.handle(Rank(0), ended(), now);
+        hub.handle(Rank(1), FromMember::Leave, now);
+        hub.handle(Rank(0), FromMember::Leave, now);
+        let all = [
+            (0, "lost 2"),
+            (1, "lost 2"),
+            (0, "left 1"),
+            (1, "left 0"),
+            (0, "released"),
+            (1, "released"),
+        ];
+        assert_eq!(told(&mut hub), words(&all));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::event::{ControlEvent, OnEvent};
 use super::greeting::{JoinAttempt, JoinCandidate, greet_all};
 use super::hub::Hub;
 use super::identity::{self, Token, setup};
+use super::lifeline::LifelineDesk;
 use super::link::{INBOX, LinkInbox, LinkInput, RankLink, listen};
 use super::membership::{Listener, RosterPeer};
 use super::messages::{self, Admission, FromLeader, FromMember, JobStart, MESSAGE_LIMIT};
@@ -64,6 +65,7 @@ struct Leader {
     endpoint: Endpoint,
     assembly: Assembly,
     links: BTreeMap<Rank, RankLink>,
+    lifelines: Option<LifelineDesk>,
     /// Each link's reader puts messages here; `inbound` is the other end.
     inbox: LinkInbox<FromMember>,
     inbound: Receiver<(Rank, LinkInput<FromMember>)>,
@@ -73,6 +75,7 @@ struct Leader {
 impl Leader {
     fn open(listener: Listener, task: &ControlTask) -> Result<Self, JoinError> {
         let assembly = Assembly::new(&task.membership, listener.address);
+        let lifelines = LifelineDesk::open(listener.address);
         let endpoint = Endpoint::new(
             EndpointConfig::default(),
             Some(identity::server(
@@ -91,6 +94,7 @@ impl Leader {
             endpoint,
             assembly,
             links: BTreeMap::new(),
+            lifelines,
             inbox,
             inbound,
             attempts,
@@ -173,6 +177,10 @@ impl Leader {
         if let Err(refusal) = self.assembly.admit(candidate.request, from) {
             dismiss(link, &refusal);
             return Err((from, refusal));
+        }
+        let lifelines = self.lifelines.as_mut();
+        if let Some(offer) = lifelines.and_then(|desk| desk.expect(&candidate.connection)) {
+            link.send(frame(&FromLeader::Lifeline(offer)));
         }
         let missing = self.assembly.missing();
         link.send(frame(&FromLeader::Waiting { missing }));

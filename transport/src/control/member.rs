@@ -12,6 +12,7 @@ use super::assembly::VERSION;
 use super::command::ControlCommand;
 use super::error::JoinError;
 use super::identity::{self, SERVER_NAME, Token, TokenSide, setup};
+use super::lifeline;
 use super::link::{INBOX, LinkInput, RankLink, listen};
 use super::membership::Membership;
 use super::messages::{self, Admission, Frame, FromLeader, FromMember, JoinRequest, MESSAGE_LIMIT};
@@ -207,6 +208,7 @@ impl JoinAttempts {
             rank: self.rank,
             version: VERSION.into(),
             proof: self.token.prove(TokenSide::Member, &binding),
+            has_token: Some(!self.token.is_empty()),
         };
         let proof = messages::encode(&proof).expect("a proof is small");
         let sent = proven.send.write_all(&proof).await;
@@ -234,6 +236,9 @@ impl JoinAttempts {
             let message = messages::read(&mut proven.receive, MESSAGE_LIMIT).await;
             match (message, secrets.take()) {
                 (Ok(FromLeader::Waiting { missing }), None) => self.missing = Some(missing),
+                (Ok(FromLeader::Lifeline(offer)), None) => {
+                    tokio::spawn(lifeline::hold(offer, proven.connection.clone()));
+                }
                 (Ok(FromLeader::Secrets(given)), None) => secrets = Some(given),
                 (Ok(FromLeader::Start(start)), Some(secrets))
                     if [start.roster.len(), secrets.len()] == [self.world_size as usize; 2] =>

@@ -12,6 +12,7 @@ use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::lifeline::LifelineOffer;
 use super::membership::{Membership, RosterPeer};
 use super::rank_list::{RankList, rank_number};
 use super::refusal::JoinRefusal;
@@ -35,6 +36,9 @@ pub(super) enum FromMember {
         rank: Rank,
         version: String,
         proof: Vec<u8>,
+        /// Whether the rank has a token at all, as far as it says.
+        #[serde(default)]
+        has_token: Option<bool>,
     },
     /// Second message, to a rank 0 that has proved itself.
     Join(JoinRequest),
@@ -49,6 +53,12 @@ pub(super) enum FromMember {
         #[serde(with = "rank_number")]
         to: Rank,
         answer: String,
+    },
+    /// The process of another rank has ended, as this rank knows from its host.
+    Lost {
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        reason: String,
     },
     /// This rank sends nothing new; it still answers.
     Leave,
@@ -79,6 +89,8 @@ pub(super) enum FromLeader {
     Prove { proof: Vec<u8> },
     /// The job cannot form, or not with this rank.
     Refused(JoinRefusal),
+    /// Where this rank connects its lifeline.
+    Lifeline(LifelineOffer),
     /// This rank has joined; these ranks have not.
     Waiting { missing: RankList },
     /// The secrets of this rank's pairs, sent to this rank alone. All ranks have joined and agree;
@@ -204,6 +216,7 @@ pub(super) fn describe(error: &ConnectionError) -> String {
             "no sign of life for as long as transport.peer_timeout allows".into()
         }
         ConnectionError::ApplicationClosed(_) => "closed without leaving".into(),
+        ConnectionError::LocallyClosed => "its process has ended".into(),
         ConnectionError::Reset => "its process was replaced by another one".into(),
         other => format!("connection failed: {other}"),
     }

@@ -8,6 +8,7 @@
 //!   Prove{proof over this channel} ------->  wrong token: Refused, rank 0 goes on waiting
 //!          <------------------------------- Prove{proof}
 //!   Join{world size, addresses, job} ----->  enters the roster
+//!          <------------------------------- Lifeline{port, key}: a TCP connection beside this one
 //!          <------------------------------- Waiting{missing}, once a second
 //!          <------------------------------- Secrets{of this rank's pairs}
 //!          <------------------------------- Start{job id, epoch, roster}
@@ -21,8 +22,8 @@
 //! - [`join`] blocks until all ranks agree on the job.
 //! - From then on the thread `gradwire-control` keeps the connections alive and raises a
 //!   [`ControlEvent`] when a peer leaves, aborts or dies.
-//! - A peer that gives no sign of life for `peer_timeout` is lost. Every rank hears of a dead peer
-//!   half a second later.
+//! - A peer whose process has ended is lost within a second (`lifeline`). One that gives no sign of
+//!   life for `peer_timeout` is lost, too. Every rank hears of it half a second later.
 //!
 //! Start here: [`join`] and [`ControlPlane`]. Then read
 //! - `hub` (rank 0's view of all ranks) and `participant` (one rank's view of the job), which have
@@ -42,6 +43,7 @@ mod greeting;
 mod hub;
 mod identity;
 mod leader;
+mod lifeline;
 mod link;
 mod member;
 mod membership;
@@ -106,6 +108,19 @@ fn check(role: &JoinRole, membership: &Membership) -> Result<(), JoinError> {
     }
     if (rank == Rank(0)) != matches!(role, JoinRole::Leader(_)) {
         return Err(JoinError::WrongRole { rank });
+    }
+    let data = || {
+        membership
+            .data_addresses
+            .iter()
+            .filter_map(|one| one.socket())
+    };
+    if let JoinRole::Member(leader) = role
+        && leader.ip().is_loopback()
+        && let Some(address) = data().find(|address| !address.ip().is_loopback())
+    {
+        let leader = *leader;
+        return Err(JoinError::LoopbackLeader { leader, address });
     }
     let unreachable = |address: &&Address| !address.is_reachable();
     match membership.data_addresses.iter().find(unreachable) {

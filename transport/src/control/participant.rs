@@ -89,6 +89,11 @@ impl Participant {
             ControlCommand::Answer { to, answer } => {
                 self.outgoing.push_back(FromMember::Answer { to, answer });
             }
+            ControlCommand::Lost { rank, reason } if rank == LEADER => self.leader_lost(&reason),
+            ControlCommand::Lost { rank, reason } => {
+                self.lost(rank, reason.clone());
+                self.outgoing.push_back(FromMember::Lost { rank, reason });
+            }
             ControlCommand::Leave { timeout, reply } => {
                 let deadline = now + timeout;
                 self.leave(PendingCall {
@@ -146,6 +151,7 @@ impl Participant {
             FromLeader::Released => self.part(Ok(())),
             FromLeader::Prove { .. }
             | FromLeader::Refused(_)
+            | FromLeader::Lifeline(_)
             | FromLeader::Waiting { .. }
             | FromLeader::Secrets(_)
             | FromLeader::Start(_) => {
@@ -156,9 +162,7 @@ impl Participant {
 
     /// The connection to rank 0 has ended.
     pub(super) fn leader_lost(&mut self, reason: &str) {
-        if !self.gone.contains_key(&LEADER) {
-            self.lost(LEADER, reason.to_owned());
-        }
+        self.lost(LEADER, reason.to_owned());
         if self.leave.is_some() {
             self.part(Err(LeaveError::LeaderLost {
                 reason: reason.to_owned(),
@@ -226,9 +230,16 @@ impl Participant {
             }
             _ => self.outgoing.push_back(FromMember::Leave),
         }
+        // The job is over: no rank waits for an answer of this one.
+        if self.aborted.is_some() {
+            self.part(Ok(()));
+        }
     }
 
     fn lost(&mut self, rank: Rank, reason: String) {
+        if self.gone.contains_key(&rank) {
+            return;
+        }
         self.depart(rank, Absence::Lost(reason.clone()));
         (self.on_event)(ControlEvent::PeerLost { rank, reason });
     }
@@ -382,6 +393,33 @@ mod tests {
         let error = Err(LeaveError::TimedOut { waited, present });
         assert_eq!(result.try_recv(), Ok(error));
         assert!(participant.is_finished());
+    }
+
+    #[test]
+    fn leaving_a_job_that_is_over_ends_at_once() {
+        let (mut participant, _events) = participant();
+        let (rank, reason) = (Rank(2), String::from("a mismatch"));
+        participant.receive(FromLeader::Aborted { rank, reason });
+        let result = leave(&mut participant, Instant::now());
+        assert_eq!(result.try_recv(), Ok(Ok(())));
+        let said = participant.poll_outgoing();
+        assert!(matches!(said, Some(FromMember::Leave)));
+        assert!(participant.is_finished());
+    }
+
+    #[test]
+    fn an_ended_process_is_reported_once() {
+        let (mut participant, events) = participant();
+        let (rank, reason) = (Rank(2), String::from("its process has ended"));
+        let told = (rank, reason.clone());
+        participant.command(ControlCommand::Lost { rank, reason }, Instant::now());
+        let said = participant.poll_outgoing();
+        assert!(matches!(said, Some(FromMember::Lost { rank, .. }) if rank == told.0));
+        let (rank, reason) = told.clone();
+        participant.receive(FromLeader::PeerLost { rank, reason });
+        let raised: Vec<ControlEvent> = events.try_iter().collect();
+        let (rank, reason) = told;
+        assert_eq!(raised, [ControlEvent::PeerLost { rank, reason }]);
     }
 
     #[test]

@@ -126,6 +126,13 @@ impl ControlSender {
         let _ = self.0.send(ControlCommand::Abort { reason });
     }
 
+    /// Reports that the process of `rank` has ended, sooner than its silence shows it: rank 0 tells
+    /// all others, and stops waiting for that rank.
+    pub fn lost(&self, rank: Rank, reason: &str) {
+        let reason = shortened(reason);
+        let _ = self.0.send(ControlCommand::Lost { rank, reason });
+    }
+
     /// Asks all other ranks. Each answer arrives as
     /// [`ControlEvent::Answered`](super::ControlEvent::Answered), if it does.
     pub fn ask(&self, question: &str) {

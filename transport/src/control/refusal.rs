@@ -19,6 +19,16 @@ pub enum JoinRefusal {
          the same token"
     )]
     WrongToken,
+    /// One of two ranks has no token.
+    #[error(
+        "rank {rank} has no job token, and the other ranks have one: set GRADWIRE_TOKEN, or the \
+         variable that names a file with it, on every rank or on none"
+    )]
+    TokenMissing {
+        /// The rank without a token.
+        #[serde(with = "rank_number")]
+        rank: Rank,
+    },
     /// One end of the connection does not trust the other's certificate.
     #[error(
         "the certificate of {holder} is refused: it {reason}; give every rank a certificate of \
@@ -89,6 +99,26 @@ pub enum JoinRefusal {
         /// The rank that was refused.
         #[serde(with = "rank_number")]
         rank: Rank,
+    },
+    /// Ranks of several hosts, one of which is reached on its own host only.
+    #[error(
+        "rank {rank} on host {host} takes data at {address}, which rank {other} on host \
+         {other_host} cannot reach: give rank {rank} an address of its host's network (MASTER_ADDR \
+         of rank 0's host is not localhost; `gradwire rank --bind`)"
+    )]
+    Loopback {
+        /// The rank with the loopback address.
+        #[serde(with = "rank_number")]
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// Its first data address.
+        address: String,
+        /// A rank of another host.
+        #[serde(with = "rank_number")]
+        other: Rank,
+        /// That host.
+        other_host: String,
     },
     /// The resolved job parameters differ.
     #[error("the ranks do not run the same job: {}: give every rank the same job file",

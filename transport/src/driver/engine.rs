@@ -20,6 +20,9 @@ use crate::shm::HostNeighbours;
 use crate::slot::PacketSlot;
 use crate::wake::ThreadWaker;
 
+/// Why a rank ends whose clock has reached its end.
+const CLOCK_OVER: &str = "this rank has run for 212 days, the longest that its clock counts; start \
+                          the job again from a checkpoint, and before that time passes";
 /// Longest sleep, so that a lost wake-up delays but does not hang.
 const SLEEP_MAX: Span = Span::from_millis(100);
 
@@ -36,7 +39,12 @@ impl DriverClock {
     }
 
     pub(super) fn now(&self) -> Instant {
-        Instant::START + Span::from_nanos(self.0.elapsed().as_nanos() as u64)
+        let nanos = u64::try_from(self.0.elapsed().as_nanos());
+        Instant::START + Span::from_nanos(nanos.unwrap_or(u64::MAX))
+    }
+
+    fn is_over(&self) -> bool {
+        self.now() > Instant::LAST
     }
 }
 
@@ -149,6 +157,14 @@ impl<M: Machine> DriverEngine<M> {
         busy
     }
 
+    /// Why driving has failed with this error.
+    pub(super) fn reason(&self, error: &io::Error) -> String {
+        match self.clock.is_over() {
+            true => CLOCK_OVER.to_owned(),
+            false => format!("{} failed: {error}", self.setup.sockets.subject()),
+        }
+    }
+
     /// Tells the machine that driving has failed, and so every operation that waits.
     pub(super) fn fail(&mut self, reason: &str) {
         self.publish();
@@ -162,6 +178,9 @@ impl<M: Machine> DriverEngine<M> {
     /// Runs one round; returns whether it did anything.
     fn round(&mut self) -> io::Result<bool> {
         let now = self.clock.now();
+        if now > Instant::LAST {
+            return Err(io::Error::other(CLOCK_OVER));
+        }
         let (mut busy, drained) = self.receive()?;
         busy |= self.release_held();
         if let Some(read_by) = self.drain_watch.read_by(now, drained) {
@@ -241,5 +260,27 @@ impl<M: Machine> DriverEngine<M> {
             super_packets_refused: sockets.super_packets_refused,
             ..*tally
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_is_over_a_day_before_deadlines_saturate() {
+        let day = Duration::from_secs(86_400);
+        let started = |days: u32| {
+            let DriverClock(now) = DriverClock::start();
+            DriverClock(now.checked_sub(day * days).expect("a time on this clock"))
+        };
+        assert!(!started(212).is_over());
+        assert!(started(213).is_over());
+        assert!(started(10_000).is_over(), "the clock does not wrap");
+        let deadline = Instant::LAST + Span::from_millis(3_600_000);
+        assert!(deadline > Instant::LAST);
+        assert!(deadline < deadline + Span::from_picos(1));
     }
 }

@@ -31,6 +31,7 @@ impl<M: Machine> DriverEngine<M> {
         };
         let (mut busy, mut drained) = (false, Drained::Fully);
         for ring in 0..neighbours.len() {
+            let writer = neighbours.writer(ring);
             for read in 0..=PACKETS_PER_RING {
                 let Some(packet) = neighbours.peek(ring) else {
                     break;
@@ -39,14 +40,19 @@ impl<M: Machine> DriverEngine<M> {
                     drained = Drained::Partly;
                     break;
                 }
-                let datagram = Datagram {
-                    header: packet.header,
-                    payload: Payload::Bytes(packet.payload),
-                    ecn: Ecn::Ect,
-                };
-                self.machine.handle_datagram(self.clock.now(), datagram);
+                // A rank speaks for itself only, in its own ring as over a socket.
+                if packet.header.source == writer {
+                    let datagram = Datagram {
+                        header: packet.header,
+                        payload: Payload::Bytes(packet.payload),
+                        ecn: Ecn::Ect,
+                    };
+                    self.machine.handle_datagram(self.clock.now(), datagram);
+                    self.tally.received_packets += 1;
+                } else {
+                    self.tally.count(PacketRejection::UnknownSender);
+                }
                 neighbours.release(ring);
-                self.tally.received_packets += 1;
                 busy = true;
             }
         }

@@ -28,6 +28,9 @@ const LOOKS: u32 = 4096;
 /// Time between two looks at the system's list of devices.
 const LIST_EVERY: Duration = Duration::from_millis(100);
 
+/// The longest time that a port may be down: a replugged cable is back by then.
+const PATIENCE_MAX: Duration = Duration::from_secs(4);
+
 /// The state of a device in use.
 #[derive(Debug)]
 pub(super) struct DeviceWatch {
@@ -54,7 +57,7 @@ impl DeviceWatch {
             listed_at: None,
             looks: 0,
             down: None,
-            patience: Duration::from_nanos(peer_timeout.as_nanos() / 2),
+            patience: Duration::from_nanos(peer_timeout.as_nanos() / 2).min(PATIENCE_MAX),
         })
     }
 

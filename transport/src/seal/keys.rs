@@ -15,9 +15,9 @@
 //!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
 //! - So no nonce is ever used twice with one key, whatever is sent again.
 //! - Both ends see the generation in the number and change keys without a message.
-//! - A receiver keeps the keys of three generations: previous, current and next. It derives the
-//!   following one only after a packet of the next generation had a correct tag, so forged packets
-//!   cost no derivation.
+//! - A receiver keeps the keys of three generations: previous, current and next. After a pause in
+//!   which it missed more, it derives the key that a packet names, and changes to that key only
+//!   after the packet had a correct tag.
 
 use std::fmt;
 
@@ -53,14 +53,20 @@ impl KeyDirection {
 }
 
 /// The secret of the next generation.
+#[derive(Clone)]
 struct KeyChain(Secret);
 
 impl KeyChain {
     /// Derives the next generation's key, and replaces the secret by the one after it.
     fn advance(&mut self) -> PacketKey {
         let key = PacketKey::of(&self.0);
-        self.0 = expand(&self.0, &[b"gradwire next"]);
+        self.skip();
         key
+    }
+
+    /// Replaces the secret by the one after it.
+    fn skip(&mut self) {
+        self.0 = expand(&self.0, &[b"gradwire next"]);
     }
 }
 
@@ -147,6 +153,8 @@ pub(super) struct InboundKeys {
     current: PacketKey,
     next: PacketKey,
     chain: KeyChain,
+    /// The chains of the generations from `generation + 2` on, as far as packets have named them.
+    later: Vec<KeyChain>,
     window: ReplayWindow,
 }
 
@@ -159,6 +167,7 @@ impl InboundKeys {
             current: chain.advance(),
             next: chain.advance(),
             chain,
+            later: Vec::new(),
             window: ReplayWindow::default(),
         }
     }
@@ -179,13 +188,18 @@ impl InboundKeys {
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
         let low = header[CHECKSUM_AT..].try_into().expect("four bytes");
         let number = self.window.whole(u32::from_le_bytes(low));
-        let key = self
-            .key_of(generation(number))
-            .ok_or(PacketRejection::Forged)?;
+        let far;
+        let key = match self.key_of(generation(number)) {
+            Some(key) => key,
+            None => {
+                far = self.far_key(generation(number));
+                far.as_ref().ok_or(PacketRejection::Forged)?
+            }
+        };
         key.aead
             .open_in_place(key.nonce(number), Aad::from(&*header), body)
             .map_err(|_| PacketRejection::Forged)?;
-        if generation(number) > self.generation {
+        while generation(number) > self.generation {
             self.change_keys();
         }
         match self.window.take(number) {
@@ -207,7 +221,26 @@ impl InboundKeys {
         }
     }
 
+    /// The key of a generation behind the next one: this rank has missed packets for a while. The
+    /// number of a packet names at most 256 generations, so this search is bounded, and each chain
+    /// is derived once. A forged packet costs the derivation of one key more than others do.
+    #[cold]
+    fn far_key(&mut self, generation: u64) -> Option<PacketKey> {
+        let ahead = generation.checked_sub(self.generation + 2)? as usize;
+        while self.later.len() <= ahead {
+            let mut chain = self.later.last().unwrap_or(&self.chain).clone();
+            if !self.later.is_empty() {
+                chain.skip();
+            }
+            self.later.push(chain);
+        }
+        Some(PacketKey::of(&self.later[ahead].0))
+    }
+
     fn change_keys(&mut self) {
+        if !self.later.is_empty() {
+            self.later.remove(0);
+        }
         self.generation += 1;
         let later = self.chain.advance();
         let current = std::mem::replace(&mut self.next, later);
@@ -309,14 +342,32 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_generation_is_refused_without_effect() {
+    fn a_paused_receiver_finds_later_generations() {
         let mut inbound = inbound_after(&[0]);
-        let mut packet = OutboundKeys::after(CHANGES[1]).packet(b"");
-        assert_eq!(
-            inbound.open(PacketKind::Data, &mut packet),
-            Err(PacketRejection::Forged)
-        );
+        // Generations that it has missed meanwhile; the last is as far as a number can name.
+        for missed in [2_u64, 3, 255] {
+            let number = (inbound.generation + missed) << GENERATION_AT;
+            let mut outbound = OutboundKeys::after(number);
+            let mut packet = outbound.packet(b"late");
+            assert_eq!(inbound.open(PacketKind::Ack, &mut packet), Ok(()));
+            assert_eq!(inbound.generation, generation(number));
+            let mut next = OutboundKeys::after(number + (1 << GENERATION_AT)).packet(b"");
+            assert_eq!(inbound.open(PacketKind::Ack, &mut next), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_forged_far_packet_changes_no_key() {
+        let mut inbound = inbound_after(&[0]);
+        for ahead in [200, 3, 255] {
+            let mut packet = OutboundKeys::after(ahead << GENERATION_AT).packet(b"gradient");
+            packet[HEADER_BYTES] ^= 1;
+            let opened = inbound.open(PacketKind::Data, &mut packet);
+            assert_eq!(opened, Err(PacketRejection::Forged));
+        }
         assert_eq!(inbound.generation, 0);
+        let mut packet = OutboundKeys::after(CHANGES[2]).packet(b"");
+        assert_eq!(inbound.open(PacketKind::Data, &mut packet), Ok(()));
     }
 
     #[test]

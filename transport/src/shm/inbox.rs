@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -13,12 +13,24 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use gradwire_protocol::machine::Transmit;
 
 use super::memory::{self, FileMapping};
-use super::ring::{CONTROL_BYTES, RingReader, RingWriter};
+use super::ring::{self, CONTROL_BYTES, RingFile, RingReader, RingWriter};
+use crate::process::{ProcessMark, ReleasedInChildren};
 
-/// Bytes before the first ring: a page. The flag is its first word.
+/// Bytes before the first ring: a page. Its first word tells whether the rank sleeps, the next one
+/// whether there are rings.
 const START: usize = 4096;
+const OPEN_AT: usize = 4;
+const CLOSED: u32 = 0;
+const OPEN: u32 = 1;
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
+
+/// A word of the first page.
+fn word(mapping: &FileMapping, at: usize) -> &AtomicU32 {
+    let address = mapping.at(at).cast::<AtomicU32>();
+    // SAFETY: these are four aligned bytes of the mapping, which all sides use only as an atomic.
+    unsafe { address.as_ref() }
+}
 
 fn ring_at(index: usize, ring_bytes: u64) -> usize {
     START + index * (CONTROL_BYTES + ring_bytes as usize)
@@ -33,10 +45,7 @@ pub(crate) struct InboxBell {
 
 impl InboxBell {
     fn flag(&self) -> &AtomicU32 {
-        let address = self.mapping.at(0).cast::<AtomicU32>();
-        // SAFETY: these are four aligned bytes of the mapping, which all sides use only as an
-        // atomic.
-        unsafe { address.as_ref() }
+        word(&self.mapping, 0)
     }
 
     /// Makes writers wake this rank from now on. The caller looks for packets once more before it
@@ -79,47 +88,134 @@ pub(super) struct MemoryInbox {
     pub(super) rings: Vec<RingReader>,
     pub(super) bell: InboxBell,
     pub(super) names: InboxNames,
+    /// Before the file, which must be open until no child lets go of it any more.
+    _released: ReleasedInChildren,
     /// Holds a lock as long as this process lives.
     _life: File,
 }
 
-/// The names of files, which are unlinked when this is dropped.
-#[derive(Debug, Default)]
-pub struct InboxNames(Vec<PathBuf>);
+/// The names of files, which are unlinked when this is dropped, except in a forked child.
+#[derive(Debug)]
+pub struct InboxNames {
+    paths: Vec<PathBuf>,
+    owner: ProcessMark,
+}
+
+impl InboxNames {
+    fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            owner: ProcessMark::current(),
+        }
+    }
+}
+
+impl Default for InboxNames {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
 
 impl Drop for InboxNames {
     fn drop(&mut self) {
-        for path in &self.0 {
+        let own = self.owner.is_current();
+        for path in self.paths.iter().filter(|_| own) {
             // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-impl MemoryInbox {
+/// The files of an inbox before its rank knows its neighbours: a page and a pipe.
+#[derive(Debug)]
+pub(super) struct InboxFiles {
+    /// Before the file, which must be open until no child lets go of it any more.
+    released: ReleasedInChildren,
+    /// Holds a lock as long as this process lives.
+    file: File,
+    pipe: File,
+    names: InboxNames,
+}
+
+impl InboxFiles {
     /// Makes the file and the pipe.
-    pub(super) fn new(path: &Path, rings: usize, ring_bytes: u64) -> io::Result<Self> {
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(path)?;
-        file.lock()?;
         let pipe_path = pipe_path(path);
-        let names = InboxNames(vec![path.to_owned(), pipe_path.clone()]);
-        let bytes = ring_at(rings, ring_bytes);
-        memory::allocate(&file, bytes)?;
+        let names = InboxNames::new(vec![path.to_owned(), pipe_path.clone()]);
+        file.lock()?;
+        // Another rank may have taken it for a dead rank's file before it was locked.
+        if std::fs::metadata(path)?.ino() != file.metadata()?.ino() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        memory::allocate(&file, 0..START)?;
         memory::make_pipe(&pipe_path)?;
+        Ok(Self {
+            released: ReleasedInChildren::new(file.as_raw_fd()),
+            pipe: open_pipe(&pipe_path)?,
+            file,
+            names,
+        })
+    }
+}
+
+/// Removes the files in `folder` that `is_ours` and whose ranks have ended without doing so.
+pub(super) fn remove_dead(folder: &Path, is_ours: impl Fn(&str) -> bool) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let own = entry
+            .metadata()
+            .is_ok_and(|file| file.uid() == memory::user());
+        if !own || !name.to_str().is_some_and(&is_ours) {
+            continue;
+        }
+        let path = entry.path();
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        if opened.is_ok_and(|file| file.try_lock().is_ok()) {
+            drop(InboxNames::new(vec![pipe_path(&path), path]));
+        }
+    }
+}
+
+impl MemoryInbox {
+    /// Adds rings to the files. If there is no room for them, the inbox has none, and neighbours
+    /// that attach find it closed.
+    pub(super) fn new(files: InboxFiles, rings: usize, ring_bytes: u64) -> io::Result<Self> {
+        let InboxFiles {
+            released,
+            file,
+            pipe,
+            names,
+        } = files;
+        let bytes = ring_at(rings, ring_bytes);
+        file.set_len(bytes as u64)?;
+        let mut starts = (0..rings).map(|index| ring_at(index, ring_bytes));
+        let reserved = starts.try_for_each(|start| ring::reserve(&file, start));
         let mapping = Arc::new(FileMapping::of(&file, bytes)?);
-        let pipe = open_pipe(&pipe_path)?;
-        let ring = |index| {
+        let reader = |index| {
             let start = ring_at(index, ring_bytes);
             RingReader::new(Arc::clone(&mapping), start, ring_bytes as usize)
         };
+        let rings = match reserved {
+            Ok(()) => (0..rings).map(reader).collect(),
+            Err(_) => Vec::new(),
+        };
+        let open = if rings.is_empty() { CLOSED } else { OPEN };
+        word(&mapping, OPEN_AT).store(open, Ordering::SeqCst);
         Ok(Self {
-            rings: (0..rings).map(ring).collect(),
+            rings,
             bell: InboxBell { mapping, pipe },
             names,
+            _released: released,
             _life: file,
         })
+    }
+
+    /// Whether neighbours can write into it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.rings.is_empty()
     }
 }
 
@@ -161,8 +257,13 @@ pub(super) struct MemoryOutbox {
 }
 
 impl MemoryOutbox {
-    /// Opens a neighbour's file at the ring of this rank.
-    pub(super) fn open(path: &Path, ring: usize, ring_bytes: u64) -> io::Result<Self> {
+    /// Opens a neighbour's file at the ring of this rank, which leaves `spared` bytes of the file
+    /// system to others; `None` if the neighbour found no room for rings.
+    pub(super) fn open(
+        path: &Path,
+        (ring, ring_bytes): (usize, u64),
+        spared: u64,
+    ) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let end = ring_at(ring + 1, ring_bytes);
         if file.metadata()?.len() < end as u64 {
@@ -171,15 +272,22 @@ impl MemoryOutbox {
             ));
         }
         let mapping = Arc::new(FileMapping::of(&file, end)?);
+        if word(&mapping, OPEN_AT).load(Ordering::SeqCst) != OPEN {
+            return Ok(None);
+        }
         let start = ring_at(ring, ring_bytes);
-        Ok(Self {
-            ring: RingWriter::new(Arc::clone(&mapping), start, ring_bytes as usize),
+        let more = RingFile {
+            file: file.try_clone()?,
+            spared,
+        };
+        Ok(Some(Self {
+            ring: RingWriter::new(Arc::clone(&mapping), more, start, ring_bytes as usize),
             bell: InboxBell {
                 mapping,
                 pipe: open_pipe(&pipe_path(path))?,
             },
             life: Some(RankLife(file)),
-        })
+        }))
     }
 
     pub(super) fn send(&mut self, transmit: &Transmit<'_>, skip: usize) -> usize {

@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 
 use nix::fcntl::posix_fallocate;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{geteuid, mkfifo};
@@ -33,6 +34,9 @@ impl FileMapping {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: this is a new mapping of an open file, at an address that the kernel chooses.
         let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
+        // A forked child must not write into rings. It has no other use for them.
+        // SAFETY: this is the mapping from above.
+        unsafe { madvise(start, bytes, MmapAdvise::MADV_DONTFORK) }?;
         let start = start.cast();
         Ok(Self { start, bytes })
     }
@@ -53,10 +57,12 @@ impl Drop for FileMapping {
     }
 }
 
-/// Gives a file `bytes` bytes, and allocates them.
-pub(super) fn allocate(file: &File, bytes: usize) -> io::Result<()> {
-    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-    Ok(posix_fallocate(file, 0, length)?)
+/// Allocates a range of a file. Touching memory of a file that was not allocated ends the process
+/// when the file system is full.
+pub(super) fn allocate(file: &File, range: Range<usize>) -> io::Result<()> {
+    let number = |bytes: usize| libc::off_t::try_from(bytes).map_err(io::Error::other);
+    let (start, length) = (number(range.start)?, number(range.len())?);
+    Ok(posix_fallocate(file, start, length)?)
 }
 
 /// Makes a named pipe that only this user can open.

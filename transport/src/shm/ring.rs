@@ -9,11 +9,16 @@
 //! - A record never wraps. If the next record does not fit before the end of the ring, the rest is
 //!   a gap. Its first byte is [`GAP`], where a packet has its version.
 //! - Counts only grow. A record starts at its count modulo the ring's length, a power of two.
+//! - Only the first [`RESERVED`] bytes of records exist at first. The writer goes back to the start
+//!   when the reader has emptied it, and allocates more only when the reader lags behind.
 #![expect(
     unsafe_code,
     reason = "the other side of this memory is another process"
 )]
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -22,13 +27,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gradwire_protocol::machine::{Payload, Transmit};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, LENGTH_AT};
 
-use super::memory::FileMapping;
+use super::memory::{self, FileMapping};
 
 /// Head and tail, a cache line each.
 pub(super) const CONTROL_BYTES: usize = 128;
 const LINE: usize = 64;
 /// Marks a gap: the byte where a packet has its version.
 const GAP: u8 = 0xff;
+
+/// Bytes of records that exist from the start, several packets.
+pub(super) const RESERVED: usize = 64 << 10;
+
+/// Allocates the part of a ring that exists from the start.
+pub(super) fn reserve(file: &File, start: usize) -> io::Result<()> {
+    memory::allocate(file, start..start + CONTROL_BYTES + RESERVED)
+}
+
+/// The file of a ring, for a writer that needs more of it.
+#[derive(Debug)]
+pub(super) struct RingFile {
+    pub(super) file: File,
+    /// Bytes that rings leave free in the file system.
+    pub(super) spared: u64,
+}
+
+impl RingFile {
+    /// Allocates a range, unless that takes memory that others may need.
+    fn allocate(&self, range: Range<usize>) -> io::Result<()> {
+        let room = super::room()?;
+        match room.free < self.spared + range.len() as u64 {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => memory::allocate(&self.file, range),
+        }
+    }
+}
 
 /// The memory of a ring.
 #[derive(Debug)]
@@ -86,15 +118,27 @@ fn record_bytes(packet_bytes: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct RingWriter {
     place: RingMemory,
+    /// `None` once the system has refused more memory.
+    file: Option<RingFile>,
+    /// Bytes of records that exist.
+    reserved: usize,
     head: u64,
     /// The reader's count when it was last looked at.
     tail: u64,
 }
 
 impl RingWriter {
-    pub(super) fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
+    /// The writing side of the ring at `start` of `file`.
+    pub(super) fn new(
+        mapping: Arc<FileMapping>,
+        file: RingFile,
+        start: usize,
+        bytes: usize,
+    ) -> Self {
         Self {
             place: RingMemory::new(mapping, start, bytes),
+            file: Some(file),
+            reserved: RESERVED.min(bytes),
             head: 0,
             tail: 0,
         }
@@ -127,13 +171,48 @@ impl RingWriter {
     /// Bytes to skip so that a record does not wrap; `None` if there is no room for it.
     fn gap_before(&mut self, bytes: usize) -> Option<usize> {
         let left = self.place.to_the_end(self.head);
-        let gap = if bytes > left { left } else { 0 };
-        let needed = (gap + bytes) as u64;
-        let ring = self.place.bytes as u64;
-        if self.head + needed - self.tail > ring {
+        let offset = self.place.bytes - left;
+        if offset + bytes <= self.usable() {
+            return self.is_free(bytes).then_some(0);
+        }
+        // Back to the start if the reader is done there, else further on if there is more memory.
+        if self.is_free(left + bytes) {
+            return Some(left);
+        }
+        let may_grow = offset + bytes <= self.place.bytes && self.is_free(bytes);
+        while may_grow && offset + bytes > self.usable() {
+            self.grow()?;
+        }
+        may_grow.then_some(0)
+    }
+
+    /// The end of the bytes that records may take. A line is left for the mark of a gap.
+    fn usable(&self) -> usize {
+        match self.reserved < self.place.bytes {
+            true => self.reserved - LINE,
+            false => self.reserved,
+        }
+    }
+
+    /// Whether the reader has left so many bytes from the head on.
+    fn is_free(&mut self, bytes: usize) -> bool {
+        let (end, ring) = (self.head + bytes as u64, self.place.bytes as u64);
+        if end - self.tail > ring {
             self.tail = self.place.tail().load(Ordering::Acquire);
         }
-        (self.head + needed - self.tail <= ring).then_some(gap)
+        end - self.tail <= ring
+    }
+
+    /// Doubles the part of the ring that exists; `None` if the system has no more memory for it.
+    #[cold]
+    fn grow(&mut self) -> Option<()> {
+        let more = self.reserved..(2 * self.reserved).min(self.place.bytes);
+        let first = self.place.start + CONTROL_BYTES;
+        let grown = first + more.start..first + more.end;
+        if self.file.as_ref()?.allocate(grown).is_err() {
+            self.file = None;
+        }
+        self.file.is_some().then(|| self.reserved = more.end)
     }
 }
 

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gradwire_lab::error::LabError;
 use serde::{Deserialize, Serialize};
-
-use crate::exit::CommandError;
 
 /// Where folders of namespaces are.
 const FOLDER: &str = "/run/gradwire";
@@ -46,8 +45,8 @@ impl KeptFolder {
     /// Makes the folder.
     ///
     /// # Errors
-    /// [`CommandError::System`] where it cannot be made.
-    pub fn make(&self) -> Result<(), CommandError> {
+    /// [`LabError::System`] where it cannot be made.
+    pub fn make(&self) -> Result<(), LabError> {
         std::fs::create_dir_all(self.bpffs()).map_err(|source| self.system("make", source))
     }
 
@@ -60,8 +59,8 @@ impl KeptFolder {
     /// Writes down the parts that were set up.
     ///
     /// # Errors
-    /// [`CommandError::System`] where it cannot be written.
-    pub fn write(&self, kept: &Kept) -> Result<(), CommandError> {
+    /// [`LabError::System`] where it cannot be written.
+    pub fn write(&self, kept: &Kept) -> Result<(), LabError> {
         let text = serde_json::to_string(kept).expect("names are text");
         let written = std::fs::write(self.path.join("kept.json"), text);
         written.map_err(|source| self.system("write into", source))
@@ -70,8 +69,8 @@ impl KeptFolder {
     /// Removes the folder, and the mounts in it.
     ///
     /// # Errors
-    /// [`CommandError::System`] where it cannot be removed.
-    pub fn remove(&self) -> Result<(), CommandError> {
+    /// [`LabError::System`] where it cannot be removed.
+    pub fn remove(&self) -> Result<(), LabError> {
         // Without a loaded program there is no mount; then this fails, which is fine.
         let mut command = Command::new("umount");
         let _ = command.arg(self.bpffs()).output();
@@ -83,10 +82,7 @@ impl KeptFolder {
         }
     }
 
-    fn system(&self, verb: &str, source: io::Error) -> CommandError {
-        CommandError::System {
-            what: format!("{verb} {}", self.path.display()),
-            source,
-        }
+    fn system(&self, verb: &str, source: io::Error) -> LabError {
+        LabError::system(format!("{verb} {}", self.path.display()))(source)
     }
 }

@@ -2,7 +2,8 @@
 //! it.
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_switch_config::counters::{CounterVerdict, Judgement};
+use gradwire_switch_config::counters::CounterVerdict::{self, Odd, Right, Unseen, Wrong};
+use gradwire_switch_config::counters::Judgement;
 use gradwire_transport::probe::{Passage, Passages};
 
 use super::Tagged;
@@ -37,7 +38,7 @@ pub fn all(tags: &[Tagged], passages: &Passages) -> Vec<Judgement> {
         // Packets that look lost may never have been sent: only tags are certain then.
         for judgement in &mut judgements[1..] {
             judgement.verdict = match judgement.verdict {
-                CounterVerdict::Wrong => CounterVerdict::Odd,
+                Wrong => Odd,
                 other => other,
             };
         }
@@ -45,16 +46,16 @@ pub fn all(tags: &[Tagged], passages: &Passages) -> Vec<Judgement> {
             "its kernel dropped {} packets for want of room, which count as lost here; send less",
             passages.kernel_drops
         );
-        judgements.push(judgement(CounterVerdict::Odd, "the other host", text));
+        judgements.push(judgement(Odd, "the other host", text));
     }
     judgements
 }
 
-fn judgement(verdict: CounterVerdict, place: &str, text: String) -> Judgement {
+fn judgement(verdict: CounterVerdict, place: &str, text: impl Into<String>) -> Judgement {
     Judgement {
         verdict,
         place: place.to_owned(),
-        text,
+        text: text.into(),
     }
 }
 
@@ -108,13 +109,9 @@ fn tagging(tags: &[Tagged], streams: &[Passage]) -> Judgement {
         }
     }
     match (changes.is_empty(), received) {
-        (true, 0) => judgement(CounterVerdict::Unseen, "tags", "nothing came".to_owned()),
-        (true, _) => judgement(
-            CounterVerdict::Right,
-            "tags",
-            "all came as they were sent".to_owned(),
-        ),
-        (false, _) => judgement(CounterVerdict::Wrong, "tags", changes.join("; ")),
+        (true, 0) => judgement(Unseen, "tags", "nothing came"),
+        (true, _) => judgement(Right, "tags", "all came as they were sent"),
+        (false, _) => judgement(Wrong, "tags", changes.join("; ")),
     }
 }
 
@@ -127,14 +124,11 @@ fn control(class: &Class<'_>) -> (CounterVerdict, String) {
         passage.marked
     );
     match (lost(passage), passage.marked) {
-        (0, 0) => (CounterVerdict::Right, told),
-        (0, _) => (
-            CounterVerdict::Wrong,
-            format!("{told}: its queue must not mark"),
-        ),
+        (0, 0) => (Right, told),
+        (0, _) => (Wrong, format!("{told}: its queue must not mark")),
         _ => {
             let why = "the highest queue must not lose; is DSCP trusted on every port between?";
-            (CounterVerdict::Wrong, format!("{told}: {why}"))
+            (Wrong, format!("{told}: {why}"))
         }
     }
 }
@@ -156,26 +150,24 @@ fn data(class: &Class<'_>) -> (CounterVerdict, String) {
     let dropped = share(lost(droppable), droppable.sent);
     let tells = protected.sent.min(droppable.sent) >= FEW;
     let (verdict, why) = match lost(protected) {
-        0 if protected.marked + lost(droppable) == 0 => (
-            CounterVerdict::Unseen,
-            "its queue was never deep: raise --rate",
-        ),
-        0 if tells && marked > CLEAR && lost(droppable) == 0 => (
-            CounterVerdict::Wrong,
-            "the queue marks ECT and does not drop not-ECT early",
-        ),
+        0 if protected.marked + lost(droppable) == 0 => {
+            (Unseen, "its queue was never deep: raise --rate")
+        }
+        0 if tells && marked > CLEAR && lost(droppable) == 0 => {
+            (Wrong, "the queue marks ECT and does not drop not-ECT early")
+        }
         0 if tells && dropped > CLEAR && protected.marked == 0 => (
-            CounterVerdict::Odd,
+            Odd,
             "the queue drops not-ECT early and does not mark ECT: right where drop precedence \
              stands in for ECN",
         ),
-        0 => (CounterVerdict::Right, ""),
+        0 => (Right, ""),
         _ if tells && kept > CLEAR && dropped <= kept => (
-            CounterVerdict::Wrong,
+            Wrong,
             "what is protected is lost as often: the queue does not tell them apart",
         ),
         _ => (
-            CounterVerdict::Odd,
+            Odd,
             "protected packets are lost: a full buffer, or a bad link",
         ),
     };
@@ -202,7 +194,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
                 low.name,
                 100.0 * shares[1]
             );
-            return judgement(CounterVerdict::Odd, place, text);
+            return judgement(Odd, place, text);
         }
         let waits = high.protected.delays.zip(low.protected.delays);
         if let Some((high_delays, low_delays)) = waits
@@ -213,7 +205,7 @@ fn order(classes: &[Class<'_>]) -> Judgement {
                 "half of {} waits longer than 99 in 100 of {} below it: is it served first?",
                 high.name, low.name
             );
-            return judgement(CounterVerdict::Odd, place, text);
+            return judgement(Odd, place, text);
         }
     }
     let congested = classes.iter().any(|class| {
@@ -221,15 +213,11 @@ fn order(classes: &[Class<'_>]) -> Judgement {
     });
     match congested {
         true => judgement(
-            CounterVerdict::Right,
+            Right,
             place,
-            "no class loses more, or waits longer, than the one below it".to_owned(),
+            "no class loses more, or waits longer, than the one below it",
         ),
-        false => judgement(
-            CounterVerdict::Unseen,
-            place,
-            "no queue was deep".to_owned(),
-        ),
+        false => judgement(Unseen, place, "no queue was deep"),
     }
 }
 
@@ -285,7 +273,7 @@ mod tests {
     /// Verdicts by place, where they are not right.
     fn found(passages: &Passages) -> Vec<(String, CounterVerdict)> {
         let all = all(&tags(), passages).into_iter();
-        let all = all.filter(|one| one.verdict != CounterVerdict::Right);
+        let all = all.filter(|one| one.verdict != Right);
         all.map(|one| (one.place, one.verdict)).collect()
     }
 
@@ -296,22 +284,19 @@ mod tests {
     }
 
     fn only(place: &str, verdict: CounterVerdict) -> Vec<(String, CounterVerdict)> {
-        vec![
-            ("class-1".to_owned(), CounterVerdict::Unseen),
-            (place.to_owned(), verdict),
-        ]
+        vec![("class-1".to_owned(), Unseen), (place.to_owned(), verdict)]
     }
 
     #[test]
     fn marks_and_drops_are_right_shallow_queues_unseen() {
-        let unseen = vec![("class-1".to_owned(), CounterVerdict::Unseen)];
+        let unseen = vec![("class-1".to_owned(), Unseen)];
         assert_eq!(found(&good()), unseen);
     }
 
     #[test]
     fn a_lost_or_marked_control_packet_is_wrong() {
         for passage in [came(1, 0), came(0, 1)] {
-            let mut expected = only("control", CounterVerdict::Wrong);
+            let mut expected = only("control", Wrong);
             expected.reverse();
             assert_eq!(changed(0, passage), expected);
         }
@@ -332,31 +317,25 @@ mod tests {
             let [(place, verdict), ..] = &found[..] else {
                 panic!("nothing found");
             };
-            assert_eq!((place.as_str(), *verdict), ("tags", CounterVerdict::Wrong));
+            assert_eq!((place.as_str(), *verdict), ("tags", Wrong));
         }
     }
 
     #[test]
     fn queues_that_ignore_protection_are_wrong() {
         let found = changed(3, came(600, 0));
-        assert_eq!(found, only("class-2", CounterVerdict::Wrong));
+        assert_eq!(found, only("class-2", Wrong));
     }
 
     #[test]
     fn full_queues_without_marks_or_drops_are_wrong() {
-        assert_eq!(
-            changed(4, came(0, 0)),
-            only("class-2", CounterVerdict::Wrong)
-        );
+        assert_eq!(changed(4, came(0, 0)), only("class-2", Wrong));
     }
 
     #[test]
     fn drops_without_marks_and_a_full_buffer_are_odd() {
-        assert_eq!(changed(3, came(0, 0)), only("class-2", CounterVerdict::Odd));
-        assert_eq!(
-            changed(3, came(30, 500)),
-            only("class-2", CounterVerdict::Odd)
-        );
+        assert_eq!(changed(3, came(0, 0)), only("class-2", Odd));
+        assert_eq!(changed(3, came(30, 500)), only("class-2", Odd));
     }
 
     #[test]
@@ -364,7 +343,7 @@ mod tests {
         let mut passages = good();
         passages.streams[1] = came(100, 500);
         passages.streams[2] = came(500, 0);
-        let odd = ("order of classes".to_owned(), CounterVerdict::Odd);
+        let odd = ("order of classes".to_owned(), Odd);
         assert!(found(&passages).contains(&odd));
         let mut passages = good();
         let waits = [50, 60].map(Duration::from_millis);
@@ -378,10 +357,8 @@ mod tests {
         passages.streams[0] = came(10, 0);
         passages.kernel_drops = 10;
         let found = found(&passages);
-        let wrong = found
-            .iter()
-            .any(|(_, verdict)| *verdict == CounterVerdict::Wrong);
+        let wrong = found.iter().any(|(_, verdict)| *verdict == Wrong);
         assert!(!wrong, "{found:?}");
-        assert!(found.contains(&("the other host".to_owned(), CounterVerdict::Odd)));
+        assert!(found.contains(&("the other host".to_owned(), Odd)));
     }
 }

@@ -1,6 +1,5 @@
 //! The results of a probe, for people and for programs.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use gradwire_netsim::results::outcome::ClassCounts;
@@ -48,9 +47,8 @@ impl ProbeReport<'_> {
                 Some(time) => format!("{time:.0}"),
                 None => "-".to_owned(),
             });
-            let row = writeln!(
-                text,
-                "{:<9} {:>4} {:<7} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9} {:>9}",
+            text += &format!(
+                "{:<9} {:>4} {:<7} {:>9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9} {:>9}\n",
                 tag.name(),
                 tag.stream.dscp.0,
                 ecn(tag),
@@ -63,21 +61,13 @@ impl ProbeReport<'_> {
                 median,
                 p99,
             );
-            row.expect("a string takes everything");
         }
         let refused: u32 = self.passages.streams.iter().map(|one| one.refused).sum();
         if refused > 0 {
-            let line = writeln!(text, "this kernel refused {refused} packets");
-            line.expect("a string takes everything");
+            text += &format!("this kernel refused {refused} packets\n");
         }
-        for Judgement {
-            verdict,
-            place,
-            text: what,
-        } in &self.judgements
-        {
-            let line = writeln!(text, "{:<7} {place}: {what}", verdict.to_string());
-            line.expect("a string takes everything");
+        for judgement in &self.judgements {
+            text += &format!("{judgement}\n");
         }
         text
     }
@@ -101,13 +91,6 @@ impl ProbeReport<'_> {
                 "delay_p99_us": p99,
             })
         });
-        let judgements = self.judgements.iter().map(|judgement| {
-            json!({
-                "verdict": judgement.verdict.to_string(),
-                "place": judgement.place,
-                "text": judgement.text,
-            })
-        });
         json!({
             "peer": self.options.peer,
             "simulated": self.options.simulate,
@@ -119,7 +102,7 @@ impl ProbeReport<'_> {
             "kernel_drops": self.passages.kernel_drops,
             "streams": streams.collect::<Vec<_>>(),
             "queues": self.queues.as_ref().map(|queues| queues.map(queue)),
-            "judgements": judgements.collect::<Vec<_>>(),
+            "judgements": self.judgements,
         })
     }
 }

@@ -9,35 +9,34 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_transport::probe::{Passage, Passages};
 
-use crate::exit::CommandError;
+use gradwire_lab::error::LabError;
 use gradwire_lab::files;
 
 /// Sends traffic from the first host of a fabric to the last; thresholds are computed for `rtt`, or
 /// for the fabric's own round trip without it.
 ///
 /// # Errors
-/// [`CommandError`] names the fabric and its mistake.
+/// [`LabError`] names the fabric and its mistake.
 pub fn send(
     given: &str,
     job: &Job,
     traffic: &Traffic,
     rtt: Option<Span>,
-) -> Result<Fates, CommandError> {
+) -> Result<Fates, LabError> {
     let fabric = files::fabric(given)?;
-    let wrong = |message: String| CommandError::Input {
-        given: given.to_owned(),
-        message,
-    };
-    fabric.check().map_err(|error| wrong(error.to_string()))?;
+    fabric
+        .check()
+        .map_err(|error| LabError::input(given, error))?;
     let traffic = Traffic {
         source: 0,
         destination: fabric.hosts - 1,
         ..traffic.clone()
     };
     if traffic.destination == 0 {
-        return Err(wrong("it has one host; the probe needs two".to_owned()));
+        let message = "it has one host; the probe needs two";
+        return Err(LabError::input(given, message));
     }
-    check_size(&fabric, &traffic).map_err(wrong)?;
+    check_size(&fabric, &traffic).map_err(|message| LabError::input(given, message))?;
     let mut policy = fitting::policy_of_job(job, &fabric);
     policy.rtt = rtt.unwrap_or(policy.rtt);
     Ok(open_loop::send(&fabric, &policy, &traffic))

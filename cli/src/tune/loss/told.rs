@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use gradwire_tuning::tolerance::ToleranceSetting;
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar};
 use serde_json::{Value, json};
 
 use super::options::TuneLossOptions;
+use gradwire_lab::sim::progress;
 use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
 use gradwire_lab::tune::loss::journal::{Journal, TrialRecord};
 use gradwire_lab::tune::loss::trial::percent;
@@ -25,11 +26,9 @@ pub struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// Prints the largest number of trials, and how many are done.
     pub fn new(options: &'a TuneLossOptions, journal: &Journal) -> Self {
-        let style = "{bar:30} {pos} of about {len} trials  {elapsed} gone  {msg}";
-        let style = ProgressStyle::with_template(style);
-        let style = style.expect("the template is constant and well-formed");
+        let beside = "{pos} of about {len} trials  {elapsed} gone  {msg}";
         let before = journal.records().len();
-        let bar = ProgressBar::new(u64::from(options.trials)).with_style(style);
+        let bar = progress::bar(u64::from(options.trials), beside);
         bar.set_position(before as u64);
         let teller = Self {
             options,

@@ -3,7 +3,7 @@
 use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::receiver::{Placement, Posting};
-use gradwire_protocol::units::Instant;
+use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
 use crate::engine::agreement::UnpostedMessage;
 use crate::engine::communicator::Communicator;
@@ -12,6 +12,7 @@ use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
 use crate::engine::table::RunningMessage;
 use crate::operation::OperationError;
+use crate::plan::PARTS;
 
 impl Communicator {
     /// Puts a segment into its operation's memory, or keeps it until its message is posted.
@@ -24,7 +25,8 @@ impl Communicator {
             return; // its operation has failed
         };
         if let Some(running) = self.table.get_mut(found.slot) {
-            running.place(found.message, placement.offset, payload);
+            let spares = &mut self.parts.memory.spares;
+            running.place(found.message, placement.offset, payload, spares);
         }
     }
 
@@ -37,6 +39,11 @@ impl Communicator {
     fn take_event(&mut self, now: Instant, event: EndpointEvent) {
         match event {
             EndpointEvent::Announced { from, key, outline } => {
+                if !self.failures.may_take(key) && self.table.find_in(from, key).is_none() {
+                    self.parts.endpoint.refuse(from, key);
+                    self.forget_unposted(from, key);
+                    return;
+                }
                 self.matching.announce(from, key);
                 self.start_matched(now);
                 self.take_announced(UnpostedMessage { from, key, outline });
@@ -60,8 +67,8 @@ impl Communicator {
                     self.let_go(now);
                     return;
                 };
-                self.advance(now, slot, |running, _, parts| {
-                    running.on_sent(message, missing.as_ref(), &mut parts.memory);
+                self.advance(now, slot, |running, _, _| {
+                    running.on_sent(message, missing.as_ref());
                 });
             }
             EndpointEvent::Mismatch {
@@ -80,10 +87,54 @@ impl Communicator {
                 let mismatch = self.agreement.mismatch(call, from, theirs, expected);
                 self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
             }
-            EndpointEvent::Refused { .. } | EndpointEvent::Reset { .. } => {}
+            EndpointEvent::Refused { to, key } => self.take_refused(now, to, key),
+            EndpointEvent::Reset { from, key } => self.take_reset(from, key),
+            EndpointEvent::PathFault { rank, fault } => self.path_faults.push((rank, fault)),
             EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
+        }
+    }
+
+    /// Takes word that a rank takes no more of a message. A send fails then. A collective goes on:
+    /// that rank does not need the message any more.
+    fn take_refused(&mut self, now: Instant, to: Rank, key: MessageKey) {
+        self.parts.departures.finished(to, key);
+        let found = self.table.find_out(to, key);
+        let running = found.and_then(|found| self.table.get(found.slot));
+        let (Some(RunningMessage { slot, message }), Some(running)) = (found, running) else {
+            self.promised.remove(&(to, key));
+            self.let_go(now);
+            return;
+        };
+        if running.operation.collective.is_point_to_point() {
+            let error = OperationError::Aborted {
+                label: running.label,
+                reason: format!("rank {to} takes it no more, since it has ended the group"),
+            };
+            self.cancel(slot, error);
+            self.let_go(now);
+            return;
+        }
+        self.advance(now, slot, |running, _, _| running.on_sent(message, None));
+    }
+
+    /// Takes word that a rank has cancelled a message: it has ended the group.
+    fn take_reset(&mut self, from: Rank, key: MessageKey) {
+        let found = self.table.find_in(from, key);
+        let running = found.and_then(|found| self.table.get(found.slot));
+        if let (Some(RunningMessage { slot, .. }), Some(running)) = (found, running) {
+            let error = OperationError::Aborted {
+                label: running.label,
+                reason: format!("rank {from} has cancelled it, since it has ended the group"),
+            };
+            self.end(slot, Err(error));
+        } else {
+            self.forget_unposted(from, key);
+        }
+        let (group, _, part) = key.parts();
+        if part < PARTS && self.failures.broken.insert(group) {
+            self.refuse_unposted();
         }
     }
 

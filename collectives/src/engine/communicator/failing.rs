@@ -1,14 +1,18 @@
 //! Fails operations, and keeps the messages that a failed one leaves behind.
 //!
 //! - A lost rank fails every operation that needs it. Operations of other ranks go on.
+//! - A group that has ended on this rank fails its operations here and cancels their messages.
+//! - A message that no operation will post is refused, so that its sender forgets it, too.
 //! - A missed deadline, or a call that contradicts another rank's, leaves the ranks in states that
 //!   no rank knows. Then everything fails, and later operations are refused.
 //! - An operation can end while messages of it are on their way, because it failed or because it
 //!   ended early. Copies of them are still sent: elsewhere they may complete an operation.
 
-use gradwire_protocol::units::{Instant, Rank};
+use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
+use crate::engine::agreement::Agreement;
 use crate::engine::communicator::Communicator;
+use crate::engine::matching::Matching;
 use crate::engine::overdue::{DeadlineRule, OverdueOperation};
 use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
@@ -42,6 +46,31 @@ impl Communicator {
         );
         self.promised.retain(|&(to, _), _| to != rank);
         self.parts.departures.forget(rank);
+        self.failures.broken.extend(self.agreement.groups_of(rank));
+        self.refuse_unposted();
+    }
+
+    /// The caller submits nothing more in a group: fails its operations here and cancels their
+    /// messages. Messages of operations that have completed are still delivered to slower ranks.
+    /// What other ranks send in the group from now on is refused, which fails their sends to this
+    /// rank. The group's number is not used again.
+    pub fn end_group(&mut self, now: Instant, group: u16) {
+        if self.failures.aborted.is_some() || !self.failures.ended.insert(group) {
+            return;
+        }
+        let of_group = |operation: &Operation| operation.group.id == group;
+        let error = |operation: &Operation| OperationError::Aborted {
+            label: operation.label(),
+            reason: format!("group {group} has ended on this rank"),
+        };
+        for (slot, error) in self.failing(of_group, error) {
+            self.cancel(slot, error);
+        }
+        self.fail_waiting(of_group, error);
+        self.refuse_unposted();
+        self.matching.end_group(group);
+        self.agreement.end_group(group);
+        self.let_go(now);
     }
 
     /// Fails every operation and refuses later ones. Sends and receives no packet any more.
@@ -62,6 +91,8 @@ impl Communicator {
             },
         );
         self.promised.clear();
+        self.agreement = Agreement::new(self.me());
+        self.matching = Matching::default();
     }
 
     /// The operation that has missed its deadline. Returned once, until it is concluded or
@@ -90,14 +121,22 @@ impl Communicator {
         fails: impl Fn(&Operation) -> bool,
         error: impl Fn(&Operation) -> OperationError,
     ) {
-        let failing: Vec<(usize, OperationError)> = (self.table.iter())
-            .filter(|(_, running)| fails(&running.operation))
-            .map(|(slot, running)| (slot, error(&running.operation)))
-            .collect();
-        for (slot, error) in failing {
+        for (slot, error) in self.failing(&fails, &error) {
             self.end(slot, Err(error));
         }
         self.fail_waiting(fails, error);
+    }
+
+    /// The running operations that fail, and why.
+    fn failing(
+        &self,
+        fails: impl Fn(&Operation) -> bool,
+        error: impl Fn(&Operation) -> OperationError,
+    ) -> Vec<(usize, OperationError)> {
+        let running = self.table.iter();
+        let failing = running.filter(|(_, running)| fails(&running.operation));
+        let failing = failing.map(|(slot, running)| (slot, error(&running.operation)));
+        failing.collect()
     }
 
     /// Fails receives from any rank that have no message. Returns the last error.
@@ -125,13 +164,33 @@ impl Communicator {
         last
     }
 
-    /// Ends a running operation.
+    /// Ends a running operation. Its messages that are on their way are still delivered.
     pub(super) fn end(&mut self, slot: usize, result: Result<(), OperationError>) {
         let running = self.table.remove(slot);
         let running = running.expect("ended once, by the caller that found it running");
-        self.deadlines.end(running.id);
         if self.failures.aborted.is_none() {
             self.promised.extend(running.promises());
+        }
+        self.conclude_running(running, result);
+    }
+
+    /// Fails a running operation, and cancels its messages that are on their way.
+    pub(super) fn cancel(&mut self, slot: usize, error: OperationError) {
+        let running = self.table.remove(slot);
+        let running = running.expect("ended once, by the caller that found it running");
+        for (to, key) in running.on_their_way() {
+            self.parts.endpoint.cancel(to, key);
+            self.parts.departures.finished(to, key);
+        }
+        self.conclude_running(running, Err(error));
+    }
+
+    fn conclude_running(&mut self, running: RunningOperation, result: Result<(), OperationError>) {
+        self.deadlines.end(running.id);
+        if result.is_err() && self.failures.aborted.is_none() {
+            for (from, key) in running.missing() {
+                self.parts.endpoint.refuse(from, key);
+            }
         }
         let operation = &running.operation;
         if result.is_ok() && !operation.collective.is_point_to_point() {
@@ -143,6 +202,24 @@ impl Communicator {
         if had_deadline {
             self.reset_deadlines();
         }
+    }
+
+    /// Refuses all messages that have come and that no operation will post.
+    pub(super) fn refuse_unposted(&mut self) {
+        let unposted = self.parts.endpoint.unposted();
+        let in_vain = unposted.filter(|&(_, key)| !self.failures.may_take(key));
+        let in_vain: Vec<(Rank, MessageKey)> = in_vain.collect();
+        for (from, key) in in_vain {
+            self.parts.endpoint.refuse(from, key);
+            self.forget_unposted(from, key);
+        }
+    }
+
+    /// Forgets a message that no operation has posted.
+    pub(super) fn forget_unposted(&mut self, from: Rank, key: MessageKey) {
+        self.stash.take(from, key);
+        self.agreement.withdraw(from, key);
+        self.matching.withdraw(from, key);
     }
 
     fn reset_deadlines(&mut self) {

@@ -5,7 +5,7 @@
 
 use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::priority::{Policy, Urgency};
-use gradwire_protocol::units::{MessageKey, Share};
+use gradwire_protocol::units::{Layer, MessageKey, Share};
 
 use crate::numbers::hadamard::Mixing;
 use crate::operation::{Collective, Operation};
@@ -75,8 +75,6 @@ impl LossRules {
         reliability: Reliability,
         policy: &Policy,
     ) -> MessageTerms {
-        let layers = &operation.layers;
-        let of_region = layers.within(region.offset..region.offset + region.bytes);
         MessageTerms {
             tolerance: match reliability {
                 Reliability::Lossless => Share::NONE,
@@ -85,8 +83,22 @@ impl LossRules {
                     tolerance.min(self.limits.cap)
                 }
             },
-            urgency: policy.urgency(of_region.map(|(_, layer)| layer), layers.count),
+            urgency: policy.urgency(self.layers_of(operation, region), operation.layers.count),
         }
+    }
+
+    /// The layers of a region's elements.
+    fn layers_of(
+        &self,
+        operation: &Operation,
+        region: TensorRegion,
+    ) -> impl Iterator<Item = Layer> {
+        let offset = match region.place {
+            TensorMemory::Buffer => self.buffer_offset + region.offset,
+            _ => region.offset,
+        };
+        let within = operation.layers.within(offset..offset + region.bytes);
+        within.map(|(_, layer)| layer)
     }
 
     /// Share of a contribution to a region that may be missing in a step without a cap.
@@ -99,14 +111,8 @@ impl LossRules {
         if !self.is_long(region) {
             return Share::NONE;
         }
-        let offset = match region.place {
-            TensorMemory::Buffer => self.buffer_offset + region.offset,
-            _ => region.offset,
-        };
-        let layers = &operation.layers;
-        let within = layers.within(offset..offset + region.bytes);
-        let within = within.map(|(_, layer)| layer);
-        policy.tolerance(operation.loss.tolerance, within, layers.count)
+        let layers = self.layers_of(operation, region);
+        policy.tolerance(operation.loss.tolerance, layers, operation.layers.count)
     }
 
     /// How contributions to a region are mixed, or `None` if they are not. Message keys are equal
@@ -131,5 +137,69 @@ impl LossRules {
     /// Whether a message with this region is long enough to lose segments.
     fn is_long(&self, region: TensorRegion) -> bool {
         self.may_lose && region.bytes >= self.limits.min_lossy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::units::{Rank, Step};
+
+    use super::*;
+    use crate::numbers::dtype::{DType, ReduceOp};
+    use crate::operation::buffer::Buffer;
+    use crate::operation::{Group, Layers, LossTerms};
+
+    const BLOCK: usize = 4096;
+
+    /// A reduce-scatter of two blocks: the front layer's, and the back layer's.
+    fn reduce_scatter() -> Operation {
+        Operation {
+            group: Group {
+                id: 0,
+                ranks: [Rank(0), Rank(1)].into(),
+            },
+            sequence: 0,
+            collective: Collective::ReduceScatter,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
+            buffer: Buffer::Virtual(BLOCK),
+            input: Some(Buffer::Virtual(2 * BLOCK)),
+            splits: None,
+            loss: LossTerms::NONE,
+            step: Step(0),
+            layers: Layers {
+                count: 2,
+                spans: vec![(0, Layer(0)), (BLOCK, Layer(1))],
+            },
+            tensor_key: 0,
+            deadline: None,
+        }
+    }
+
+    #[test]
+    fn a_block_is_as_urgent_here_as_at_its_senders() {
+        let operation = reduce_scatter();
+        let limits = LossLimits {
+            min_lossy: 0,
+            segment_bytes: 1024,
+            cap: Share::ALL,
+            transform: GradientTransform::None,
+        };
+        for own in [0, BLOCK] {
+            let (block, buffer) = (
+                TensorRegion::input(own, BLOCK),
+                TensorRegion::buffer(0, BLOCK),
+            );
+            let mut plan = MessagePlan::new();
+            plan.copy = Some((block, buffer));
+            let rules = LossRules::new(&operation, &plan, limits);
+            let policy = Job::default().policy();
+            let urgency = |region| {
+                let terms = rules.terms(&operation, region, Reliability::Tolerant, &policy);
+                terms.urgency.expect("its layers are known")
+            };
+            assert_eq!(urgency(buffer), urgency(block), "the block from byte {own}");
+        }
     }
 }

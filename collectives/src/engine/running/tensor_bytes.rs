@@ -5,15 +5,20 @@
 //!    - Under error feedback a contribution is copied first, because the receiver tells only later
 //!      which of its segments were lost.
 //!    - A contribution that is mixed is mixed in a copy if its values are still needed.
-//! 3. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the
+//! 3. Contributions that more than one rank sends are summed in the order of ranks, if the job says
+//!    so: `ordered_sum` keeps those that come early.
+//! 4. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the
 //!    own contribution may not be there yet when the first of them comes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::segment::Segmentation;
 
 use crate::engine::memory::SpareScratch;
+use crate::engine::running::ordered_sum::{LandedBytes, OrderedSum};
 use crate::numbers::dtype::ReduceOp;
 use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{PreviousResults, Settlement};
@@ -51,6 +56,8 @@ pub(super) struct TensorBytes {
     copies: BTreeMap<usize, Vec<u8>>,
     /// By the gate that finishes the region.
     coefficients: BTreeMap<GateId, CoefficientSum>,
+    /// Sums in the order of ranks, by the gate that waits for the contributions.
+    sums: BTreeMap<GateId, OrderedSum>,
 }
 
 impl TensorBytes {
@@ -86,35 +93,94 @@ impl TensorBytes {
         self.coefficients.entry(gate).or_insert_with(fresh);
     }
 
-    /// Copies or reduces a segment to `offset` of its message.
+    /// Whether contributions to the region of a gate are summed as coefficients.
+    pub(super) fn has_coefficients(&self, gate: GateId) -> bool {
+        self.coefficients.contains_key(&gate)
+    }
+
+    /// Lets contributions that a gate waits for be summed in the order of ranks.
+    pub(super) fn expect_order(&mut self, gate: GateId, sum: OrderedSum) {
+        self.sums.insert(gate, sum);
+    }
+
+    /// Copies or reduces a segment to its offset in its message.
     pub(super) fn place(
         &mut self,
         operation: &mut Operation,
         inbound: &PlannedReceive,
-        offset: usize,
-        payload: Payload<'_>,
+        landed: LandedBytes<'_>,
+        spares: &mut SpareScratch,
     ) {
+        let (dtype, op) = (operation.dtype, operation.op);
+        let Some((target, sum)) = self.target(operation, inbound) else {
+            return; // a simulated buffer has no bytes
+        };
+        let LandedBytes { offset, bytes } = landed;
+        let part = offset..offset + bytes.len();
+        match (inbound.landing, sum) {
+            (SegmentLanding::Copy, _) => target[part].copy_from_slice(bytes),
+            (SegmentLanding::Reduce, None) => accumulate(dtype, op, &mut target[part], bytes),
+            (SegmentLanding::Reduce, Some(sum)) => sum.land(target, inbound.from, landed, spares),
+        }
+    }
+
+    /// The region that a message in lands in, and the order of its sum, if it has one.
+    fn target<'a>(
+        &'a mut self,
+        operation: &'a mut Operation,
+        inbound: &PlannedReceive,
+    ) -> Option<(&'a mut [u8], Option<&'a mut OrderedSum>)> {
         let memory = match inbound.region.place {
             TensorMemory::Scratch => self.scratch.as_mut(),
             _ => Some(&mut operation.buffer),
         };
-        let Some(memory) = memory.and_then(Buffer::bytes_mut) else {
-            return; // a simulated buffer has no bytes
-        };
-        let bytes = payload
-            .bytes()
-            .expect("buffers of bytes are filled by drivers with bytes");
-        let memory = match self.coefficients.get_mut(&inbound.gate) {
+        let memory = memory.and_then(Buffer::bytes_mut)?;
+        let sum = self.sums.get_mut(&inbound.gate);
+        let target = match self.coefficients.get_mut(&inbound.gate) {
             Some(coefficients) if inbound.landing == SegmentLanding::Reduce => {
                 coefficients.sum.resize(inbound.region.bytes, 0);
                 &mut coefficients.sum
             }
             _ => &mut memory[inbound.region.range()],
         };
-        let target = &mut memory[offset..offset + bytes.len()];
-        match inbound.landing {
-            SegmentLanding::Copy => target.copy_from_slice(bytes),
-            SegmentLanding::Reduce => accumulate(operation.dtype, operation.op, target, bytes),
+        Some((target, sum))
+    }
+
+    /// Skips the holes of a contribution, so that later ones have their turns.
+    pub(super) fn skip(
+        &mut self,
+        operation: &mut Operation,
+        inbound: &PlannedReceive,
+        cut: Segmentation,
+        holes: &Bitmap,
+    ) {
+        let Some((target, Some(sum))) = self.target(operation, inbound) else {
+            return;
+        };
+        for segment in holes.iter_ones() {
+            let start = segment as usize * cut.segment_bytes() as usize;
+            let hole = start..start + cut.length(segment) as usize;
+            sum.skip(target, inbound.from, hole);
+        }
+    }
+
+    /// Notes that a gate has opened before the one that waits for a contribution.
+    pub(super) fn open_before(&mut self, operation: &mut Operation, inbound: &PlannedReceive) {
+        if self.has_coefficients(inbound.gate) {
+            return; // their sum is apart from the values behind that gate
+        }
+        if let Some((target, Some(sum))) = self.target(operation, inbound) {
+            sum.open_gate(target);
+            if sum.needs_no_order() {
+                self.sums.remove(&inbound.gate);
+            }
+        }
+    }
+
+    /// Ends the sum of the contributions that a gate waited for.
+    pub(super) fn end_sum(&mut self, gate: GateId, spares: &mut SpareScratch) {
+        if let Some(sum) = self.sums.remove(&gate) {
+            spares.keep(sum.into_slots());
         }
     }
 

@@ -135,14 +135,12 @@ fn grid(caption: String, groups: &[&Group], value: fn(&Group) -> Value) -> Grid 
         row[group.how.len() + at.expect("it is one of them")] = value(group);
     }
     let fixed = ["lost", "holes", "transform"].map(str::to_owned);
-    let columns = fixed.into_iter();
-    Grid {
+    let columns = drops.iter().map(|drop| format!("{drop:.1} %"));
+    Grid::new(
         caption,
-        columns: columns
-            .chain(drops.iter().map(|drop| format!("{drop:.1} %")))
-            .collect(),
-        rows: rows.into_values().collect(),
-    }
+        fixed.into_iter().chain(columns),
+        rows.into_values(),
+    )
 }
 
 fn chart(task: &str, groups: &[Group]) -> Chart {

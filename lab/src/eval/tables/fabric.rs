@@ -52,7 +52,7 @@ fn speeds(evidence: &TableEvidence, points: &[CellPoint]) -> Grid {
         let best = best(evidence, point);
         let mut row = vec![
             Value::text(&point.model),
-            Value::text(point.exchange.name()),
+            Value::text(point.exchange.to_string()),
             best.map_or(Value::Missing, |(case, _)| Value::text(case)),
             Value::number(best.map(|(_, time)| time / 1e3), 3),
         ];
@@ -60,15 +60,8 @@ fn speeds(evidence: &TableEvidence, points: &[CellPoint]) -> Grid {
         row.extend(leads.map(Value::change));
         row
     });
-    Grid {
-        caption: "How much faster steps are than with the best reference".to_owned(),
-        columns: fixed
-            .into_iter()
-            .chain(ours.iter().copied())
-            .map(str::to_owned)
-            .collect(),
-        rows: rows.collect(),
-    }
+    let caption = "How much faster steps are than with the best reference";
+    Grid::new(caption, fixed.into_iter().chain(ours.iter().copied()), rows)
 }
 
 /// Returns the changes of completion times against a reference: means over points that have both.
@@ -106,15 +99,15 @@ fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExcha
             ]);
         }
     }
-    let columns = ["case", "against", "FCT mean", "paper", "FCT p99", "paper"];
-    Grid {
-        caption: format!(
+    let columns = "case | against | FCT mean | paper | FCT p99 | paper";
+    Grid::new(
+        format!(
             "Completion times against references, mean of the changes of all models, {}",
-            exchange.name()
+            exchange
         ),
-        columns: columns.map(str::to_owned).to_vec(),
+        columns.split(" | "),
         rows,
-    }
+    )
 }
 
 fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
@@ -130,19 +123,13 @@ fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
             Value::change(lead(evidence, point, case)),
         ]
     });
-    let columns = [
-        "case",
-        "iteration mean, ms",
-        "p99, ms",
-        "FCT mean, us",
-        "p99, us",
-        "against the best reference",
-    ];
-    Grid {
-        caption: format!("{}, {}", point.model, point.exchange.name()),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let columns = "case | iteration mean, ms | p99, ms | FCT mean, us | p99, us | \
+                   against the best reference";
+    Grid::new(
+        format!("{}, {}", point.model, point.exchange),
+        columns.split(" | "),
+        rows,
+    )
 }
 
 fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExchange) -> Chart {
@@ -158,10 +145,7 @@ fn chart(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExchange) 
         (point.model.clone(), bars.collect())
     });
     Chart {
-        caption: format!(
-            "Iteration time, {}; 1 is the best reference",
-            exchange.name()
-        ),
+        caption: format!("Iteration time, {}; 1 is the best reference", exchange),
         axis: "times the best reference's".to_owned(),
         shape: ChartShape::Bars(cases.clone(), groups.collect()),
     }
@@ -180,14 +164,7 @@ fn goals(evidence: &TableEvidence, points: &[CellPoint]) -> Vec<EvalGoal> {
     let slower: Vec<String> = leads
         .iter()
         .filter(|(_, lead)| *lead < 0.0)
-        .map(|(point, lead)| {
-            format!(
-                "{} {} {}",
-                point.model,
-                point.exchange.name(),
-                change(*lead)
-            )
-        })
+        .map(|(point, lead)| format!("{} {} {}", point.model, point.exchange, change(*lead)))
         .collect();
     goals.push(EvalGoal {
         what: "Without loss (p = 0) never slower than the best reference".to_owned(),
@@ -219,7 +196,7 @@ fn fastest(
     EvalGoal {
         what: format!(
             "With {}: in its best cell more than {} over the best reference",
-            exchange.name(),
+            exchange,
             change(paper)
         ),
         found: most.map_or_else(

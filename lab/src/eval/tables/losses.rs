@@ -66,11 +66,8 @@ fn grid(evidence: &TableEvidence, exchange: SumExchange) -> Grid {
         }
         row
     });
-    Grid {
-        caption: format!("Iteration by what a link loses, {}", exchange.name()),
-        columns,
-        rows: rows.collect(),
-    }
+    let caption = format!("Iteration by what a link loses, {exchange}");
+    Grid::new(caption, columns, rows)
 }
 
 fn chart(evidence: &TableEvidence, exchange: SumExchange) -> Chart {
@@ -84,7 +81,7 @@ fn chart(evidence: &TableEvidence, exchange: SumExchange) -> Chart {
         (case, of_case)
     });
     Chart {
-        caption: format!("Iteration by what a link loses, {}", exchange.name()),
+        caption: format!("Iteration by what a link loses, {}", exchange),
         axis: "ms".to_owned(),
         shape: ChartShape::Curves("lost on each link, %".to_owned(), curves.collect()),
     }
@@ -96,7 +93,7 @@ fn never_slower(evidence: &TableEvidence) -> EvalGoal {
         .filter_map(|point| {
             let lead = lead(evidence, point, LOSSLESS)?;
             let (case, _) = best(evidence, point)?;
-            let (name, loss) = (point.exchange.name(), &point.loss);
+            let (name, loss) = (point.exchange, &point.loss);
             Some((format!("{name}, {loss}: {} ({case})", change(lead)), lead))
         })
         .collect();

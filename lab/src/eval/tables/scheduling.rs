@@ -23,13 +23,13 @@ const ABOUT: [&str; 3] = [
 ];
 
 /// The result of one point.
-struct Row<'a> {
+struct SchedulerGain<'a> {
     point: &'a CellPoint,
     off: Option<f64>,
     on: Option<(&'a str, f64)>,
 }
 
-impl Row<'_> {
+impl SchedulerGain<'_> {
     fn gain(&self) -> Option<f64> {
         faster(self.off, self.on.map(|(_, time)| time))
     }
@@ -43,7 +43,7 @@ impl Row<'_> {
 /// Makes the table.
 pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
-    let rows: Vec<Row<'_>> = points.iter().map(|point| row(evidence, point)).collect();
+    let rows: Vec<SchedulerGain<'_>> = points.iter().map(|point| row(evidence, point)).collect();
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(&rows)],
@@ -54,29 +54,20 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
     }
 }
 
-fn row<'a>(evidence: &'a TableEvidence, point: &'a CellPoint) -> Row<'a> {
+fn row<'a>(evidence: &'a TableEvidence, point: &'a CellPoint) -> SchedulerGain<'a> {
     let time = |case: &str| evidence.mean(&point.with_case(case), ITERATION);
     let on = evidence.cases().into_iter().filter(|case| *case != OFF);
     let on = on.filter_map(|case| Some((case, time(case)?)));
-    Row {
+    SchedulerGain {
         point,
         off: time(OFF),
         on: on.min_by(|(_, one), (_, other)| one.total_cmp(other)),
     }
 }
 
-fn grid(rows: &[Row<'_>]) -> Grid {
-    let columns = [
-        "model",
-        "exchange",
-        "rate",
-        "off, ms",
-        "on, ms",
-        "best setting",
-        "gain",
-        "flow model",
-        "apart",
-    ];
+fn grid(rows: &[SchedulerGain<'_>]) -> Grid {
+    let columns =
+        "model | exchange | rate | off, ms | on, ms | best setting | gain | flow model | apart";
     let rows = rows.iter().map(|row| {
         let on = row.on.map(|(_, time)| time / 1e3);
         let setting = row.on.map_or(Value::Missing, |(case, _)| {
@@ -84,7 +75,7 @@ fn grid(rows: &[Row<'_>]) -> Grid {
         });
         vec![
             Value::text(&row.point.model),
-            Value::text(row.point.exchange.name()),
+            Value::text(row.point.exchange.to_string()),
             Value::text(&row.point.rate),
             Value::number(row.off.map(|time| time / 1e3), 3),
             Value::number(on, 3),
@@ -94,45 +85,45 @@ fn grid(rows: &[Row<'_>]) -> Grid {
             Value::number(row.apart(), 1),
         ]
     });
-    Grid {
-        caption: "Iteration time and gain; apart is in points of percent".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Grid::new(
+        "Iteration time and gain; apart is in points of percent",
+        columns.split(" | "),
+        rows,
+    )
 }
 
-fn chart(rows: &[Row<'_>], exchange: SumExchange) -> Chart {
+fn chart(rows: &[SchedulerGain<'_>], exchange: SumExchange) -> Chart {
     let own = || rows.iter().filter(|row| row.point.exchange == exchange);
     let models = named(own().map(|row| row.point.model.as_str()));
     let rates = named(own().map(|row| row.point.rate.as_str()));
     let gain = |model: &str, rate: &String| {
         let row = own().find(|row| row.point.model == model && row.point.rate == *rate);
-        row.and_then(Row::gain)
+        row.and_then(SchedulerGain::gain)
     };
     let groups = models.into_iter().map(|model| {
         let bars = rates.iter().map(|rate| gain(&model, rate)).collect();
         (model, bars)
     });
     Chart {
-        caption: format!("Gain of the scheduler, {}", exchange.name()),
+        caption: format!("Gain of the scheduler, {}", exchange),
         axis: "percents of speed".to_owned(),
         shape: ChartShape::Bars(rates.clone(), groups.collect()),
     }
 }
 
-fn goals(rows: &[Row<'_>]) -> Vec<EvalGoal> {
+fn goals(rows: &[SchedulerGain<'_>]) -> Vec<EvalGoal> {
     let servers = || {
         let servers = rows.iter();
         servers.filter(|row| row.point.exchange == SumExchange::Servers)
     };
     let at_25 = |model: &str| {
         let row = servers().find(|row| row.point.model == model && row.point.rate == "25G");
-        row.and_then(Row::gain)
+        row.and_then(SchedulerGain::gain)
     };
     let told = |gain: Option<f64>| gain.map_or_else(|| "not run".to_owned(), change);
     let (vgg, bert, resnet) = (at_25("vgg16"), at_25("bert-base"), at_25("resnet50"));
     let order = vgg.zip(bert).zip(resnet);
-    let apart: Vec<f64> = servers().filter_map(Row::apart).collect();
+    let apart: Vec<f64> = servers().filter_map(SchedulerGain::apart).collect();
     let near = apart.iter().filter(|apart| apart.abs() <= APART_MOST);
     let (near, all) = (near.count(), apart.len());
     vec![

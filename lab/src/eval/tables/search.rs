@@ -33,7 +33,7 @@ const ABOUT: [&str; 2] = [
 type Times = BTreeMap<(ByteCount, ByteCount), f64>;
 
 /// A grid and the result of its search.
-struct Row {
+struct SearchedGrid {
     point: CellPoint,
     times: Times,
     found: Option<Trials>,
@@ -48,7 +48,7 @@ struct Trials {
     course: Vec<f64>,
 }
 
-impl Row {
+impl SearchedGrid {
     fn least(&self) -> Option<((ByteCount, ByteCount), f64)> {
         let times = self.times.iter().map(|(key, time)| (*key, *time));
         times.min_by(|(_, one), (_, other)| one.total_cmp(other))
@@ -70,7 +70,7 @@ impl Row {
 /// Makes the table.
 pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points().into_iter();
-    let rows: Vec<Row> = points.map(|point| row(evidence, point)).collect();
+    let rows: Vec<SearchedGrid> = points.map(|point| row(evidence, point)).collect();
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(&rows)],
@@ -79,7 +79,7 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
     }
 }
 
-fn row(evidence: &TableEvidence, point: CellPoint) -> Row {
+fn row(evidence: &TableEvidence, point: CellPoint) -> SearchedGrid {
     let own = evidence
         .runs()
         .iter()
@@ -91,7 +91,7 @@ fn row(evidence: &TableEvidence, point: CellPoint) -> Row {
         })
         .collect();
     let found = search(&times);
-    Row {
+    SearchedGrid {
         point,
         times,
         found,
@@ -136,19 +136,9 @@ fn shown((chunk, credit): (ByteCount, ByteCount)) -> String {
     format!("{chunk}, {credit}")
 }
 
-fn grid(rows: &[Row]) -> Grid {
-    let columns = [
-        "model",
-        "rate",
-        "cells",
-        "best chunk, credit",
-        "its iteration, ms",
-        "worst, ms",
-        "found chunk, credit",
-        "its iteration, ms",
-        "trials",
-        "slower than the best",
-    ];
+fn grid(rows: &[SearchedGrid]) -> Grid {
+    let columns = "model | rate | cells | best chunk, credit | its iteration, ms | worst, ms | \
+                   found chunk, credit | its iteration, ms | trials | slower than the best";
     let rows = rows.iter().map(|row| {
         let (best, found) = (row.least(), row.found.as_ref());
         let millis = |time: Option<f64>| Value::number(time.map(|time| time / 1e3), 3);
@@ -167,14 +157,14 @@ fn grid(rows: &[Row]) -> Grid {
             Value::change(row.apart()),
         ]
     });
-    Grid {
-        caption: "The best of the grid, and what the search found".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Grid::new(
+        "The best of the grid, and what the search found",
+        columns.split(" | "),
+        rows,
+    )
 }
 
-fn chart(rows: &[Row]) -> Chart {
+fn chart(rows: &[SearchedGrid]) -> Chart {
     let curves = rows.iter().filter_map(|row| {
         let ((_, least), found) = (row.least()?, row.found.as_ref()?);
         let course = (1_u32..).zip(&found.course);
@@ -189,8 +179,8 @@ fn chart(rows: &[Row]) -> Chart {
     }
 }
 
-fn goal(rows: &[Row]) -> EvalGoal {
-    let apart: Vec<f64> = rows.iter().filter_map(Row::apart).collect();
+fn goal(rows: &[SearchedGrid]) -> EvalGoal {
+    let apart: Vec<f64> = rows.iter().filter_map(SearchedGrid::apart).collect();
     let near = apart.iter().filter(|apart| **apart <= APART_MOST).count();
     let all = rows.len();
     EvalGoal {

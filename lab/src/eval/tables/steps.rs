@@ -45,17 +45,12 @@ fn grid(evidence: &TableEvidence, point: &CellPoint) -> Grid {
             Value::change(faster(first, *time)),
         ]
     });
-    let columns = [
-        "case",
-        "iteration, ms",
-        "over the case above",
-        "over the first",
-    ];
-    Grid {
-        caption: format!("{}, {}", point.model, point.exchange.name()),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let columns = "case | iteration, ms | over the case above | over the first";
+    Grid::new(
+        format!("{}, {}", point.model, point.exchange),
+        columns.split(" | "),
+        rows,
+    )
 }
 
 fn chart(evidence: &TableEvidence, points: &[CellPoint]) -> Chart {
@@ -63,7 +58,7 @@ fn chart(evidence: &TableEvidence, points: &[CellPoint]) -> Chart {
         let times = times(evidence, point);
         let first = times.first().and_then(|(_, time)| *time);
         let bars = times.iter().map(|(_, time)| Some(first? / (*time)?));
-        let name = format!("{}, {}", point.model, point.exchange.name());
+        let name = format!("{}, {}", point.model, point.exchange);
         (name, bars.collect())
     });
     Chart {

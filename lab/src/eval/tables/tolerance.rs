@@ -152,19 +152,8 @@ fn outcomes(summaries: &[(&str, &Json)]) -> Grid {
             Value::number(summary["trials"].as_f64(), 0),
         ]
     });
-    let columns = [
-        "search",
-        "metric",
-        "without loss",
-        "margin",
-        "found, %",
-        "trials",
-    ];
-    Grid {
-        caption: "What the searches found".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let columns = "search | metric | without loss | margin | found, % | trials";
+    Grid::new("What the searches found", columns.split(" | "), rows)
 }
 
 fn settings(summaries: &[(&str, &Json)]) -> Grid {
@@ -182,20 +171,12 @@ fn settings(summaries: &[(&str, &Json)]) -> Grid {
             ]
         })
     });
-    let columns = [
-        "search",
-        "tolerance, %",
-        "verdict",
-        "trials",
-        "worse by",
-        "at most",
-        "really lost, %",
-    ];
-    Grid {
-        caption: "The evidence: every tolerance that was tried".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let columns = "search | tolerance, % | verdict | trials | worse by | at most | really lost, %";
+    Grid::new(
+        "The evidence: every tolerance that was tried",
+        columns.split(" | "),
+        rows,
+    )
 }
 
 fn chart(summaries: &[(&str, &Json)]) -> Chart {

@@ -9,6 +9,7 @@ use gradwire_tuning::tolerance::ToleranceTrial;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
+use crate::files;
 
 /// Version of the journal's format.
 const VERSION: u32 = 1;
@@ -115,10 +116,7 @@ impl Journal {
     /// cannot be written.
     pub fn open(folder: &Path, heading: &Heading) -> Result<Self, LabError> {
         let path = folder.join("journal.jsonl");
-        let told = |source| LabError::System {
-            what: format!("cannot write {}", path.display()),
-            source,
-        };
+        let told = |source| LabError::system(format!("cannot write {}", path.display()))(source);
         std::fs::create_dir_all(folder).map_err(told)?;
         let mut file = OpenOptions::new();
         let mut file = file
@@ -127,19 +125,14 @@ impl Journal {
             .create(true)
             .open(&path)
             .map_err(told)?;
-        let text = std::fs::read_to_string(&path).map_err(|source| LabError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        let text = files::text(&path)?;
         // The search was killed while it wrote a line without an end.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         if whole.len() < text.len() {
             file.set_len(whole.len() as u64).map_err(told)?;
         }
-        let records = read(whole, heading).map_err(|message| LabError::Input {
-            given: path.display().to_string(),
-            message,
-        })?;
+        let records =
+            read(whole, heading).map_err(|message| LabError::input(path.display(), message))?;
         if whole.is_empty() {
             add(&mut file, &line(heading)).map_err(told)?;
         }
@@ -160,10 +153,10 @@ impl Journal {
     /// # Errors
     /// [`LabError::System`] when it cannot be written.
     pub fn add(&mut self, record: TrialRecord) -> Result<(), LabError> {
-        add(&mut self.file, &line(&record)).map_err(|source| LabError::System {
-            what: format!("cannot write {}", self.path.display()),
-            source,
-        })?;
+        add(&mut self.file, &line(&record)).map_err(LabError::system(format!(
+            "cannot write {}",
+            self.path.display()
+        )))?;
         self.records.push(record);
         Ok(())
     }

@@ -239,16 +239,9 @@ fn legend() -> String {
 }
 
 fn table(evidence: &SearchEvidence<'_>) -> String {
-    let mut text = heads(&[
-        "tolerance",
-        "verdict",
-        "trials",
-        "metric",
-        "deviation",
-        "worse by",
-        "at most",
-        "really lost, %",
-    ]);
+    let names =
+        "tolerance | verdict | trials | metric | deviation | worse by | at most | really lost, %";
+    let mut text = heads(names.split(" | "));
     let (mean, deviation) = evidence.baseline();
     let lossless = evidence.metrics(&ToleranceSetting::lossless()).len();
     text += &row(&[
@@ -290,15 +283,8 @@ fn table(evidence: &SearchEvidence<'_>) -> String {
 }
 
 fn trials(evidence: &SearchEvidence<'_>) -> String {
-    let mut text = heads(&[
-        "tolerance",
-        "seed",
-        "dropped, %",
-        "burst",
-        "really lost, %",
-        "metric",
-        "seconds",
-    ]);
+    let names = "tolerance | seed | dropped, % | burst | really lost, % | metric | seconds";
+    let mut text = heads(names.split(" | "));
     for record in evidence.records {
         let trial = &record.trial;
         let metric = trial.metric.map(number_text);

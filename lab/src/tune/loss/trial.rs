@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 
@@ -19,6 +19,8 @@ use toml::{Table, Value};
 use super::journal::{Accepted, TrialRecord};
 use super::metric;
 use crate::error::LabError;
+use crate::files;
+use crate::sim::cost::now;
 
 /// Mean length of bursts, and the dropped share of droppable packets as a multiple of the
 /// tolerance; about a quarter of a message is protected. Losses differ between messages, above all
@@ -81,7 +83,7 @@ impl TrialBench {
         let folder = self.folder.join(name);
         let (burst, more) = losses(seed);
         let drop = (setting.largest() * more).min(DROP_MAX);
-        let place = Place { folder, seed };
+        let place = TrialFolder { folder, seed };
         place.prepare(&job_text(&self.job, setting, (drop, burst, seed)))?;
         let started = now();
         let limit = match setting.is_lossless() {
@@ -130,15 +132,12 @@ impl TrialBench {
         }
     }
 
-    fn script(&self, place: &Place, limit: Duration) -> Result<End, LabError> {
+    fn script(&self, place: &TrialFolder, limit: Duration) -> Result<End, LabError> {
         let mut child = place.start(&self.command)?;
         // Hold the input for as long as the script may run.
         let leash = child.stdin.take();
         let started = now();
-        let waiting = |source| LabError::System {
-            what: "waiting for the script".to_owned(),
-            source,
-        };
+        let waiting = |source| LabError::system("waiting for the script")(source);
         while started.elapsed() < limit {
             if let Some(status) = child.try_wait().map_err(waiting)? {
                 return Ok(End::Exited(status));
@@ -150,12 +149,9 @@ impl TrialBench {
         Ok(End::TookTooLong)
     }
 
-    fn metric_of(&self, place: &Place) -> Result<f64, LabError> {
+    fn metric_of(&self, place: &TrialFolder) -> Result<f64, LabError> {
         let path = place.folder.join("stdout.txt");
-        let bytes = std::fs::read(&path).map_err(|source| LabError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        let bytes = files::bytes(&path)?;
         let name = &self.metric;
         metric::last(&String::from_utf8_lossy(&bytes), name).ok_or_else(|| {
             LabError::Usage(format!(
@@ -167,7 +163,7 @@ impl TrialBench {
         })
     }
 
-    fn too_long(&self, place: &Place) -> LabError {
+    fn too_long(&self, place: &TrialFolder) -> LabError {
         let message = format!(
             "took longer than {} s without any loss: give more with --timeout, or make it \
              shorter{}",
@@ -177,7 +173,7 @@ impl TrialBench {
         script_failed(message)
     }
 
-    fn no_number(&self, place: &Place) -> LabError {
+    fn no_number(&self, place: &TrialFolder) -> LabError {
         let (name, seed) = (&self.metric, place.seed);
         script_failed(format!(
             "ended with a {name} that is no number, without any loss (seed {seed}): there is \
@@ -223,11 +219,6 @@ pub fn job_text(
     table.to_string()
 }
 
-#[expect(clippy::disallowed_methods, reason = "scripts are timed")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 fn script_failed(message: String) -> LabError {
     LabError::Process {
         who: "the script".to_owned(),
@@ -237,7 +228,7 @@ fn script_failed(message: String) -> LabError {
 }
 
 /// The folder of one trial.
-struct Place {
+struct TrialFolder {
     folder: PathBuf,
     seed: u64,
 }
@@ -249,13 +240,10 @@ struct Told {
     tolerance: f64,
 }
 
-impl Place {
+impl TrialFolder {
     fn prepare(&self, job: &str) -> Result<(), LabError> {
         let folder = &self.folder;
-        let cannot = |source| LabError::System {
-            what: format!("cannot make {}", folder.display()),
-            source,
-        };
+        let cannot = |source| LabError::system(format!("cannot make {}", folder.display()))(source);
         if folder.exists() {
             std::fs::remove_dir_all(folder).map_err(cannot)?;
         }
@@ -265,9 +253,8 @@ impl Place {
 
     fn start(&self, command: &[String]) -> Result<Child, LabError> {
         use std::os::unix::process::CommandExt;
-        let starting = |source| LabError::System {
-            what: format!("starting a trial in {}", self.folder.display()),
-            source,
+        let starting = |source| {
+            LabError::system(format!("starting a trial in {}", self.folder.display()))(source)
         };
         let program = std::env::current_exe().map_err(starting)?;
         let seed = self.seed.to_string();
@@ -371,7 +358,7 @@ fn counts(folder: &Path) -> Vec<Snapshot> {
 }
 
 /// Checks that the ranks ran the given job, and could lose packets.
-fn fits(setting: &ToleranceSetting, told: &Told, place: &Place) -> Result<(), LabError> {
+fn fits(setting: &ToleranceSetting, told: &Told, place: &TrialFolder) -> Result<(), LabError> {
     let wrong = |message: &str| Err(LabError::Usage(format!("the script {message}")));
     let wanted = setting.largest();
     let ranks = place.folder.join("ranks");

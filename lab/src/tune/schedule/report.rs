@@ -18,12 +18,12 @@ pub struct ScheduleReport {
     fabric: String,
     workload: String,
     seed: u64,
-    trials: Vec<Row>,
-    best: Row,
+    trials: Vec<PointTime>,
+    best: PointTime,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    grid: Vec<Row>,
+    grid: Vec<PointTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    grid_best: Option<Row>,
+    grid_best: Option<PointTime>,
     /// Extra time of a step at the best trial over the best point of the grid, as a share.
     #[serde(skip_serializing_if = "Option::is_none")]
     excess: Option<f64>,
@@ -31,13 +31,13 @@ pub struct ScheduleReport {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Row {
+struct PointTime {
     chunk: u64,
     credit: u64,
     iteration_us: f64,
 }
 
-impl From<&PointTrial> for Row {
+impl From<&PointTrial> for PointTime {
     fn from(trial: &PointTrial) -> Self {
         let SchedulePoint { chunk, credit } = trial.point;
         Self {
@@ -51,7 +51,7 @@ impl From<&PointTrial> for Row {
 impl ScheduleReport {
     /// Makes the report of a search of at least one trial that took `wall_s` seconds.
     pub fn new(question: &ScheduleQuestion, found: ScheduleTrials, wall_s: f64) -> Self {
-        let rows = |trials: &[PointTrial]| trials.iter().map(Row::from).collect::<Vec<_>>();
+        let rows = |trials: &[PointTrial]| trials.iter().map(PointTime::from).collect::<Vec<_>>();
         let (trials, grid) = (rows(&found.trials), rows(&found.grid));
         let best = least(&trials).expect("a search tries at least one point");
         let grid_best = least(&grid);
@@ -109,7 +109,7 @@ impl ScheduleReport {
     }
 }
 
-impl Row {
+impl PointTime {
     fn sizes(self) -> (ByteCount, ByteCount) {
         (ByteCount::new(self.chunk), ByteCount::new(self.credit))
     }
@@ -125,13 +125,13 @@ impl Row {
     }
 }
 
-fn least(rows: &[Row]) -> Option<Row> {
-    let by_time = |a: &&Row, b: &&Row| a.iteration_us.total_cmp(&b.iteration_us);
+fn least(rows: &[PointTime]) -> Option<PointTime> {
+    let by_time = |a: &&PointTime, b: &&PointTime| a.iteration_us.total_cmp(&b.iteration_us);
     rows.iter().min_by(by_time).copied()
 }
 
 /// Sets both keys, and leaves everything else unchanged.
-fn put(document: &mut DocumentMut, row: Row) {
+fn put(document: &mut DocumentMut, row: PointTime) {
     let (chunk, credit) = row.sizes();
     let collectives = document::table(document, "collectives");
     for (key, size) in [("chunk", chunk), ("credit", credit)] {
@@ -147,7 +147,7 @@ mod tests {
     fn comments_of_a_job_file_stay() {
         let text = "# mine\nname = 'a'\n\n[collectives]\nchunk = \"1MiB\" # why\ntable = []\n";
         let mut document: DocumentMut = text.parse().expect("TOML");
-        let row = Row {
+        let row = PointTime {
             chunk: 2 << 20,
             credit: 4 << 20,
             iteration_us: 1.0,

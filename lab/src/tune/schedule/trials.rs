@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
 use gradwire_tuning::surface::{Axes, SchedulePoint, SizeAxis};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::ScheduleQuestion;
 use crate::error::LabError;
+use crate::sim::cost::cores;
+use crate::sim::progress::bar;
 use crate::sim::scenario::Scenario;
 use crate::sweep::cells::SweepCell;
 use crate::sweep::crew;
@@ -71,23 +73,18 @@ impl<'a> PointRuns<'a> {
             )));
         }
         if loaded.setup.workload.step_ends.is_empty() {
-            return Err(LabError::Input {
-                given: scenario.workload,
-                message:
-                    "it has no training steps; allowed is step:MODEL:HOW, see `gradwire model \
-                          list`"
-                        .to_owned(),
-            });
+            return Err(LabError::input(
+                scenario.workload,
+                "it has no training steps; allowed is step:MODEL:HOW, see `gradwire model list`",
+            ));
         }
-        let style = "{bar:30} {pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
-        let style = ProgressStyle::with_template(style);
-        let style = style.expect("the template is constant and well-formed");
+        let beside = "{pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
         let shape = Shape::of(&scenario.workload);
         Ok(Self {
             question,
             shape,
             scenario,
-            progress: ProgressBar::new(0).with_style(style),
+            progress: bar(0, beside),
         })
     }
 
@@ -137,7 +134,6 @@ impl<'a> PointRuns<'a> {
     pub fn run(&self, points: &[SchedulePoint]) -> Result<Vec<PointTrial>, LabError> {
         let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
         let cells: Vec<&SweepCell> = cells.iter().collect();
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let at_once = self.question.parallel.map_or_else(cores, usize::from);
         let records: Mutex<Vec<CellRecord>> = Mutex::default();
         crew::run(&cells, at_once, &|record| {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Deserializer, Map, Value};
 
-use super::limits::Chip;
+use super::chip::Chip;
 use super::maps::FIRST_TO_DROP;
 use super::render;
 use crate::counters::{QueueCount, number_of};

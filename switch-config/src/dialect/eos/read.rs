@@ -2,7 +2,7 @@
 //!
 //! A port has the settings of its profile, and over them those of the port itself.
 
-use super::limits::Chip;
+use super::chip::Chip;
 use super::maps::{self, FIRST_TO_DROP};
 use super::render::MMU;
 use crate::lint::{Finding, Rule};

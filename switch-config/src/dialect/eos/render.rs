@@ -2,7 +2,7 @@
 
 use gradwire_protocol::units::{Dscp, Rate};
 
-use super::limits::Chip;
+use super::chip::Chip;
 use super::maps;
 use crate::notation::indented::IndentedText;
 use crate::notation::words::power_of_two;

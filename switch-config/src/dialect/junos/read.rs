@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Dscp;
 
-use super::limits::{LEVELS, Scheduling, scheduling};
+use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::set_lines;

@@ -1,7 +1,7 @@
 //! A plan as Junos statements.
 
 use super::change::{JunosRules, OURS};
-use super::limits::{LEVELS, Scheduling, scheduling};
+use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::notation::set_lines::{self, Words};
 use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
 use crate::tree::ConfigEntry;

@@ -3,8 +3,8 @@
 //! One default of Cumulus Linux is safe to assume: switch priorities lead to queues of the same
 //! number. All else must be said.
 
-use super::limits::Release;
 use super::ports::{covers, covers_with_others};
+use super::release::Release;
 use super::render::{GLOBAL, trimmed_size};
 use crate::lint::{Finding, Rule};
 use crate::notation::words::exponent;

@@ -1,6 +1,6 @@
 //! The leaves of a plan.
 
-use super::limits::Release;
+use super::release::Release;
 use crate::notation::indented::IndentedText;
 use crate::notation::words::power_of_two;
 use crate::notation::yaml::{self, EMPTY, Leaves, path};

@@ -9,11 +9,11 @@ pub(super) mod meaning;
 pub(super) mod models;
 pub(super) mod ranges;
 
-use super::limits::QUEUES;
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
 use config::{Config, ConfigRow};
 use gradwire_fabric::policy::DSCPS;
+use models::QUEUES;
 
 /// The configuration of a port; `None` when there is none.
 pub(super) fn port(config: Config<'_>, plan: &Plan, port: &SwitchPort) -> Option<PortReading> {

@@ -7,8 +7,8 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Map, Value, json};
 
-use super::limits::QUEUES;
 use super::read::config::{BAR, OURS};
+use super::read::models::QUEUES;
 use super::read::ranges;
 use crate::notation::json;
 use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};

@@ -2,9 +2,9 @@
 //!
 //! Only rows that the ports of the plan lead to are looked at: how others queue is their business.
 
-use super::super::limits::QUEUES;
 use super::super::render::HASHED;
 use super::config::{Config, ConfigRow};
+use super::models::QUEUES;
 use super::ranges;
 use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};

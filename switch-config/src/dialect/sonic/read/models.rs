@@ -4,6 +4,14 @@
 //! RFC 7951 has it. From sonic-net/sonic-buildimage, `src/sonic-yang-models/yang-models`, commit
 //! 086b03bd (2026-08-23). `meaning` finds the mistakes that models let through.
 
+use FieldKind::{
+    Classes, Digit, Dscp, Label, Number, Or, Port, Range, Row, RowOr, Text, Truth, Wide, Word,
+    Words,
+};
+
+/// Unicast queues of a port; the templates of all makers configure these.
+pub(crate) const QUEUES: u8 = 8;
+
 /// How a value is typed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FieldKind {
@@ -45,6 +53,9 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) kind: FieldKind,
 }
+
+/// Name of a table, and the model that it is in.
+type Named = (&'static str, &'static str);
 
 const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field { name, kind }
@@ -99,13 +110,13 @@ pub const MODULES: [&str; 19] = [
     "sonic-trimming",
 ];
 
-const TC: FieldKind = FieldKind::Number(0, 15);
-const U32: FieldKind = FieldKind::Number(0, u32::MAX as i64);
-const U64: FieldKind = FieldKind::Wide(u64::MAX);
-const PERCENT: FieldKind = FieldKind::Wide(100);
-const LABEL: &[Field] = &[field("name", FieldKind::Label)];
-const NAME: &[Field] = &[field("name", FieldKind::Text)];
-const HASH_FIELDS: FieldKind = FieldKind::Words(&[
+const TC: FieldKind = Number(0, 15);
+const U32: FieldKind = Number(0, u32::MAX as i64);
+const U64: FieldKind = Wide(u64::MAX);
+const PERCENT: FieldKind = Wide(100);
+const LABEL: &[Field] = &[field("name", Label)];
+const NAME: &[Field] = &[field("name", Text)];
+const HASH_FIELDS: FieldKind = Words(&[
     "IN_PORT",
     "DST_MAC",
     "SRC_MAC",
@@ -126,7 +137,7 @@ const HASH_FIELDS: FieldKind = FieldKind::Words(&[
     "INNER_L4_SRC_PORT",
     "IPV6_FLOW_LABEL",
 ]);
-const HASH_ALGORITHM: FieldKind = FieldKind::Word(&[
+const HASH_ALGORITHM: FieldKind = Word(&[
     "CRC",
     "XOR",
     "RANDOM",
@@ -136,229 +147,199 @@ const HASH_ALGORITHM: FieldKind = FieldKind::Word(&[
     "CRC_XOR",
 ]);
 
-const fn maps(name: &'static str, module: &'static str, from: Field, to: Field) -> Table {
+const fn maps((name, module): Named, from: Field, to: Field) -> Table {
     let rows = Rows::Maps { from, to };
+    Table { name, module, rows }
+}
+
+const fn keyed(
+    (name, module): Named,
+    keys: &'static [Field],
+    fields: &'static [Field],
+    needed: &'static [&'static str],
+) -> Table {
+    let rows = Rows::Keyed {
+        keys,
+        fields,
+        needed,
+    };
+    Table { name, module, rows }
+}
+
+const fn single((name, module): Named, fields: &'static [Field]) -> Table {
+    let rows = Rows::Single { fields };
     Table { name, module, rows }
 }
 
 /// Every table, those that others name first.
 pub(crate) const TABLES: [Table; 17] = [
     maps(
-        "DSCP_TO_TC_MAP",
-        "sonic-dscp-tc-map",
-        field("dscp", FieldKind::Dscp),
+        ("DSCP_TO_TC_MAP", "sonic-dscp-tc-map"),
+        field("dscp", Dscp),
         field("tc", TC),
     ),
     maps(
-        "DOT1P_TO_TC_MAP",
-        "sonic-dot1p-tc-map",
-        field("dot1p", FieldKind::Digit(7)),
+        ("DOT1P_TO_TC_MAP", "sonic-dot1p-tc-map"),
+        field("dot1p", Digit(7)),
         field("tc", TC),
     ),
     maps(
-        "TC_TO_QUEUE_MAP",
-        "sonic-tc-queue-map",
+        ("TC_TO_QUEUE_MAP", "sonic-tc-queue-map"),
         field("tc", TC),
-        field("qindex", FieldKind::Digit(9)),
+        field("qindex", Digit(9)),
     ),
     maps(
-        "TC_TO_PRIORITY_GROUP_MAP",
-        "sonic-tc-priority-group-map",
+        ("TC_TO_PRIORITY_GROUP_MAP", "sonic-tc-priority-group-map"),
         field("tc", TC),
-        field("pg", FieldKind::Digit(7)),
+        field("pg", Digit(7)),
     ),
     maps(
-        "TC_TO_DSCP_MAP",
-        "sonic-tc-dscp-map",
+        ("TC_TO_DSCP_MAP", "sonic-tc-dscp-map"),
         field("tc", TC),
-        field("dscp", FieldKind::Dscp),
+        field("dscp", Dscp),
     ),
     maps(
-        "MAP_PFC_PRIORITY_TO_QUEUE",
-        "sonic-pfc-priority-queue-map",
-        field("pfc_priority", FieldKind::Digit(7)),
-        field("qindex", FieldKind::Digit(7)),
+        ("MAP_PFC_PRIORITY_TO_QUEUE", "sonic-pfc-priority-queue-map"),
+        field("pfc_priority", Digit(7)),
+        field("qindex", Digit(7)),
     ),
     maps(
-        "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP",
-        "sonic-pfc-priority-priority-group-map",
-        field("pfc_priority", FieldKind::Digit(7)),
-        field("pg", FieldKind::Digit(7)),
+        (
+            "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP",
+            "sonic-pfc-priority-priority-group-map",
+        ),
+        field("pfc_priority", Digit(7)),
+        field("pg", Digit(7)),
     ),
-    Table {
-        name: "SCHEDULER",
-        module: "sonic-scheduler",
-        rows: Rows::Keyed {
-            keys: NAME,
-            fields: &[
-                field("type", FieldKind::Word(&["DWRR", "WRR", "STRICT"])),
-                field("weight", FieldKind::Number(1, 100)),
-                field("priority", FieldKind::Number(0, 9)),
-                field("meter_type", FieldKind::Word(&["packets", "bytes"])),
-                field("cir", U64),
-                field("pir", U64),
-                field("cbs", U32),
-                field("pbs", U32),
-            ],
-            needed: &[],
-        },
-    },
-    Table {
-        name: "WRED_PROFILE",
-        module: "sonic-wred-profile",
-        rows: Rows::Keyed {
-            keys: LABEL,
-            fields: &[
-                field("green_min_threshold", U64),
-                field("green_max_threshold", U64),
-                field("green_drop_probability", PERCENT),
-                field("wred_green_enable", FieldKind::Truth),
-                field("yellow_min_threshold", U64),
-                field("yellow_max_threshold", U64),
-                field("yellow_drop_probability", PERCENT),
-                field("wred_yellow_enable", FieldKind::Truth),
-                field("red_min_threshold", U64),
-                field("red_max_threshold", U64),
-                field("red_drop_probability", PERCENT),
-                field("wred_red_enable", FieldKind::Truth),
-                field(
-                    "ecn",
-                    FieldKind::Word(&[
-                        "ecn_none",
-                        "ecn_green",
-                        "ecn_yellow",
-                        "ecn_red",
-                        "ecn_green_yellow",
-                        "ecn_green_red",
-                        "ecn_yellow_red",
-                        "ecn_all",
-                    ]),
-                ),
-            ],
-            needed: &[],
-        },
-    },
-    Table {
-        name: "QUEUE",
-        module: "sonic-queue",
-        rows: Rows::Keyed {
-            keys: &[
-                field("ifname", FieldKind::Port("CPU")),
-                field("qindex", FieldKind::Text),
-            ],
-            fields: &[
-                field("scheduler", FieldKind::Row("SCHEDULER")),
-                field("wred_profile", FieldKind::Row("WRED_PROFILE")),
-            ],
-            needed: &[],
-        },
-    },
-    Table {
-        name: "PORT_QOS_MAP",
-        module: "sonic-port-qos-map",
-        rows: Rows::Keyed {
-            keys: &[field("ifname", FieldKind::Port("global"))],
-            fields: &[
-                field("dscp_to_tc_map", FieldKind::Row("DSCP_TO_TC_MAP")),
-                field("dot1p_to_tc_map", FieldKind::Row("DOT1P_TO_TC_MAP")),
-                field("tc_to_queue_map", FieldKind::Row("TC_TO_QUEUE_MAP")),
-                field("tc_to_pg_map", FieldKind::Row("TC_TO_PRIORITY_GROUP_MAP")),
-                field("tc_to_dscp_map", FieldKind::Row("TC_TO_DSCP_MAP")),
-                field(
-                    "pfc_to_queue_map",
-                    FieldKind::Row("MAP_PFC_PRIORITY_TO_QUEUE"),
-                ),
-                field(
-                    "pfc_to_pg_map",
-                    FieldKind::Row("PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"),
-                ),
-                field("pfc_enable", FieldKind::Classes),
-                field("pfcwd_sw_enable", FieldKind::Classes),
-                field("scheduler", FieldKind::Row("SCHEDULER")),
-            ],
-            needed: &[],
-        },
-    },
-    Table {
-        name: "BUFFER_POOL",
-        module: "sonic-buffer-pool",
-        rows: Rows::Keyed {
-            keys: NAME,
-            fields: &[
-                field("type", FieldKind::Word(&["ingress", "egress", "both"])),
-                field("mode", FieldKind::Word(&["static", "dynamic"])),
-                field("size", U64),
-                field("xoff", U64),
-                field("percentage", FieldKind::Number(0, 255)),
-            ],
-            needed: &["type", "mode"],
-        },
-    },
-    Table {
-        name: "BUFFER_PROFILE",
-        module: "sonic-buffer-profile",
-        rows: Rows::Keyed {
-            keys: NAME,
-            fields: &[
-                field("static_th", U64),
-                field("dynamic_th", FieldKind::Number(-8, 7)),
-                field("size", U64),
-                field("pool", FieldKind::Row("BUFFER_POOL")),
-                field("xon_offset", U64),
-                field("xon", U64),
-                field("xoff", U64),
-                field("headroom_type", FieldKind::Word(&["static", "dynamic"])),
-                field("packet_discard_action", FieldKind::Word(&["drop", "trim"])),
-            ],
-            needed: &["pool", "size"],
-        },
-    },
-    Table {
-        name: "BUFFER_PG",
-        module: "sonic-buffer-pg",
-        rows: Rows::Keyed {
-            keys: &[
-                field("port", FieldKind::Port("")),
-                field("pg_num", FieldKind::Range(7)),
-            ],
-            fields: &[field("profile", FieldKind::RowOr("BUFFER_PROFILE", "NULL"))],
-            needed: &["profile"],
-        },
-    },
-    Table {
-        name: "BUFFER_QUEUE",
-        module: "sonic-buffer-queue",
-        rows: Rows::Keyed {
-            keys: &[
-                field("port", FieldKind::Port("")),
-                field("qindex", FieldKind::Range(15)),
-            ],
-            fields: &[field("profile", FieldKind::Row("BUFFER_PROFILE"))],
-            needed: &["profile"],
-        },
-    },
-    Table {
-        name: "SWITCH_HASH",
-        module: "sonic-hash",
-        rows: Rows::Single {
-            fields: &[
-                field("ecmp_hash", HASH_FIELDS),
-                field("lag_hash", HASH_FIELDS),
-                field("ecmp_hash_algorithm", HASH_ALGORITHM),
-                field("lag_hash_algorithm", HASH_ALGORITHM),
-            ],
-        },
-    },
-    Table {
-        name: "SWITCH_TRIMMING",
-        module: "sonic-trimming",
-        rows: Rows::Single {
-            fields: &[
-                field("size", U32),
-                field("dscp_value", FieldKind::Or(63, "from-tc")),
-                field("tc_value", FieldKind::Number(0, 255)),
-                field("queue_index", FieldKind::Or(255, "dynamic")),
-            ],
-        },
-    },
+    keyed(
+        ("SCHEDULER", "sonic-scheduler"),
+        NAME,
+        &[
+            field("type", Word(&["DWRR", "WRR", "STRICT"])),
+            field("weight", Number(1, 100)),
+            field("priority", Number(0, 9)),
+            field("meter_type", Word(&["packets", "bytes"])),
+            field("cir", U64),
+            field("pir", U64),
+            field("cbs", U32),
+            field("pbs", U32),
+        ],
+        &[],
+    ),
+    keyed(
+        ("WRED_PROFILE", "sonic-wred-profile"),
+        LABEL,
+        &[
+            field("green_min_threshold", U64),
+            field("green_max_threshold", U64),
+            field("green_drop_probability", PERCENT),
+            field("wred_green_enable", Truth),
+            field("yellow_min_threshold", U64),
+            field("yellow_max_threshold", U64),
+            field("yellow_drop_probability", PERCENT),
+            field("wred_yellow_enable", Truth),
+            field("red_min_threshold", U64),
+            field("red_max_threshold", U64),
+            field("red_drop_probability", PERCENT),
+            field("wred_red_enable", Truth),
+            field(
+                "ecn",
+                Word(&[
+                    "ecn_none",
+                    "ecn_green",
+                    "ecn_yellow",
+                    "ecn_red",
+                    "ecn_green_yellow",
+                    "ecn_green_red",
+                    "ecn_yellow_red",
+                    "ecn_all",
+                ]),
+            ),
+        ],
+        &[],
+    ),
+    keyed(
+        ("QUEUE", "sonic-queue"),
+        &[field("ifname", Port("CPU")), field("qindex", Text)],
+        &[
+            field("scheduler", Row("SCHEDULER")),
+            field("wred_profile", Row("WRED_PROFILE")),
+        ],
+        &[],
+    ),
+    keyed(
+        ("PORT_QOS_MAP", "sonic-port-qos-map"),
+        &[field("ifname", Port("global"))],
+        &[
+            field("dscp_to_tc_map", Row("DSCP_TO_TC_MAP")),
+            field("dot1p_to_tc_map", Row("DOT1P_TO_TC_MAP")),
+            field("tc_to_queue_map", Row("TC_TO_QUEUE_MAP")),
+            field("tc_to_pg_map", Row("TC_TO_PRIORITY_GROUP_MAP")),
+            field("tc_to_dscp_map", Row("TC_TO_DSCP_MAP")),
+            field("pfc_to_queue_map", Row("MAP_PFC_PRIORITY_TO_QUEUE")),
+            field("pfc_to_pg_map", Row("PFC_PRIORITY_TO_PRIORITY_GROUP_MAP")),
+            field("pfc_enable", Classes),
+            field("pfcwd_sw_enable", Classes),
+            field("scheduler", Row("SCHEDULER")),
+        ],
+        &[],
+    ),
+    keyed(
+        ("BUFFER_POOL", "sonic-buffer-pool"),
+        NAME,
+        &[
+            field("type", Word(&["ingress", "egress", "both"])),
+            field("mode", Word(&["static", "dynamic"])),
+            field("size", U64),
+            field("xoff", U64),
+            field("percentage", Number(0, 255)),
+        ],
+        &["type", "mode"],
+    ),
+    keyed(
+        ("BUFFER_PROFILE", "sonic-buffer-profile"),
+        NAME,
+        &[
+            field("static_th", U64),
+            field("dynamic_th", Number(-8, 7)),
+            field("size", U64),
+            field("pool", Row("BUFFER_POOL")),
+            field("xon_offset", U64),
+            field("xon", U64),
+            field("xoff", U64),
+            field("headroom_type", Word(&["static", "dynamic"])),
+            field("packet_discard_action", Word(&["drop", "trim"])),
+        ],
+        &["pool", "size"],
+    ),
+    keyed(
+        ("BUFFER_PG", "sonic-buffer-pg"),
+        &[field("port", Port("")), field("pg_num", Range(7))],
+        &[field("profile", RowOr("BUFFER_PROFILE", "NULL"))],
+        &["profile"],
+    ),
+    keyed(
+        ("BUFFER_QUEUE", "sonic-buffer-queue"),
+        &[field("port", Port("")), field("qindex", Range(15))],
+        &[field("profile", Row("BUFFER_PROFILE"))],
+        &["profile"],
+    ),
+    single(
+        ("SWITCH_HASH", "sonic-hash"),
+        &[
+            field("ecmp_hash", HASH_FIELDS),
+            field("lag_hash", HASH_FIELDS),
+            field("ecmp_hash_algorithm", HASH_ALGORITHM),
+            field("lag_hash_algorithm", HASH_ALGORITHM),
+        ],
+    ),
+    single(
+        ("SWITCH_TRIMMING", "sonic-trimming"),
+        &[
+            field("size", U32),
+            field("dscp_value", Or(63, "from-tc")),
+            field("tc_value", Number(0, 255)),
+            field("queue_index", Or(255, "dynamic")),
+        ],
+    ),
 ];

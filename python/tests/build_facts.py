@@ -1,0 +1,85 @@
+"""Facts about where the compiled binding is kept, and for which PyTorch it is."""
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+from gradwire import build
+from gradwire.environment import Environment
+
+STRANGER = 54321
+"""A user without an entry in /etc/passwd."""
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders in which a build was made, without a compiler."""
+    made: list[Path] = []
+    monkeypatch.setattr(build, "_compile", lambda folder, _library: made.append(folder))
+    return made
+
+
+def a_finished_build_is_used_where_nothing_can_be_written(
+    tmp_path: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "gradwire"
+    made = build._made("torch", Path("library"), (cache,))
+    assert compiled == [made] == [cache / "torch"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "_locked", lambda _folder: pytest.fail("a lock was taken"))
+    assert build._finished("torch", Environment.read()) == made
+
+
+def a_folder_that_cannot_be_written_gives_way_to_the_next(
+    tmp_path: Path, compiled: list[Path]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    made = build._made("torch", Path("library"), (blocked, tmp_path / "own"))
+    assert compiled == [made] == [tmp_path / "own" / "torch"]
+    with pytest.raises(build.BindingError, match=r"file \(.*set XDG_CACHE_HOME .*=python"):
+        build._made("torch", Path("library"), (blocked,))
+
+
+def a_build_in_a_folder_of_another_user_is_not_loaded(
+    tmp_path: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gradwire" / "torch"
+    folder.mkdir(parents=True)
+    (folder / "complete").touch()
+    folder.parent.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build._finished("torch", Environment.read()) is None
+    with pytest.raises(build.BindingError, match="another user"):
+        build._made("torch", Path("library"), (folder.parent,))
+    assert not compiled
+
+
+def a_user_without_home_or_name_has_a_folder() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(STRANGER)
+        os.environ.pop("HOME", None)
+        os.write(writer, str(Environment.read({}).caches[0]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        assert told.read().endswith(f"gradwire-{STRANGER}")
+    os.waitpid(child, 0)
+
+
+def builds_of_two_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = build._name_of_build("2.15.0", Path("library"))
+    assert platform.machine() in own
+    monkeypatch.setattr(platform, "machine", lambda: "another")
+    assert build._name_of_build("2.15.0", Path("library")) != own
+
+
+def the_oldest_pytorch_that_is_accepted_is_the_tested_one() -> None:
+    assert torch.__version__.startswith(".".join(map(str, build.MINIMUM_TORCH)) + ".")

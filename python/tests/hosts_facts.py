@@ -1,0 +1,90 @@
+"""Facts about the addresses and secrets by which ranks of several hosts meet."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gradwire import interfaces
+from launching import Launch
+
+NAMESPACES = [f"gradwire-hosts-{os.getpid()}-{rank}" for rank in range(2)]
+ADDRESSES = [("10.213.8.1", "fd13:8::1"), ("10.213.8.2", "fd13:8::2")]
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Two network namespaces joined by a link; gives the commands that start ranks in them."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the ip command")
+    made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)
+    if made.returncode != 0:
+        pytest.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
+    try:
+        _ip("netns", "add", NAMESPACES[1])
+        inside = ("netns", "exec", NAMESPACES[0], "ip")
+        peer = ("peer", "name", "gwh1", "netns", NAMESPACES[1])
+        _ip(*inside, "link", "add", "gwh0", "type", "veth", *peer)
+        for rank, name in enumerate(NAMESPACES):
+            four, six = ADDRESSES[rank]
+            _ip("-n", name, "address", "add", f"{four}/24", "dev", f"gwh{rank}")
+            _ip("-n", name, "address", "add", f"{six}/64", "dev", f"gwh{rank}", "nodad")
+            for device in ("lo", f"gwh{rank}"):
+                _ip("-n", name, "link", "set", "dev", device, "up")
+        yield tuple(("ip", "netns", "exec", name) for name in NAMESPACES)
+    finally:
+        for name in NAMESPACES:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("netns", "delete", name)
+
+
+def _launch(hosts: tuple[tuple[str, ...], ...], *masters: str, interface: str = "") -> Launch:
+    """Start one rank on each host, each with its own MASTER_ADDR."""
+    own = [("env", f"MASTER_ADDR={master}", f"GRADWIRE_IFNAME={interface}") for master in masters]
+    inside = tuple((*host, *more) for host, more in zip(hosts, own, strict=True))
+    return Launch("meeting.py", inside=inside, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "masters",
+    [
+        ("localhost", "10.213.8.1"),
+        ("127.0.0.1", "10.213.8.1"),
+        ("fd13:8::1", "fd13:8::1"),
+        ("::1", "fd13:8::1"),
+    ],
+)
+def ranks_of_two_hosts_meet_however_rank_0_calls_itself(
+    hosts: tuple[tuple[str, ...], ...], masters: tuple[str, ...]
+) -> None:
+    assert [ended.succeeded()["sum"] for ended in _launch(hosts, *masters).run()] == [3.0, 3.0]
+
+
+def a_loopback_interface_among_several_hosts_is_named_at_once(
+    hosts: tuple[tuple[str, ...], ...],
+) -> None:
+    for ended in _launch(hosts, "10.213.8.1", "10.213.8.1", interface="lo").run():
+        assert ended.code == 1
+        assert "ranks [0, 1] listen on a loopback address" in ended.errors
+        assert "GRADWIRE_IFNAME" in ended.errors
+
+
+def a_token_on_some_ranks_only_is_named_at_once() -> None:
+    launch = Launch("meeting.py", inside=(("env", "GRADWIRE_TOKEN=a"), ("env",)), timeout=60)
+    for ended in launch.run():
+        assert ended.code == 1
+        assert "ranks [0] have a token, ranks [1] have none" in ended.errors
+
+
+def an_address_of_this_machine_is_taken_literally() -> None:
+    assert interfaces.bind_address(("GRADWIRE_IFNAME", "127.0.0.3"), "10.0.0.1") == "127.0.0.3"
+    assert interfaces.bind_address(("GRADWIRE_IFNAME", "::1"), "") == "::1"
+    with pytest.raises(ValueError, match=r"'192\.0\.2\.7' is no address of this machine .* lo \("):
+        interfaces.bind_address(("GRADWIRE_IFNAME", "192.0.2.7"), "")

@@ -1,0 +1,38 @@
+"""Facts about process groups that follow each other in one process, and live side by side."""
+
+import pytest
+
+from launching import Launch
+
+SEEN = {"gathered": [0, 1], "broadcast": 10}
+GOES_ON_SECONDS = 5
+"""Gloo takes 2 s to make a group of the survivors."""
+
+
+def _reports(way: str, world: int = 2) -> list[object]:
+    ended = Launch("reconfigured.py", world=world, arguments=(way,), timeout=60).run()
+    lost = [rank for rank in ended if rank.code == 9]
+    return [rank.succeeded() for rank in ended if rank not in lost]
+
+
+def swapped_ranks_beside_an_older_group_are_told_apart() -> None:
+    assert _reports("swapped") == [[SEEN] * 3] * 2
+
+
+@pytest.mark.parametrize(("way", "world"), [("aborted", 2), ("survived", 3)])
+def a_group_follows_one_that_was_aborted_and_is_kept(way: str, world: int) -> None:
+    for seen, seconds, size in _reports(way, world):
+        assert seen == SEEN
+        assert seconds < GOES_ON_SECONDS
+        assert size == world
+
+
+def threads_of_one_process_may_be_ranks_of_a_job() -> None:
+    (seen,) = _reports("threads", world=1)
+    assert seen == {"0": [SEEN, SEEN], "1": [SEEN, SEEN]}
+
+
+def groups_do_not_end_at_the_numbers_of_one_job() -> None:
+    for first, last, sums in _reports("numbered"):
+        assert first == last == SEEN
+        assert sums == 3

@@ -1,0 +1,306 @@
+//! The fate of every copy of every segment, and the holes that receivers name in STOP.
+//!
+//! A hole is legal if the network lost every copy that was sent, or delivers it later than the
+//! job's gap allows. A copy that has reached its host is there, handed over or not, unless the
+//! host dropped it and never told its driver. A protected segment is never a hole.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gradwire_protocol::bitmap;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::units::{Instant, MessageKey, Share, Span};
+use gradwire_protocol::wire::{Flags, Header, SegmentReport};
+
+use super::paths::CarriedCopy;
+use super::violation::ClusterCheck;
+
+/// Messages that are remembered.
+const MESSAGES_KEPT: usize = 4096;
+
+/// A host is to blame for a message that begins to arrive this long after it dropped packets.
+const KNOWN_AFTER: Span = Span::from_millis(200);
+
+/// A check that failed, before its time is known.
+pub(crate) type Found = (ClusterCheck, String);
+
+/// A message by its sender, its receiver and its key.
+pub(crate) type MessageName = (u16, u16, MessageKey);
+
+/// What is known of all messages.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    segment_bytes: u32,
+    gap: Span,
+    messages: BTreeMap<MessageName, SeenMessage>,
+    order: VecDeque<MessageName>,
+}
+
+#[derive(Debug)]
+struct SeenMessage {
+    cut: Segmentation,
+    contributors: u16,
+    /// When its first segment was handed over.
+    begun: Option<Instant>,
+    segments: Vec<SeenSegment>,
+    /// Which segments a STOP has named as holes.
+    holes: Vec<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SeenSegment {
+    is_protected: bool,
+    sent: u32,
+    /// Transmissions that the network lost.
+    lost: u32,
+    handed: Option<Instant>,
+    /// Copies that the network did not lose and that were not handed over.
+    underway: Vec<SeenCopy>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SeenCopy {
+    /// When it arrives at its host, or when its host's queue shows it.
+    visible: Instant,
+    late: Span,
+    /// Its host dropped it.
+    is_dropped: bool,
+}
+
+/// The holes of one message, as its receiver told them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ToldHoles {
+    pub(crate) segments: u64,
+    /// Their bytes, each as often as it has contributors.
+    pub(crate) contribution_bytes: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Evidence {
+    pub(crate) fn new(segment_bytes: u32, gap: Span) -> Self {
+        Self {
+            segment_bytes,
+            gap,
+            messages: BTreeMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// A DATA packet was sent; these copies will arrive.
+    pub(crate) fn sent(&mut self, to: u16, header: &Header, copies: &[Option<CarriedCopy>; 2]) {
+        let name = (header.source.0, to, header.key);
+        if !self.messages.contains_key(&name) {
+            self.order.push_back(name);
+            if self.order.len() > MESSAGES_KEPT {
+                let oldest = self.order.pop_front().expect("longer than a constant");
+                self.messages.remove(&oldest);
+            }
+        }
+        let segment_bytes = self.segment_bytes;
+        let seen =
+            (self.messages.entry(name)).or_insert_with(|| SeenMessage::of(header, segment_bytes));
+        let Some(segment) = seen.segments.get_mut(header.segment as usize) else {
+            return;
+        };
+        segment.sent += 1;
+        segment.is_protected |= header.flags.has(Flags::PROTECTED);
+        let copies = copies.iter().flatten();
+        segment.lost += u32::from(copies.clone().next().is_none());
+        segment.underway.extend(copies.map(|copy| SeenCopy {
+            visible: copy.arrives,
+            late: copy.late,
+            is_dropped: false,
+        }));
+    }
+
+    fn segment(&mut self, to: u16, header: &Header) -> Option<&mut SeenSegment> {
+        let seen = self.messages.get_mut(&(header.source.0, to, header.key))?;
+        seen.segments.get_mut(header.segment as usize)
+    }
+
+    /// The receiving host shows a copy later than it arrived: by how much, and how much of that
+    /// the job's gap has to cover.
+    pub(crate) fn held(
+        &mut self,
+        to: u16,
+        header: &Header,
+        arrived: Instant,
+        (by, late): (Span, Span),
+    ) {
+        let copies = self
+            .segment(to, header)
+            .map(|segment| &mut segment.underway);
+        let copy = copies.and_then(|copies| copies.iter_mut().find(|copy| copy.visible == arrived));
+        if let Some(copy) = copy {
+            copy.visible = copy.visible + by;
+            copy.late = copy.late + late;
+        }
+    }
+
+    /// The receiving host dropped a copy when it arrived.
+    pub(crate) fn dropped(&mut self, to: u16, header: &Header, arrived: Instant) {
+        let copies = self
+            .segment(to, header)
+            .map(|segment| &mut segment.underway);
+        let copy = copies.and_then(|copies| copies.iter_mut().find(|copy| copy.visible == arrived));
+        if let Some(copy) = copy {
+            copy.is_dropped = true;
+        }
+    }
+
+    /// A copy was handed to the machine.
+    pub(crate) fn handed(&mut self, to: u16, header: &Header, now: Instant) {
+        if let Some(seen) = self.messages.get_mut(&(header.source.0, to, header.key)) {
+            seen.begun.get_or_insert(now);
+        }
+        if let Some(segment) = self.segment(to, header) {
+            segment.handed.get_or_insert(now);
+        }
+    }
+
+    /// A receiver names the holes of a message in a STOP, or in one of several. It decided about
+    /// them with what had arrived by `decided`, and tolerates this share.
+    pub(crate) fn stopped(
+        &mut self,
+        name: MessageName,
+        report: (SegmentReport, &[u8]),
+        decided: Instant,
+        tolerance: Share,
+    ) -> Result<(), Found> {
+        let gap = self.gap;
+        let Some(seen) = self.messages.get_mut(&name) else {
+            return Ok(());
+        };
+        let spoken = seen.hear(report);
+        let shown = |segment: usize| {
+            let (from, to, key) = name;
+            format!(
+                "segment {segment} of message {:?} from {from} to {to}",
+                key.parts()
+            )
+        };
+        for segment in spoken {
+            let evidence = &seen.segments[segment];
+            if let Some(why) = evidence.forbids(decided, gap, seen.begun) {
+                let detail = format!("{} is a hole, but {why}", shown(segment));
+                return Err((ClusterCheck::Provenance, detail));
+            }
+        }
+        let holes = seen.holes.iter().filter(|hole| **hole).count();
+        let allowed = seen.cut.holes_allowed(tolerance) as usize;
+        if holes > allowed {
+            let (from, to, key) = name;
+            let detail = format!(
+                "message {:?} from {from} to {to} misses {holes} of {} segments, {allowed} allowed",
+                key.parts(),
+                seen.segments.len()
+            );
+            return Err((ClusterCheck::Bounds, detail));
+        }
+        Ok(())
+    }
+
+    /// The holes of the messages that `of` selects, as their receivers told them.
+    pub(crate) fn holes(&self, of: impl Fn(&MessageName) -> bool) -> ToldHoles {
+        let mut sum = ToldHoles::default();
+        for (_, seen) in self.messages.iter().filter(|(name, _)| of(name)) {
+            let told = seen.told_holes();
+            sum.segments += told.segments;
+            sum.bytes += told.bytes;
+            sum.contribution_bytes += told.contribution_bytes;
+        }
+        sum
+    }
+}
+
+impl SeenMessage {
+    fn of(header: &Header, segment_bytes: u32) -> Self {
+        let cut = Segmentation::new(header.message_bytes, segment_bytes);
+        let segments = cut.segments() as usize;
+        Self {
+            cut,
+            contributors: header.contributors,
+            begun: None,
+            segments: vec![SeenSegment::default(); segments],
+            holes: vec![false; segments],
+        }
+    }
+
+    /// Reads a STOP; gives the segments that it names as holes for the first time.
+    fn hear(&mut self, (report, encoded): (SegmentReport, &[u8])) -> Vec<usize> {
+        let mut arrived = vec![false; self.segments.len()];
+        let end = (report.first + report.bits).min(self.cut.segments()) as usize;
+        let first = (report.first as usize).min(end);
+        bitmap::decode_runs(encoded, report.bits, |at, run| {
+            let start = first + at as usize;
+            arrived[start.min(end)..(start + run as usize).min(end)].fill(true);
+        });
+        let mut news = Vec::new();
+        for (segment, _) in (first..end)
+            .zip(&arrived[first..])
+            .filter(|(_, arrived)| !**arrived)
+        {
+            if !std::mem::replace(&mut self.holes[segment], true) {
+                news.push(segment);
+            }
+        }
+        news
+    }
+
+    fn told_holes(&self) -> ToldHoles {
+        let mut sum = ToldHoles::default();
+        for segment in (0..self.holes.len()).filter(|&segment| self.holes[segment]) {
+            let bytes = u64::from(self.cut.length(segment as u32));
+            sum.segments += 1;
+            sum.bytes += bytes;
+            sum.contribution_bytes += bytes * u64::from(self.contributors);
+        }
+        sum
+    }
+}
+
+impl SeenSegment {
+    /// Why a receiver that decided then must not have accepted the segment as a hole of a message
+    /// that began to arrive at `begun`.
+    fn forbids(&self, decided: Instant, gap: Span, begun: Option<Instant>) -> Option<String> {
+        if self.is_protected {
+            return Some("it is protected".to_owned());
+        }
+        if self.sent == 0 {
+            return Some("it was never sent".to_owned());
+        }
+        if self.handed == Some(decided) {
+            return None; // read together with the packet that completed the message
+        }
+        if let Some(handed) = self.handed.filter(|&handed| handed < decided) {
+            return Some(format!("it was handed over {} before", decided - handed));
+        }
+        // Clocks of hosts differ a little.
+        let allowed = gap.beyond(gap.divided(50));
+        let is_blamed = |copy: &SeenCopy| {
+            !copy.is_dropped || begun.is_some_and(|begun| begun <= copy.visible + KNOWN_AFTER)
+        };
+        let here = |copy: &&SeenCopy| copy.visible < decided && is_blamed(copy);
+        if let Some(copy) = self.underway.iter().find(here) {
+            let how = if copy.is_dropped {
+                "was dropped by"
+            } else {
+                "reached"
+            };
+            return Some(format!(
+                "it {how} its host {} before",
+                decided - copy.visible
+            ));
+        }
+        // A repair may come while the receiver gives the first transmission up.
+        if self.lost > 0 || self.underway.iter().any(|copy| copy.late > allowed) {
+            return None;
+        }
+        let copy = self.underway.first()?;
+        Some(format!(
+            "it arrives {} later, only {} later than by the shortest way",
+            copy.visible - decided,
+            copy.late
+        ))
+    }
+}

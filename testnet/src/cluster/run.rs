@@ -1,0 +1,422 @@
+//! Runs one schedule: the loop over packets and driver steps, and the checks along the way.
+//!
+//! 1. While operations end now and then, faults go on. Once none has ended for a while although
+//!    all its ranks have submitted it, all faults heal, and then every operation must end.
+//! 2. After the last operation the network must fall silent, and no message may be left.
+//! 3. The first violation ends the run.
+
+mod driving;
+mod working;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rand::RngExt;
+
+use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::operation::OperationId;
+use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::settings::Identity;
+use gradwire_protocol::units::{Instant, JobId, Rank, Span};
+
+use super::clock::HostClock;
+use super::draw::{self, FNV_START};
+use super::evidence::{Evidence, Found};
+use super::faults::ClusterFault;
+use super::host::{ArrivedPacket, ClusterHost};
+use super::paths::ClusterPaths;
+use super::program::{ClusterProgram, PlannedOperation, PlannedTensor, segment_bytes};
+use super::results::{RankResult, TensorModel, title};
+use super::schedule::ClusterSchedule;
+use super::traffic::WaitingTraffic;
+use super::violation::{ClusterCheck, ClusterViolation};
+
+/// Faults heal when no operation has ended for this long.
+const PATIENCE: Span = Span::from_millis(4_000);
+/// Once healed, an operation must end in this time.
+const HEALED_WITHIN: Span = Span::from_millis(20_000);
+/// After the last operation, the network is silent by then.
+const SILENT_WITHIN: Span = Span::from_millis(60_000);
+/// Events without an operation that begins or ends; more mean that it does not get on.
+const EVENTS_MAX: u64 = 3_000_000;
+/// Events at one instant; more mean that time stands still.
+const EVENTS_AT_ONCE_MAX: u64 = 200_000;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ClusterTally {
+    /// A hash of every packet's header and time.
+    pub hash: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Operations that ended well, counted once per rank.
+    pub completed: u64,
+    /// Operations that failed or were refused, counted once per rank.
+    pub failed: u64,
+    /// Holes that receivers accepted.
+    pub holes: u64,
+    /// Simulated time.
+    pub took: Span,
+    /// Size of rank 0's state in a long run, as the characters of its `Debug`: once all that it
+    /// remembers is full, and at the end.
+    pub state: [usize; 2],
+}
+
+/// Runs a schedule. A panic of the machine counts as a violation.
+///
+/// # Errors
+/// The first check that failed.
+pub fn run(schedule: &ClusterSchedule) -> Result<ClusterTally, ClusterViolation> {
+    trace(schedule, None)
+}
+
+/// As [`run`]; `show` is given a line for each packet that is sent and each operation that ends.
+///
+/// # Errors
+/// As [`run`].
+pub fn trace(
+    schedule: &ClusterSchedule,
+    show: Option<&mut dyn FnMut(&str)>,
+) -> Result<ClusterTally, ClusterViolation> {
+    run_program(schedule, ClusterProgram::of(schedule), show)
+}
+
+/// Runs a schedule with another program than its seed's.
+pub(super) fn run_program(
+    schedule: &ClusterSchedule,
+    program: ClusterProgram,
+    show: Option<&mut dyn FnMut(&str)>,
+) -> Result<ClusterTally, ClusterViolation> {
+    let run = || ClusterRun::new(schedule, program, show).run();
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(ClusterViolation {
+            check: ClusterCheck::Panic,
+            at: Instant::START,
+            detail: text.unwrap_or_default(),
+        })
+    })
+}
+
+#[derive(Debug)]
+struct Flying {
+    at: Instant,
+    number: u64,
+    to: u16,
+    packet: ArrivedPacket,
+}
+
+/// The progress of one rank through the program.
+#[derive(Debug, Default)]
+struct RankProgress {
+    /// The operations that it takes part in.
+    mine: Vec<usize>,
+    next: usize,
+    /// Since when it could submit the next one.
+    could_since: Option<Instant>,
+    running: BTreeMap<OperationId, usize>,
+}
+
+/// What the control plane does to a rank.
+#[derive(Clone, Debug)]
+enum Control {
+    Die,
+    Lose(Rank),
+    Abort,
+}
+
+struct ClusterRun<'a> {
+    show: Option<&'a mut dyn FnMut(&str)>,
+    schedule: ClusterSchedule,
+    program: ClusterProgram,
+    paths: ClusterPaths,
+    hosts: Vec<ClusterHost>,
+    ranks: Vec<RankProgress>,
+    flying: BinaryHeap<Reverse<Flying>>,
+    evidence: Evidence,
+    traffic: WaitingTraffic,
+    results: Vec<BTreeMap<Rank, RankResult>>,
+    models: Vec<TensorModel>,
+    controls: Vec<Vec<(Instant, Control)>>,
+    /// The rank that dies, and the operation of its own before which it does.
+    doomed: Option<(Rank, usize)>,
+    aborts: Option<(Rank, usize)>,
+    now: Instant,
+    last_stir: Instant,
+    healed: Option<Instant>,
+    last_packet: Instant,
+    copies: u64,
+    tally: ClusterTally,
+}
+
+impl<'a> ClusterRun<'a> {
+    fn new(
+        schedule: &ClusterSchedule,
+        program: ClusterProgram,
+        show: Option<&'a mut dyn FnMut(&str)>,
+    ) -> Self {
+        let ClusterSchedule {
+            seed,
+            faults,
+            ranks,
+            ..
+        } = *schedule;
+        let gap = program.job.transport.gap;
+        let hosts = (0..ranks).map(|rank| {
+            let identity = Identity {
+                rank: Rank(rank),
+                world_size: ranks,
+                job: JobId(7),
+                epoch: 1,
+            };
+            let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
+            let endpoint = endpoint.with_first_message(program.first_message);
+            let communicator = Communicator::new(endpoint, &program.job);
+            let communicator = communicator.with_hosts(program.hosts.clone());
+            ClusterHost::new(
+                communicator,
+                HostClock::of(seed, rank, faults),
+                seed,
+                faults,
+            )
+        });
+        let mine = |rank: u16| {
+            let takes_part = |planned: &&PlannedOperation| planned.ranks().contains(&Rank(rank));
+            let mine = program.operations.iter().filter(takes_part);
+            RankProgress {
+                mine: mine.map(|planned| planned.index).collect(),
+                ..RankProgress::default()
+            }
+        };
+        let mut rng = draw::stream(seed, "ends", 0);
+        let mut end = |fault| {
+            let rank = Rank(rng.random_range(0..ranks));
+            let before = rng.random_range(0..schedule.operations);
+            faults.has(fault).then_some((rank, before))
+        };
+        let (doomed, aborts) = (end(ClusterFault::Crash), end(ClusterFault::Abort));
+        let model =
+            |tensor: &PlannedTensor| TensorModel::of(tensor, program.group_size(tensor.group));
+        Self {
+            show,
+            schedule: *schedule,
+            paths: ClusterPaths::of(seed, ranks, faults, gap),
+            hosts: hosts.collect(),
+            ranks: (0..ranks).map(mine).collect(),
+            flying: BinaryHeap::new(),
+            evidence: Evidence::new(segment_bytes(&program.job) as u32, gap),
+            traffic: WaitingTraffic::new(ranks),
+            results: program.operations.iter().map(|_| BTreeMap::new()).collect(),
+            models: program.tensors.iter().map(model).collect(),
+            controls: vec![Vec::new(); usize::from(ranks)],
+            doomed,
+            aborts,
+            now: Instant::START,
+            last_stir: Instant::START,
+            healed: None,
+            last_packet: Instant::START,
+            copies: 0,
+            tally: ClusterTally {
+                hash: FNV_START,
+                ..ClusterTally::default()
+            },
+            program,
+        }
+    }
+
+    fn run(mut self) -> Result<ClusterTally, ClusterViolation> {
+        let ended = self.work().and_then(|()| self.fall_silent());
+        self.tally.took = self.now - Instant::START;
+        match ended {
+            Ok(()) => Ok(self.tally),
+            Err((check, detail)) => Err(ClusterViolation {
+                check,
+                at: self.now,
+                detail,
+            }),
+        }
+    }
+
+    /// Runs until every operation has ended.
+    fn work(&mut self) -> Result<(), Found> {
+        let (mut events, mut at_once, mut stir) = (0_u64, 0_u64, self.last_stir);
+        while !self.is_done() {
+            let before = self.now;
+            if self.last_stir > stir {
+                (events, stir) = (0, self.last_stir);
+            }
+            if !self.happen()? {
+                return Err((
+                    ClusterCheck::Liveness,
+                    format!("no event is left, but {}", self.pending()),
+                ));
+            }
+            events += 1;
+            at_once = if self.now == before { at_once + 1 } else { 0 };
+            if at_once > EVENTS_AT_ONCE_MAX || events > EVENTS_MAX {
+                let detail = format!(
+                    "{events} events, {at_once} of them now, and {}",
+                    self.pending()
+                );
+                return Err((ClusterCheck::Liveness, detail));
+            }
+            self.watch()?;
+        }
+        self.clean_paths_repair_nothing()
+    }
+
+    /// Heals all faults when operations stop ending, and then insists.
+    fn watch(&mut self) -> Result<(), Found> {
+        let since = self.last_stir;
+        if self.now - since < PATIENCE || !self.waits_for_machine() {
+            return Ok(());
+        }
+        match self.healed {
+            None => {
+                self.heal();
+                Ok(())
+            }
+            Some(healed) if self.now - healed.max(since) > HEALED_WITHIN => Err((
+                ClusterCheck::Liveness,
+                format!("although all faults are healed, {}", self.pending()),
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn heal(&mut self) {
+        self.healed = Some(self.now);
+        self.paths.heal();
+        for host in &mut self.hosts {
+            host.heal(self.now);
+        }
+    }
+
+    /// Whether an operation waits for no rank that has yet to submit it.
+    fn waits_for_machine(&self) -> bool {
+        let running = self
+            .ranks
+            .iter()
+            .flat_map(|progress| progress.running.values());
+        running.into_iter().any(|&index| {
+            let planned = &self.program.operations[index];
+            let is_here = |rank: &Rank| {
+                let mut running = self.ranks[usize::from(rank.0)].running.values();
+                running.any(|&other| other == index) || self.results[index].contains_key(rank)
+            };
+            !planned.is_unmatched() && planned.ranks().iter().all(is_here)
+        })
+    }
+
+    fn is_done(&self) -> bool {
+        let is_done = |(progress, host): (&RankProgress, &ClusterHost)| {
+            let mut running = progress.running.values();
+            host.is_dead
+                || progress.next == progress.mine.len()
+                    && running.all(|&index| self.program.operations[index].is_unmatched())
+        };
+        self.ranks.iter().zip(&self.hosts).all(is_done)
+    }
+
+    /// The operations that have not ended, in words.
+    fn pending(&self) -> String {
+        let mut words = String::new();
+        for (rank, progress) in self.ranks.iter().enumerate() {
+            for &index in progress.running.values() {
+                let title = title(&self.program.operations[index]);
+                words += &format!("rank {rank} is in {title}; ");
+            }
+        }
+        words
+    }
+
+    /// A job without faults that lose, delay or reorder packets repairs none.
+    fn clean_paths_repair_nothing(&self) -> Result<(), Found> {
+        let mut faults = self.schedule.faults.iter();
+        if faults.any(ClusterFault::disturbs_packets) {
+            return Ok(());
+        }
+        for host in &self.hosts {
+            let sender = host.communicator.counters().sender;
+            let lost = host.communicator.counters().receiver.lost_segments;
+            if sender.repaired_segments + sender.found_lost + lost > 0 {
+                let detail = format!(
+                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean paths",
+                    host.rank, sender.repaired_segments, sender.found_lost
+                );
+                return Err((ClusterCheck::Economy, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the last operation all state must go, and the network fall silent.
+    fn fall_silent(&mut self) -> Result<(), Found> {
+        self.heal();
+        let until = self.now + SILENT_WITHIN;
+        let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
+        while self.now < until && self.happen()? {}
+        if is_open {
+            return Ok(());
+        }
+        for host in self.hosts.iter().filter(|host| !host.is_dead) {
+            if host.communicator.endpoint().is_busy() || host.communicator.pending() > 0 {
+                let detail = format!(
+                    "rank {} still has messages {SILENT_WITHIN} after the end",
+                    host.rank
+                );
+                return Err((ClusterCheck::Memory, detail));
+            }
+        }
+        if self.now >= until && until - self.last_packet < Span::from_millis(10_000) {
+            let detail = format!("packets are still sent {SILENT_WITHIN} after the end");
+            return Err((ClusterCheck::Economy, detail));
+        }
+        Ok(())
+    }
+}
+
+impl Flying {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Flying {}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flying {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Runs a schedule twice: both runs must send the same packets at the same times.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_twice(schedule: &ClusterSchedule) -> Result<ClusterTally, ClusterViolation> {
+    let (first, second) = (run(schedule)?, run(schedule)?);
+    if first == second {
+        return Ok(first);
+    }
+    Err(ClusterViolation {
+        check: ClusterCheck::Determinism,
+        at: Instant::START,
+        detail: format!("two runs of one schedule differ: {first:?} and {second:?}"),
+    })
+}

@@ -1,0 +1,202 @@
+//! Two ranks: rank 0 sends messages, rank 1 posts them.
+
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::segment::Segmentation;
+use gradwire_protocol::settings::Identity;
+use gradwire_protocol::units::{
+    JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
+};
+use gradwire_testnet::link::Profile;
+use gradwire_testnet::network::{Ended, Network};
+
+/// The layers of the pair's model; layer 0 is the most urgent.
+pub(crate) const LAYERS: u16 = 10;
+
+/// The properties of a message that both of its ends know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairMessage {
+    pub(crate) bytes: u32,
+    pub(crate) tolerance: Share,
+    pub(crate) layer: Layer,
+}
+
+impl PairMessage {
+    /// A lossless message of the last layer.
+    pub(crate) fn lossless(bytes: u32) -> Self {
+        Self {
+            bytes,
+            tolerance: Share::NONE,
+            layer: Layer(LAYERS - 1),
+        }
+    }
+
+    /// A message that may miss `share`, of a layer that may.
+    pub(crate) fn tolerant(bytes: u32, share: f64) -> Self {
+        Self {
+            bytes,
+            tolerance: Share::new(share).expect("a share"),
+            layer: Layer(LAYERS / 2),
+        }
+    }
+}
+
+/// Rank 0 and rank 1, joined by a link each way.
+pub(crate) struct Pair {
+    pub(crate) network: Network<Endpoint>,
+    job: Job,
+    sent: u32,
+    posted: u32,
+    pub(crate) events: Vec<EndpointEvent>,
+}
+
+impl Pair {
+    /// Two ranks whose clocks start at zero.
+    pub(crate) fn new(job: Job, profile: Profile) -> Self {
+        Self::with_clocks(job, profile, [Span::ZERO; 2])
+    }
+
+    /// Two ranks whose clocks read this at the start.
+    pub(crate) fn with_clocks(job: Job, profile: Profile, readings: [Span; 2]) -> Self {
+        let hosts = (0..2).map(|rank| {
+            let identity = Identity {
+                rank: Rank(rank),
+                world_size: 2,
+                job: JobId(1),
+                epoch: 0,
+            };
+            Endpoint::new(identity, &job, 1)
+        });
+        let network = Network::new(hosts.collect(), profile, 1).with_clocks(readings.to_vec());
+        Self {
+            network,
+            job,
+            sent: 0,
+            posted: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Rank 0 sends its next message.
+    pub(crate) fn send(&mut self, message: PairMessage) {
+        self.sent += 1;
+        let segment_bytes = self.network.hosts()[0].segment_bytes();
+        let shape = MessageShape {
+            segments: Segmentation::new(message.bytes, segment_bytes).segments(),
+            layer_count: LAYERS,
+        };
+        let (policy, spans) = (self.job.policy(), [(0, message.layer)]);
+        let request = SendRequest {
+            key: MessageKey::new(1, self.sent, 0),
+            signature: Signature::NONE,
+            step: Step(self.sent),
+            bytes: message.bytes,
+            tolerance: message.tolerance,
+            contributors: 1,
+            tags: match message.tolerance.is_none() {
+                true => policy.lossless(shape, &spans),
+                false => {
+                    let magnitudes = vec![Magnitude(1); shape.segments as usize];
+                    policy.lossy(shape, &spans, magnitudes)
+                }
+            },
+        };
+        self.network.command(Rank(0), |host, now| {
+            host.send(now, Rank(1), request);
+        });
+    }
+
+    /// Rank 1 posts its next message.
+    pub(crate) fn post(&mut self, message: PairMessage) {
+        self.posted += 1;
+        let request = ReceiveRequest {
+            key: MessageKey::new(1, self.posted, 0),
+            signature: Signature::NONE,
+            step: Step(self.posted),
+            bytes: message.bytes,
+            tolerance: message.tolerance,
+            urgency: None,
+        };
+        self.network.command(Rank(1), |host, now| {
+            host.expect(now, Rank(0), request);
+        });
+    }
+
+    /// Posts and sends a message; gives the time until its sender knows that it has arrived.
+    pub(crate) fn transfer(&mut self, message: PairMessage) -> Span {
+        self.post(message);
+        self.send(message);
+        self.finish()
+    }
+
+    /// Runs until every message has ended; gives the time that it took.
+    pub(crate) fn finish(&mut self) -> Span {
+        let begun = self.network.now();
+        let deadline = begun + Span::from_millis(60_000);
+        let is_over = |hosts: &[Endpoint]| !hosts.iter().any(Endpoint::is_busy);
+        let ended = self.network.run(deadline, is_over);
+        assert_ne!(ended, Ended::TimedOut, "a message takes a minute");
+        self.collect();
+        self.network.now() - begun
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Span) {
+        self.network.run_until(self.network.now() + time);
+        self.collect();
+    }
+
+    /// Takes the events of both ranks.
+    pub(crate) fn collect(&mut self) {
+        for rank in [Rank(0), Rank(1)] {
+            let events = &mut self.events;
+            self.network.command(rank, |host, _| {
+                events.extend(std::iter::from_fn(|| host.poll_event()));
+            });
+        }
+    }
+
+    /// Segments that rank 0 has sent again.
+    pub(crate) fn repairs(&self) -> u64 {
+        self.network.hosts()[0].counters().sender.repaired_segments
+    }
+
+    /// Segments that rank 1 has accepted as lost.
+    pub(crate) fn holes(&self) -> u64 {
+        self.network.hosts()[1].counters().receiver.lost_segments
+    }
+
+    /// Gives the links of both directions another nature.
+    pub(crate) fn set_links(&mut self, profile: Profile) {
+        self.network.set_link(Rank(0), Rank(1), profile);
+        self.network.set_link(Rank(1), Rank(0), profile);
+    }
+}
+
+/// How long a fresh pair takes for a message.
+pub(crate) fn clean_time(job: &Job, profile: Profile, message: PairMessage) -> Span {
+    Pair::new(job.clone(), profile).transfer(message)
+}
+
+/// Seconds.
+pub(crate) fn seconds(n: u64) -> Span {
+    Span::from_millis(n * 1_000)
+}
+
+/// Control packets that were delivered in each of the next `n` seconds.
+pub(crate) fn control_by_second(pair: &mut Pair, n: u64) -> Vec<u64> {
+    let data = |pair: &Pair| {
+        pair.network.hosts()[1]
+            .counters()
+            .receiver
+            .received_segments
+    };
+    let count = (0..n).map(|_| {
+        let before = pair.network.delivered() - data(pair);
+        pair.pass(seconds(1));
+        pair.network.delivered() - data(pair) - before
+    });
+    count.collect()
+}

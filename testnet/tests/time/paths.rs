@@ -1,0 +1,119 @@
+//! Slow paths, reroutes, and outages.
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Layer, Rank, Rate, Share, Span};
+use gradwire_testnet::link::{Profile, Queue};
+
+use crate::pair::{Pair, PairMessage, clean_time, seconds};
+
+fn wire(micros: u64) -> Profile {
+    Profile::perfect(Span::from_micros(micros))
+}
+
+/// A job whose window holds a slow path's packets.
+fn job() -> Job {
+    let mut job = Job::default();
+    job.transport.window = ByteCount::mib(8);
+    job
+}
+
+#[test]
+fn a_longer_path_is_believed_after_a_while() {
+    let (message, before, after) = (PairMessage::lossless(8 << 20), wire(50), wire(15_050));
+    let clean = clean_time(&job(), after, message);
+    let mut pair = Pair::new(job(), before);
+    for _ in 0..20 {
+        pair.transfer(message);
+    }
+    pair.set_links(after);
+    let rerouted = pair.network.now();
+    let mut times = Vec::new();
+    while pair.network.now() - rerouted < seconds(12) {
+        times.push(pair.transfer(message));
+    }
+    let last = *times.last().expect("some messages");
+    assert!(last <= clean, "{last}, on a fresh path {clean}: {times:?}");
+}
+
+#[test]
+fn a_path_of_fifty_milliseconds_keeps_its_window() {
+    // A message beyond the first window takes two round trips.
+    for (bytes, most) in [(200 << 10, 51), (450 << 10, 101)] {
+        let message = PairMessage::lossless(bytes);
+        let mut pair = Pair::new(Job::default(), wire(25_000));
+        let mut window = pair.network.hosts()[0].in_flight(Rank(1)).1;
+        for number in 0..4 {
+            let time = pair.transfer(message);
+            assert!(time <= Span::from_millis(most), "message {number}: {time}");
+            let grown = pair.network.hosts()[0].in_flight(Rank(1)).1;
+            assert!(grown >= window, "message {number}: {window}, then {grown}");
+            window = grown;
+        }
+        let probes = pair.network.hosts()[0].counters().sender.probes;
+        assert!(probes <= 8, "{probes} probes");
+    }
+}
+
+#[test]
+fn an_outage_of_three_seconds_ends_with_the_outage() {
+    let path = wire(50);
+    for tolerance in [0.0, 0.2] {
+        for micros in [0, 60, 150, 300, 1_000] {
+            let mut pair = Pair::new(Job::default(), path);
+            for layer in 0..10 {
+                let message = PairMessage {
+                    layer: Layer(layer),
+                    ..PairMessage::tolerant(1 << 20, tolerance)
+                };
+                pair.post(message);
+                pair.send(message);
+            }
+            pair.pass(Span::from_micros(micros));
+            pair.set_links(Profile {
+                drop: Share::ALL,
+                ..path
+            });
+            let before = pair.network.hosts()[0].counters().sender.probes;
+            pair.pass(seconds(3));
+            let probes = pair.network.hosts()[0].counters().sender.probes - before;
+            assert!(probes < 300, "{probes} probes in the outage");
+            pair.set_links(path);
+            let time = pair.finish();
+            assert!(
+                time <= Span::from_millis(40),
+                "cut after {micros} us: {time} after the outage"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lost_acknowledgement_is_no_loss_of_segments() {
+    let queue = Queue {
+        rate: Rate::from_gbps(10),
+        threshold: ByteCount::mib(64),
+        limit: ByteCount::mib(64),
+    };
+    let path = Profile {
+        queue: Some(queue),
+        drop: Share::new(0.002).expect("a share"),
+        ..wire(50)
+    };
+    let mut pair = Pair::new(Job::default(), path);
+    pair.network.record();
+    for _ in 0..10 {
+        pair.transfer(PairMessage::tolerant(8 << 20, 0.2));
+    }
+    let trace = pair.network.trace().lines();
+    let lost_of = |kind: &str| {
+        let of_kind = |line: &&str| line.contains(kind) && line.ends_with("Lost");
+        trace.clone().filter(of_kind).count() as u64
+    };
+    let (data, acks) = (lost_of("Data 0->1"), lost_of("Ack 1->0"));
+    let found = pair.network.hosts()[0].counters().sender.found_lost;
+    assert!(acks >= 2 && data >= 50, "{acks} and {data} lost");
+    assert!(
+        found <= data,
+        "{found} segments found lost, {data} were, and {acks} ACKs"
+    );
+}

@@ -1,0 +1,126 @@
+//! Messages whose receiver posts them late: few packets while they wait, and no time lost after.
+
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
+use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::units::{ByteCount, Rank, Share, Span};
+use gradwire_testnet::link::Profile;
+
+use crate::pair::{Pair, PairMessage, clean_time, control_by_second, seconds};
+
+fn wire() -> Profile {
+    Profile::perfect(Span::from_micros(20))
+}
+
+fn cut() -> Profile {
+    Profile {
+        drop: Share::ALL,
+        ..wire()
+    }
+}
+
+/// Messages of all kinds: within the unscheduled start and beyond it, with a tolerance and without.
+fn kinds() -> [PairMessage; 4] {
+    [
+        PairMessage::lossless(1_000),
+        PairMessage::tolerant(100_000, 0.2),
+        PairMessage::lossless(1 << 20),
+        PairMessage::tolerant(1 << 20, 0.2),
+    ]
+}
+
+fn jobs() -> [Job; 2] {
+    let mut granting = Job::default();
+    granting.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(512)));
+    [Job::default(), granting]
+}
+
+/// A pair whose rank 0 has sent `count` messages of each kind that rank 1 has not posted.
+fn waiting(job: &Job, count: usize) -> Pair {
+    let mut pair = Pair::new(job.clone(), wire());
+    for message in kinds().repeat(count) {
+        pair.send(message);
+    }
+    pair
+}
+
+#[test]
+fn a_late_rank_hears_less_than_ten_packets_a_second() {
+    for job in jobs() {
+        for count in [1, 25] {
+            let mut pair = waiting(&job, count);
+            let by_second = control_by_second(&mut pair, 60);
+            let most = by_second[1..].iter().max().expect("a minute");
+            assert!(*most < 10, "{count} of each kind: {by_second:?}");
+            // In the first one, a few for each message and for all together.
+            assert!(by_second[0] < 4 * count as u64 * 10 + 10, "{by_second:?}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_of_forty_minutes_costs_few_packets() {
+    let mut pair = Pair::new(Job::default(), wire());
+    let message = PairMessage::lossless(8);
+    pair.send(message);
+    pair.pass(seconds(40 * 60));
+    let packets = pair.network.delivered();
+    assert!(packets < 10 * 40 * 60, "{packets} packets");
+    pair.post(message);
+    assert!(pair.finish() < Span::from_millis(1));
+}
+
+#[test]
+fn messages_posted_late_resume_at_once() {
+    for job in jobs() {
+        let mut pair = waiting(&job, 10);
+        pair.pass(seconds(30));
+        for message in kinds().repeat(10) {
+            let clean = clean_time(&job, wire(), message);
+            let before = pair.network.now();
+            pair.post(message);
+            let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
+            pair.network.run(before + seconds(9), received);
+            let time = pair.network.now() - before;
+            assert!(time <= clean, "{message:?}: {time} of {clean}");
+        }
+        pair.finish();
+        assert_eq!((pair.repairs(), pair.holes()), (0, 0));
+    }
+}
+
+#[test]
+fn messages_whose_posting_is_not_heard_resume_all_the_same() {
+    for job in jobs() {
+        for posted in [1, 40] {
+            let mut pair = waiting(&job, 10);
+            pair.pass(seconds(30));
+            pair.network.set_link(Rank(1), Rank(0), cut());
+            for message in &kinds().repeat(10)[..posted] {
+                pair.post(*message);
+            }
+            pair.pass(Span::from_millis(2));
+            pair.network.set_link(Rank(1), Rank(0), wire());
+            let before = pair.network.now();
+            let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
+            pair.network.run(before + seconds(9), received);
+            let time = pair.network.now() - before;
+            assert!(time < Span::from_millis(1_100), "{posted} posted: {time}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_waits_is_never_silent_and_a_dead_one_soon() {
+    for timeout in [100, 1_000, 8_000, 60_000] {
+        let timeout = Span::from_millis(timeout);
+        let mut job = Job::default();
+        job.transport.peer_timeout = timeout;
+        let mut pair = waiting(&job, 3);
+        pair.pass(timeout * 20);
+        let silent = |event: &EndpointEvent| matches!(event, EndpointEvent::PeerSilent { .. });
+        assert!(!pair.events.iter().any(silent), "{timeout}");
+        pair.set_links(cut());
+        pair.pass(timeout * 2);
+        assert!(pair.events.iter().any(silent), "{timeout}");
+    }
+}

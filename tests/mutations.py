@@ -1,0 +1,199 @@
+"""Plant mistakes in the protocol, one at a time, and see whether random faults find them.
+
+    python3 tests/mutations.py [--seeds 200] [NAME ...]
+
+Each mistake is planted in a copy of this checkout, of which the cluster of `gradwire-testnet` is
+built and run. The table tells which check found it, at which seed. A mistake that no seed finds,
+and one whose text is not in the code any more, makes the exit code 1. It takes a minute or two
+for each, so no other test runs it.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECEIVER = "protocol/src/receiver.rs"
+RECEIVED = "protocol/src/receiver/message.rs"
+HOLES = "protocol/src/receiver/holes.rs"
+LOSS = "protocol/src/sender/loss.rs"
+SENDER = "protocol/src/sender.rs"
+RUNNING = "collectives/src/engine/running.rs"
+FILLING = "collectives/src/numbers/holes.rs"
+NOTHING_NEW = "            self.counters.duplicate_segments += 1;\n            return None;\n"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake, and the texts that it replaces: file, before, after."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+
+
+MISTAKES = (
+    Mistake(
+        "stamps are compared in 32 bits",
+        (
+            (
+                LOSS,
+                "echo > newest)",
+                "(echo.on_wire().wrapping_sub(newest.on_wire()) as i32) > 0)",
+            ),
+            (
+                LOSS,
+                "flight.sent_at >= lost_before",
+                "(flight.sent_at.on_wire().wrapping_sub(lost_before.on_wire()) as i32) >= 0",
+            ),
+        ),
+    ),
+    Mistake(
+        "a strict receiver never asks for what its sender leaves",
+        ((RECEIVED, "(!self.tolerance().is_none() || self.holes.are_left())",
+          "!self.tolerance().is_none()"),),
+    ),
+    Mistake(
+        "ids of messages do not wrap",
+        (("protocol/src/units.rs", "Self(self.0.wrapping_add_signed(ahead as i64))",
+          "Self((self.0 >> 32 << 32 | id.0 as u64) + 0 * ahead as u64)"),),
+    ),
+    Mistake(
+        "protected segments count as holes",
+        (
+            (HOLES, "received.zeros().saturating_sub(self.protected_missing)", "received.zeros()"),
+            (HOLES, "(missing == 0 || self.protected_missing == 0)", "true"),
+        ),
+    ),
+    Mistake(
+        "a second contributor's hole is not counted",
+        (("collectives/src/engine/running/loss_record.rs",
+          "missing[segment as usize] += inbound.contributors",
+          "missing[segment as usize] = inbound.contributors"),),
+    ),
+    Mistake(
+        "STOP shows holes as arrived",
+        ((RECEIVED, "PacketKind::Bitmap => self.holes.shown(&self.received),",
+          "PacketKind::Bitmap | PacketKind::Stop => self.holes.shown(&self.received),"),),
+    ),
+    Mistake(
+        "the first lost values of a message are not kept",
+        ((RUNNING, "missing.for_each(|lost| keep", "missing.skip(1).for_each(|lost| keep"),),
+    ),
+    Mistake(
+        "grants end after the first",
+        (("protocol/src/endpoint.rs", "self.common.grants.wait(turn, place, next.message);",
+          "let _ = (turn, place);"),),
+    ),
+    Mistake(
+        "segments that come twice are added twice",
+        ((RECEIVER, NOTHING_NEW, NOTHING_NEW.replace("            return None;\n", "")),),
+    ),
+    Mistake(
+        "more holes are accepted than tolerated",
+        ((HOLES, "cut.holes_allowed(limits.tolerance).min(unprotected)", "unprotected"),),
+    ),
+    Mistake(
+        "gaps end at once",
+        ((RECEIVED, "self.ends = Some(now + gap", "self.ends = Some(now + gap.divided(50)"),),
+    ),
+    Mistake(
+        "a STOP that comes again is not answered",
+        ((SENDER, "                self.closes.push(close_of(header, now));\n                self.cancelled",
+          "                self.cancelled"),),
+    ),
+    Mistake(
+        "drops of the own host are forgotten",
+        (("protocol/src/budget.rs", "self.host_drops_at = Some(now);", "let _ = now;"),),
+    ),
+    Mistake(
+        "sums are rescaled by all contributors",
+        ((FILLING, "divide: arrived,", "divide: all,"),),
+    ),
+    Mistake(
+        "the previous result is taken whole",
+        ((FILLING, "multiply: missing,", "multiply: 1,"),),
+    ),
+    Mistake(
+        "packets that the host did not take are forgotten",
+        ((SENDER, "            self.in_flight -= sending.land(segment);\n            sending.queue_repair(segment);\n        }\n    }",
+          "            self.in_flight -= sending.land(segment);\n        }\n    }"),),
+    ),
+    Mistake(
+        "a hole of a lossless message is no news",
+        ((LOSS, "sending.on_lost(flight.segment);", "if sending.may_miss(flight.segment) { sending.on_lost(flight.segment); }"),),
+    ),
+)
+
+
+def copy_of_checkout(to: Path) -> None:
+    """Copies all files that git knows."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    for name in filter(None, names.stdout.split("\0")):
+        source = ROOT / name
+        if source.is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, to / name)
+
+
+def found(tree: Path, seeds: int) -> str:
+    """Runs the cluster; gives the check that fails, or says that none does."""
+    wanted = {"GRADWIRE_SEEDS": str(seeds), "CARGO_PROFILE_DEV_DEBUG": "none"}
+    target = os.environ.get("CARGO_TARGET_DIR", str(tree / "target"))
+    ran = subprocess.run(
+        ["cargo", "test", "-q", "-p", "gradwire-testnet", "--test", "cluster", "random_faults"],
+        cwd=tree,
+        env=os.environ | wanted | {"CARGO_TARGET_DIR": target},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = ran.stdout + ran.stderr
+    if ran.returncode == 0:
+        return ""
+    line = re.search(r"^([a-z-]+ at [^\n]{0,90})", output, re.MULTILINE)
+    seed = re.search(r"^whole: --seed (\d+)", output, re.MULTILINE)
+    if line is None or seed is None:
+        return f"does not build or run: {output[-400:]}"
+    return f"seed {seed[1]:>4}  {line[1]}"
+
+
+def main() -> int:
+    """Plants the mistakes."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    chosen = [one for one in MISTAKES if not options.names or one.name in options.names]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        tree = Path(folder)
+        copy_of_checkout(tree)
+        for mistake in chosen:
+            kept = {name: (tree / name).read_text() for name, _, _ in mistake.edits}
+            texts = dict(kept)
+            stale = [name for name, before, _ in mistake.edits if before not in texts[name]]
+            for name, before, after in mistake.edits:
+                texts[name] = texts[name].replace(before, after, 1)
+            if stale:
+                outcome = f"its text is not in {', '.join(stale)} any more"
+            else:
+                for name, text in texts.items():
+                    (tree / name).write_text(text)
+                outcome = found(tree, options.seeds) or "NOT FOUND"
+                for name, text in kept.items():
+                    (tree / name).write_text(text)
+            missed += not outcome.startswith("seed ")
+            print(f"{mistake.name:<58} {outcome}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
