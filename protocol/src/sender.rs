@@ -22,7 +22,7 @@
 //! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes. Messages that only wait for their receiver ask in turn (`sender/probe.rs`).
+//!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`).
 //! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
@@ -30,6 +30,7 @@
 //! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
+mod asking;
 mod cancel;
 mod least;
 mod loss;
@@ -40,11 +41,11 @@ mod repair;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
 use self::loss::ClassFlights;
 use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
-use self::probe::PeerWatch;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
