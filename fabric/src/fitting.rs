@@ -93,10 +93,10 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     if open("transport.grant_window") {
         let one = of_bdp(6, 16 << 10);
         let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
-        transport.grant_window = GrantWindow::Bytes(match senders {
+        transport.grant_window = Some(GrantWindow::Bytes(match senders {
             SendPattern::ToRoots => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
             SendPattern::InTurns | SendPattern::Unannounced => one,
-        });
+        }));
     }
     if open("transport.spray_burst") {
         transport.spray_burst = 1;

@@ -324,6 +324,12 @@ impl Endpoint {
         }
         if header.kind == PacketKind::Data {
             self.common.grants.on_arrival(now, at as u32);
+        } else if peer.reach == Reach::Network
+            && let Some(fault) = peer.receiver.note_ecn(datagram.ecn)
+        {
+            let rank = header.source;
+            self.events
+                .push_back(EndpointEvent::PathFault { rank, fault });
         }
         let placement = self.take(now, at, datagram);
         if header.kind == PacketKind::Data && self.is_quiet(at) {
@@ -339,7 +345,7 @@ impl Endpoint {
     /// most packets cost no look at queues, grants and deadlines.
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
-        self.common.grants.is_unlimited()
+        !self.common.grants_in_turn(peer.reach)
             && match peer.receiver.effect() {
                 DataEffect::None => true,
                 DataEffect::ReportIsDue => peer.talks,

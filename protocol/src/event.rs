@@ -2,6 +2,7 @@
 
 use crate::bitmap::Bitmap;
 use crate::message::MessageOutline;
+use crate::path::PathFault;
 use crate::units::{MessageKey, Rank, Span};
 
 /// Something that happened at an endpoint.
@@ -75,5 +76,12 @@ pub enum EndpointEvent {
         rank: Rank,
         /// For how long.
         silent: Span,
+    },
+    /// The path to or from a peer has a fault. The job goes on, perhaps slowly.
+    PathFault {
+        /// The peer.
+        rank: Rank,
+        /// The fault.
+        fault: PathFault,
     },
 }

@@ -77,10 +77,10 @@ job_keys! {
         /// Bytes of a message that may be sent before its receiver is ready; with a grant_window,
         /// bytes of all messages to one rank.
         unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
-        /// Bytes that all peers together may have in flight to one rank; set it where many peers
-        /// send to one rank and its link drops packets.
-        grant_window: GrantWindow = GrantWindow::Unlimited,
-            or("unlimited", Size(ByteCount::kib(16)..=GIB));
+        /// Bytes that all peers together may have in flight to one rank; "auto" is unlimited for up
+        /// to four peers on other hosts, and otherwise as many as one of them alone may have.
+        grant_window: Option<GrantWindow> = None,
+            or("auto", or::<_, GrantWindow>("unlimited", Size(ByteCount::kib(16)..=GIB)));
         /// Paths per peer: UDP source ports over which packets are sprayed.
         entropies: u8 = 8, whole(1..=64);
         /// Packets in a row over one path; fewer spread better, more cost less processor time.

@@ -43,6 +43,8 @@ pub(crate) struct RankState {
     near: Vec<Rank>,
     pub(crate) ledger: Ledger,
     pub(crate) grants: Grants,
+    /// Those of ranks that are reached through memory, which has room for a window of each.
+    near_grants: Grants,
 }
 
 impl RankState {
@@ -52,6 +54,7 @@ impl RankState {
                 network.grant_segments,
                 network.window.get() / u64::from(network.segment_bytes),
             ),
+            near_grants: Grants::new(None, 1),
             network,
             host: None,
             near: Vec::new(),
@@ -85,6 +88,11 @@ impl RankState {
         settings_of(reach, &self.network, self.host.as_deref())
     }
 
+    /// Whether messages from there wait for grants.
+    pub(crate) fn grants_in_turn(&self, reach: Reach) -> bool {
+        reach == Reach::Network && !self.grants.is_unlimited()
+    }
+
     /// Lends the receiver of the peer at `place` what it works with.
     pub(crate) fn lend(
         &mut self,
@@ -98,7 +106,10 @@ impl RankState {
             now,
             settings: settings_of(reach, &self.network, self.host.as_deref()),
             ledger: &mut self.ledger,
-            grants: &mut self.grants,
+            grants: match reach {
+                Reach::Host => &mut self.near_grants,
+                Reach::Network => &mut self.grants,
+            },
             place: place as u32,
             gap,
         }
@@ -127,6 +138,7 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
         unscheduled: near.window,
         run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,
         entropies: 1,
+        grant_segments: None,
         ..network.clone()
     }
 }

@@ -55,6 +55,7 @@ use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
 use crate::outlook::ControlOutlook;
+use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
@@ -109,6 +110,8 @@ pub struct ReceiverCounters {
     pub marks: u64,
     /// Packets that contradict their message or come in excess.
     pub refused: u64,
+    /// Control packets that came without the ECT that they left with.
+    pub cleared_ecn: u64,
 }
 
 impl ReceiverCounters {
@@ -120,6 +123,7 @@ impl ReceiverCounters {
         self.late_segments += other.late_segments;
         self.marks += other.marks;
         self.refused += other.refused;
+        self.cleared_ecn += other.cleared_ecn;
     }
 }
 
@@ -137,6 +141,7 @@ pub struct Receiver {
     early_segments: u64,
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
+    ecn: EcnWatch,
     last: usize,
     effect: DataEffect,
     /// No later than the next report of any message, and the end of any gap.
@@ -183,6 +188,7 @@ impl Receiver {
             early_segments: 0,
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
+            ecn: EcnWatch::default(),
             last: 0,
             effect: DataEffect::Changed,
             deadlines: ReceiverDeadlines::default(),
@@ -199,6 +205,12 @@ impl Receiver {
         sum.incoming += self.messages.len();
         sum.posted += self.expected.len();
         sum.closed_ranges += self.closed.ranges();
+    }
+
+    /// A control packet has come with these ECN bits; gives a fault of the path that they show.
+    pub(crate) fn note_ecn(&mut self, ecn: Ecn) -> Option<PathFault> {
+        self.counters.cleared_ecn += u64::from(ecn == Ecn::NotEct);
+        self.ecn.on_control(ecn)
     }
 
     /// Adds the counts of the receiver that it replaces.

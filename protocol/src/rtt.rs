@@ -107,8 +107,8 @@ impl Rtt {
     /// come, but not less than half the job's gap where that is shorter than hosts take to react.
     ///
     /// Nor longer than some gaps beyond the least round trip: a low class may have waited for the
-    /// higher ones for as long as these had something to send, and that is over at once. A PROBE too
-    /// many costs little, since it rides behind its data.
+    /// higher ones for as long as these had something to send, and that is over at once. A PROBE
+    /// too many costs little, since it rides behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
         let unqueued = self.least.unwrap_or_default() + gap * GAPS_REORDERED;
         let least = gap.divided(2).min(PROBE_WAIT_MIN);

@@ -52,6 +52,7 @@ use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
 use crate::outlook::ControlOutlook;
+use crate::path::{PathFault, PathWatch};
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -111,6 +112,10 @@ pub struct SenderCounters {
     pub marks: u64,
     /// Segments found lost.
     pub found_lost: u64,
+    /// How often the path has lost most of what was sent for seconds.
+    pub path_failures: u64,
+    /// How often marks were ignored from then on, since the path marks everything.
+    pub false_marks: u64,
 }
 
 impl SenderCounters {
@@ -121,6 +126,8 @@ impl SenderCounters {
         self.probes += other.probes;
         self.marks += other.marks;
         self.found_lost += other.found_lost;
+        self.path_failures += other.path_failures;
+        self.false_marks += other.false_marks;
     }
 }
 
@@ -138,7 +145,10 @@ pub struct Sender {
     /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
     unscheduled: u64,
     window: CongestionWindow,
-    search: Option<LeastSearch>,
+    search: LeastSearch,
+    path: PathWatch,
+    /// Faults of the path that the caller has not taken.
+    faults: Vec<PathFault>,
     spray: Spray,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
@@ -170,7 +180,9 @@ impl Sender {
             in_flight: 0,
             unscheduled: 0,
             window: CongestionWindow::new(limits),
-            search: None,
+            search: LeastSearch::default(),
+            path: PathWatch::new(limits.packet),
+            faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
@@ -259,7 +271,13 @@ impl Sender {
     /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
     /// something to give.
     pub fn has_news(&self) -> bool {
-        !self.sent.is_empty() || !self.still.is_empty() || !self.refused.is_empty()
+        let ended = !self.sent.is_empty() || !self.refused.is_empty();
+        ended || !self.still.is_empty() || !self.faults.is_empty()
+    }
+
+    /// A fault of the path that has shown since the last call.
+    pub fn take_fault(&mut self) -> Option<PathFault> {
+        self.faults.pop()
     }
 
     /// A message that stands still: all that its receiver takes so far was sent and has arrived a
@@ -341,6 +359,9 @@ impl Sender {
         run: &mut SegmentRun,
     ) -> Option<Burst> {
         let packet = full_packet(settings);
+        if self.in_flight == 0 {
+            self.window.on_restart(now, rtt, settings.gap);
+        }
         let room = self.room(packet);
         if room < self.least_run(packet, settings) {
             return None;
@@ -349,8 +370,8 @@ impl Sender {
         let (_, at) = turns
             .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
             .min()?;
+        let most = room.min(self.run_packets(settings)) as usize;
         let sending = &mut self.messages[at];
-        let most = (room as usize).min(settings.run_segments);
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
         let template = Header {
@@ -370,6 +391,7 @@ impl Sender {
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
+        self.path.on_sent(now);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
@@ -399,20 +421,34 @@ impl Sender {
         self.closes.push(*close);
     }
 
+    /// Bytes that may be in flight by now.
+    fn limit(&self) -> u64 {
+        match self.search {
+            LeastSearch::Off => self.window.bytes().get(),
+            LeastSearch::Draining | LeastSearch::Light(_) => self.window.least(),
+        }
+    }
+
     /// How many packets of this length the window has room for.
     fn room(&self, packet: u64) -> u64 {
-        self.limit().saturating_sub(self.in_flight) / packet
+        let limit = self.path.limit(ByteCount::new(self.limit()));
+        limit.get().saturating_sub(self.in_flight) / packet
+    }
+
+    /// The most packets of a run.
+    fn run_packets(&self, settings: &EndpointSettings) -> u64 {
+        self.window.run_packets().min(settings.run_segments as u64)
     }
 
     /// The least room, in packets, for which a run is sent. A window that opens packet by packet
     /// would make runs of one packet, so the sender waits until half a run fits, unless so little
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
-        let run = settings.run_segments as u64;
-        let window = self.limit() / packet;
+        let run = self.run_packets(settings);
+        let waited_for = self.window.room_waited_for().min(self.limit() / packet / 2);
         match self.in_flight {
             0 => 1,
-            _ => (run / 2).min(window / 2).max(1),
+            _ => (run / 2).min(waited_for).max(1),
         }
     }
 
@@ -440,7 +476,14 @@ impl Sender {
         let is_newest = self.on_echo(report.echo_class, echo);
         if is_newest && let Some(sample) = round_trip(report, echo, now) {
             rtt.sample(sample);
-            self.search_least(now, (echo, sample), settings.delay_target, rtt);
+            if rtt.doubts_least(now, settings.delay_target) {
+                self.search.begin();
+            }
+            let excess = self.in_flight.saturating_sub(self.window.least());
+            if self.search.ends_with(now, echo, ByteCount::new(excess)) {
+                rtt.renew_least(sample);
+                self.window.on_new_path();
+            }
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
@@ -450,6 +493,7 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         self.unscheduled -= sending.release();
+        let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes;
         self.counters.marks += u64::from(marks);
@@ -457,13 +501,16 @@ impl Sender {
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }
+        let lost = self.find_lost(now, rtt, settings.gap);
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
             segments: acked.segments,
             marks,
-            lost: self.find_lost(now, rtt, settings.gap),
+            lost: lost.all,
+            lost_needed: lost.needed,
+            in_flight,
         };
-        self.window.on_feedback(now, feedback, rtt);
+        self.look_at_path(now, feedback, rtt);
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {
@@ -476,6 +523,20 @@ impl Sender {
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));
             self.end(at, now);
+        }
+    }
+
+    /// Takes the news of an acknowledgement to the window and to the watch over the path.
+    fn look_at_path(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+        let ignored = self.window.ignores_marks();
+        self.window.on_feedback(now, feedback, rtt);
+        if self.window.ignores_marks() && !ignored {
+            self.counters.false_marks += 1;
+            self.faults.push(PathFault::MarksEverything);
+        }
+        if let Some(fault) = self.path.on_feedback(now, &feedback) {
+            self.counters.path_failures += 1;
+            self.faults.push(fault);
         }
     }
 

@@ -73,8 +73,10 @@ impl EndpointSettings {
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
             grant_segments: match job.transport.grant_window {
-                GrantWindow::Unlimited => None,
-                GrantWindow::Bytes(bytes) => Some((bytes.get() / u64::from(segment_bytes)).max(2)),
+                None | Some(GrantWindow::Unlimited) => None,
+                Some(GrantWindow::Bytes(bytes)) => {
+                    Some((bytes.get() / u64::from(segment_bytes)).max(2))
+                }
             },
             run_segments: run_segments as usize,
             entropies: job.transport.entropies,

@@ -1,6 +1,7 @@
 //! Quantities with their units, and the small numbers that name things.
 //!
-//! Time is picoseconds in a `u64` (213 days; see [`Instant::LAST`]), so that one bit at 1 Tb/s is a whole number.
+//! Time is picoseconds in a `u64` (213 days; see [`Instant::LAST`]), so that one bit at 1 Tb/s is a
+//! whole number.
 //! No type here reads a clock: an [`Instant`] is a distance from a start that the driver chose.
 
 use std::fmt;
@@ -10,8 +11,8 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Instant(u64);
 
-/// A point in time in whole microseconds since the driver's start, as packets are stamped. It has 64
-/// bits, of which a packet carries the low 32: only they wrap.
+/// A point in time in whole microseconds since the driver's start, as packets are stamped. It has
+/// 64 bits, of which a packet carries the low 32: only they wrap.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Stamp(u64);
 
@@ -63,8 +64,8 @@ impl Stamp {
         self.0 as u32
     }
 
-    /// The stamp of this clock that a packet carried as these bits: the latest one that is not after
-    /// `latest`. No packet lives for 72 minutes.
+    /// The stamp of this clock that a packet carried as these bits: the latest one that is not
+    /// after `latest`. No packet lives for 72 minutes.
     pub const fn from_wire(bits: u32, latest: Self) -> Self {
         let earlier = latest.on_wire().wrapping_sub(bits);
         Self(latest.0.saturating_sub(earlier as u64))

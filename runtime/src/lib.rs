@@ -28,6 +28,7 @@ mod inquiry;
 pub mod log;
 pub mod metrics;
 pub mod open;
+mod path_faults;
 pub mod pool;
 pub mod promise;
 pub mod rank;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::Residual;
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{Job, PacketSecurity};
+use gradwire_protocol::launch;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{ByteCount, Rank};
+use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
     self, ControlPlane, ControlSender, JoinRole, Membership, RosterPeer,
@@ -28,7 +29,7 @@ use crate::error::{EndError, RankJoinError};
 use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::metrics::snapshot::RankSubject;
 use crate::metrics::{self, Snapshot, SnapshotSource};
-use crate::open::{AUTO_MTU_MAX, OpenRank};
+use crate::open::OpenRank;
 use crate::pool::CallbackPool;
 use crate::promise::{
     CallbackPlace, CallbackPromise, Done, EndedOperation, PendingCount, RankTask, Submission,
@@ -43,9 +44,6 @@ use crate::vigil::ProcessVigil;
 
 /// How long a closing rank goes on answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
-/// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
-/// not fit are repaired.
-const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -90,7 +88,7 @@ impl LocalRank {
             ..
         } = open;
         let name = JobName::of(&job);
-        let job = fitted(job, control.roster());
+        let job = launch::fitted(job, &vicinity::launch_facts(control.roster()));
         let identity = identity_of(&control, world_size);
         let near = vicinity::enter(&job, &control, (memory, timeout))?;
         let wire = wire_of(&near.reached, world_size, sockets.name());
@@ -477,61 +475,4 @@ fn endpoint_of(job: &Job, identity: Identity, near: Option<(Vec<Rank>, MemoryPat
     };
     endpoint.keep_metrics();
     endpoint
-}
-
-/// Fits the job to these ranks.
-///
-/// - An MTU that the job leaves open becomes the smallest of all interfaces.
-/// - The window shrinks so that all peers' windows together fill at most half of a rank's receive
-///   buffers. A packet that the kernel drops there would be a loss that no network made.
-fn fitted(job: Job, roster: &[RosterPeer]) -> Job {
-    let mtus = roster.iter().map(|peer| peer.mtu);
-    let mut job = match job.transport.mtu {
-        Mtu::Auto => job.with_mtu(mtus.fold(AUTO_MTU_MAX, u32::min)),
-        Mtu::Bytes(_) => job,
-    };
-    let buffers = roster.iter().map(|peer| peer.receive_buffer);
-    let peers = roster.len().saturating_sub(1).max(1) as u64;
-    let share = buffers.min().unwrap_or(u64::MAX) / 2 / peers;
-    let fitting = ByteCount::new(share).max(WINDOW_MIN);
-    job.transport.window = job.transport.window.min(fitting);
-    job.transport.initial_window = job.transport.initial_window.min(fitting);
-    job
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn roster(ranks: u16, receive_buffer: u64) -> Vec<RosterPeer> {
-        let peer = |rank| RosterPeer {
-            rank: Rank(rank),
-            host: "here".to_owned(),
-            data_addresses: Vec::new(),
-            mtu: 1400 + u32::from(rank),
-            receive_buffer,
-            memory: None,
-        };
-        (0..ranks).map(peer).collect()
-    }
-
-    #[test]
-    fn an_open_mtu_becomes_what_every_interface_takes() {
-        let job = fitted(Job::default(), &roster(3, 1 << 30));
-        assert_eq!(job.transport.mtu, Mtu::Bytes(1400));
-        let job = fitted(Job::default().with_mtu(9000), &roster(3, 1 << 30));
-        assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
-    }
-
-    #[test]
-    fn windows_together_fill_half_a_receive_buffer() {
-        let window = |ranks, buffer| {
-            let transport = fitted(Job::default(), &roster(ranks, buffer)).transport;
-            assert!(transport.initial_window <= transport.window);
-            transport.window
-        };
-        assert_eq!(window(2, 64 << 20), ByteCount::mib(1));
-        assert_eq!(window(5, 2 << 20), ByteCount::kib(256));
-        assert_eq!(window(1000, 1 << 20), ByteCount::kib(64));
-    }
 }

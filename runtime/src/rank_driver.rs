@@ -15,6 +15,7 @@ use gradwire_transport::control::{self, ControlEvent, ControlSender};
 use crate::error::EndError;
 use crate::inquiry::{self, OverdueInquiry};
 use crate::metrics::operations::{BegunOperation, OperationEnd, OperationTally};
+use crate::path_faults;
 use crate::pool::CallbackPool;
 use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
@@ -245,6 +246,9 @@ impl RankDriver {
             if let Some(voice) = &self.voice {
                 voice.abort(reason);
             }
+        }
+        while let Some((rank, fault)) = self.communicator.poll_path_fault() {
+            log::warn!("{}", path_faults::line(rank, fault));
         }
         let mut failed = Vec::new();
         while let Some(completion) = self.communicator.poll_completion() {

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
+use gradwire_protocol::launch::LaunchFacts;
 use gradwire_protocol::reach::MemoryPath;
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::shm::{
     HostNeighbours, InboxNames, MemoryOffer, MemoryTerms, OwnInbox, RankLife,
 };
 
 use crate::error::RankJoinError;
+use crate::open::AUTO_MTU_MAX;
 
 /// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);
@@ -138,9 +140,37 @@ pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
     (0..roster.len()).map(first).collect()
 }
 
+/// What the job is fitted to.
+pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
+    let hosts = hosts(roster);
+    let of_host = |host| hosts.iter().filter(|other| **other == host).count();
+    let near = hosts.iter().map(|&host| of_host(host)).min();
+    let buffers = roster.iter().map(|peer| peer.receive_buffer);
+    LaunchFacts {
+        mtu: (roster.iter().map(|peer| peer.mtu)).fold(AUTO_MTU_MAX, u32::min),
+        receive_buffer: ByteCount::new(buffers.min().unwrap_or(u64::MAX)),
+        peers: (roster.len() - near.unwrap_or(0)) as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_no_peers_on_the_network() {
+        let peer = |rank| RosterPeer {
+            rank: Rank(rank),
+            host: "here".to_owned(),
+            data_addresses: Vec::new(),
+            mtu: 1400 + u32::from(rank),
+            receive_buffer: 1 << 20,
+            memory: None,
+        };
+        let facts = launch_facts(&(0..3).map(peer).collect::<Vec<_>>());
+        assert_eq!((facts.mtu, facts.peers), (1400, 2));
+        assert_eq!(facts.receive_buffer, ByteCount::mib(1));
+    }
 
     #[test]
     fn ranks_that_share_cores_sleep_by_default() {

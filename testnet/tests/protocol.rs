@@ -216,7 +216,7 @@ fn random_job(rng: &mut impl Rng) -> Job {
     job.transport.peer_timeout = Span::from_millis(60_000);
     if rng.random_bool(0.5) {
         let window = ByteCount::kib(rng.random_range(16..=512));
-        job.transport.grant_window = GrantWindow::Bytes(window);
+        job.transport.grant_window = Some(GrantWindow::Bytes(window));
     }
     job
 }

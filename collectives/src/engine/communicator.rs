@@ -16,6 +16,7 @@ use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
+use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 
 use crate::engine::agreement::Agreement;
@@ -51,6 +52,8 @@ pub struct Communicator {
     failures: FailureRecord,
     /// Copies of messages whose operations ended before they arrived.
     promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
+    /// Faults of paths that the caller has not taken.
+    path_faults: Vec<(Rank, PathFault)>,
     completions: VecDeque<Completion>,
     next_id: u64,
 }
@@ -77,6 +80,7 @@ impl Communicator {
             deadlines: DeadlineWatch::default(),
             failures: FailureRecord::default(),
             promised: BTreeMap::new(),
+            path_faults: Vec::new(),
             completions: VecDeque::new(),
             next_id: 0,
         }
@@ -253,6 +257,11 @@ impl Communicator {
             last: self.agreement.last(group),
             pending: pending.take(PENDING_TOLD).collect(),
         }
+    }
+
+    /// A fault of the path to or from a rank. Each is returned once.
+    pub fn poll_path_fault(&mut self) -> Option<(Rank, PathFault)> {
+        self.path_faults.pop()
     }
 
     /// Why everything was aborted, if it was.

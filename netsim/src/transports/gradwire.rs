@@ -329,7 +329,8 @@ impl FlowMessages {
             | EndpointEvent::Refused { .. }
             | EndpointEvent::Reset { .. }
             | EndpointEvent::Mismatch { .. }
-            | EndpointEvent::PeerSilent { .. } => {}
+            | EndpointEvent::PeerSilent { .. }
+            | EndpointEvent::PathFault { .. } => {}
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod all_reduce;
 mod alone;
+mod fairness;
 mod paths;
 mod programs;
 mod published;

@@ -4,7 +4,8 @@ use gradwire_fabric::topology::Device;
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::setup::Setup;
 use gradwire_netsim::simulation;
-use gradwire_protocol::job::GrantWindow;
+use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::launch::{self, LaunchFacts};
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{Flow, Start};
 
@@ -133,8 +134,26 @@ fn an_incast_of_large_unscheduled_starts_ends() {
     let transport = &mut setup.job.transport;
     transport.window = ByteCount::mib(1);
     transport.unscheduled = ByteCount::kib(256);
-    transport.grant_window = GrantWindow::Bytes(ByteCount::kib(64));
+    transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(64)));
     let outcome = simulation::run(&setup, &mut |_| ()).expect("the setup makes sense");
     let ended = outcome.flows.iter().filter(|flow| flow.received.is_some());
     assert_eq!(ended.count(), 127, "ended at {:?}", outcome.ended);
+}
+
+/// The same incast with the defaults of a launch on 128 hosts with receive buffers of 8 MiB.
+#[test]
+fn an_incast_under_the_defaults_of_a_launch_drops_little() {
+    let mut setup = lines("fat-tree:k=8@100G", "incast:127x2MB", SEED);
+    let facts = LaunchFacts {
+        mtu: setup.fabric.mtu + 48,
+        receive_buffer: ByteCount::mib(8),
+        peers: 127,
+    };
+    setup.job = launch::fitted(Job::default(), &facts);
+    let outcome = run(&setup);
+    let (tail, bound) = (tail(&outcome), wire_bound(&setup));
+    let dropped = dropped(&outcome);
+    println!("{dropped} packets dropped, {tail:.0} us of {bound:.0} us");
+    assert!(dropped < 500, "{dropped} packets dropped");
+    assert!(tail < bound * 1.1, "{tail:.0} us of {bound:.0} us");
 }

@@ -89,7 +89,7 @@ pub(crate) fn ungranted(mut setup: Setup) -> Setup {
     let transport = &mut setup.job.transport;
     (transport.window, transport.initial_window) = (all, all);
     transport.unscheduled = all;
-    transport.grant_window = GrantWindow::Unlimited;
+    transport.grant_window = Some(GrantWindow::Unlimited);
     setup
 }
 

@@ -64,6 +64,11 @@ impl Endpoint {
             self.events
                 .push_back(EndpointEvent::StandsStill { to, key });
         }
+        while let Some(fault) = self.peers[at].sender.take_fault() {
+            let rank = to;
+            self.events
+                .push_back(EndpointEvent::PathFault { rank, fault });
+        }
         while let Some(key) = self.peers[at].sender.take_refused() {
             self.events.push_back(EndpointEvent::Refused { to, key });
         }

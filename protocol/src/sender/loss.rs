@@ -38,7 +38,8 @@ impl ClassFlights {
     }
 }
 
-/// How much earlier than a packet that has arrived another one of its class was sent, if it is lost.
+/// How much earlier than a packet that has arrived another one of its class was sent, if that one
+/// is lost.
 #[derive(Clone, Copy)]
 struct LossHorizons {
     repaired: Span,
@@ -55,6 +56,14 @@ impl LossHorizons {
     }
 }
 
+/// How many segments were found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundLost {
+    pub(super) all: u32,
+    /// Those that have to arrive.
+    pub(super) needed: u32,
+}
+
 impl Sender {
     /// Takes the stamp of a packet that has arrived; tells whether it is the newest of its class.
     pub(super) fn on_echo(&mut self, class: Class, echo: Stamp) -> bool {
@@ -63,18 +72,20 @@ impl Sender {
     }
 
     /// Finds segments that are lost by now, and tells how many.
-    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> u32 {
+    pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let horizons = LossHorizons::new(rtt, gap);
-        let (mut lost, mut newest) = (0, None);
+        let (mut lost, mut newest) = (FoundLost::default(), None);
         // From the lowest class up, so that `newest` covers a class and all lower ones.
         for class in (0..self.classes.len()).rev() {
             let of_class = self.classes[class].newest;
             newest = of_class.max(newest);
             if let Some(newest) = newest {
-                lost += self.find_lost_before(now, class, newest, horizons);
+                let of_class = self.find_lost_before(now, class, newest, horizons);
+                lost.all += of_class.all;
+                lost.needed += of_class.needed;
             }
         }
-        self.counters.found_lost += u64::from(lost);
+        self.counters.found_lost += u64::from(lost.all);
         lost
     }
 
@@ -85,8 +96,8 @@ impl Sender {
         class: usize,
         newest: Stamp,
         horizons: LossHorizons,
-    ) -> u32 {
-        let mut lost = 0;
+    ) -> FoundLost {
+        let mut lost = FoundLost::default();
         let repaired_before = newest.before(horizons.repaired);
         let tolerated_before = newest.before(horizons.tolerated);
         while let Some(&flight) = self.classes[class].flights.front() {
@@ -95,7 +106,8 @@ impl Sender {
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
-                let lost_before = match sending.may_miss(flight.segment) {
+                let may_miss = sending.may_miss(flight.segment);
+                let lost_before = match may_miss {
                     true => tolerated_before,
                     false => repaired_before,
                 };
@@ -111,7 +123,8 @@ impl Sender {
                 let probe_at = sending.probe.at;
                 self.note_probe(probe_at);
                 self.spray.on_loss(flight.entropy);
-                lost += 1;
+                lost.all += 1;
+                lost.needed += u32::from(!may_miss);
             }
             self.classes[class].flights.pop_front();
         }

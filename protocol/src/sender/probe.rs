@@ -1,12 +1,12 @@
 //! When messages are probed, and how much their receiver was told by PROBE.
 //!
-//! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer comes after
-//!    waits that double up to [`PROBE_WAIT_MAX`].
+//! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer comes
+//!    after waits that double up to [`PROBE_WAIT_MAX`].
 //! 2. A message that stands still and has heard so from its receiver *rests*: the receiver tells it
 //!    when that changes. One resting message at a time asks, in turn, after waits that grow up to
 //!    [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a grant
-//!    whose packet was lost: a receiver answers PROBE for a message that is not posted with a report
-//!    of each message that it has granted, too.
+//!    whose packet was lost: a receiver answers PROBE for a message that is not posted with reports
+//!    of all messages that it has granted, too.
 //! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
 //!    asks for all, after waits of up to a part of the silence, and the window starts over. The
 //!    first packet that answers ends the silence: all messages in doubt ask at once.

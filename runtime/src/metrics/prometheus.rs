@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<PeerSnapshot>; 8] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 11] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
@@ -74,6 +74,21 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 8] = [
         |peer| peer.found_lost_segments,
     ),
     ("probes", "Probes sent.", |peer| peer.probes),
+    (
+        "path_failures",
+        "Times that the path lost most of what was sent for seconds.",
+        |peer| peer.path_failures,
+    ),
+    (
+        "false_marks",
+        "Times that marks were ignored from then on, since all packets come marked.",
+        |peer| peer.false_marks,
+    ),
+    (
+        "cleared_ecn",
+        "Control packets that came without the ECN bits that they left with.",
+        |peer| peer.cleared_ecn,
+    ),
     ("echoed_marks", "CE marks that the peer reported.", |peer| {
         peer.echoed_marks
     }),

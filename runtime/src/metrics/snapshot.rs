@@ -106,6 +106,12 @@ pub struct PeerSnapshot {
     pub found_lost_segments: u64,
     /// Probes sent.
     pub probes: u64,
+    /// How often the path to it lost most of what was sent for seconds.
+    pub path_failures: u64,
+    /// How often marks from it were ignored from then on, since all packets come marked.
+    pub false_marks: u64,
+    /// Control packets from it that came without the ECT that they left with.
+    pub cleared_ecn: u64,
     /// CE marks that it reported.
     pub echoed_marks: u64,
     /// Segments that came for the first time.
@@ -300,6 +306,9 @@ impl PeerSnapshot {
             sent_segments: sender.sent_segments,
             found_lost_segments: sender.found_lost,
             probes: sender.probes,
+            path_failures: sender.path_failures,
+            false_marks: sender.false_marks,
+            cleared_ecn: peer.receiver.cleared_ecn,
             echoed_marks: sender.marks,
             received_segments: receiver.received_segments,
             duplicate_segments: receiver.duplicate_segments,

@@ -402,7 +402,8 @@ fn job(rng: &mut ChaCha8Rng) -> Job {
     transport.initial_window = ByteCount::kib(pick(rng, &[16, 64]));
     transport.unscheduled = ByteCount::new(pick(rng, &[1, 2_000, 16_384, 65_536]));
     if rng.random_bool(0.3) {
-        transport.grant_window = GrantWindow::Bytes(ByteCount::kib(pick(rng, &[16, 64, 256])));
+        let window = ByteCount::kib(pick(rng, &[16, 64, 256]));
+        transport.grant_window = Some(GrantWindow::Bytes(window));
     }
     transport.entropies = pick(rng, &[1, 8, 64]);
     transport.spray_burst = pick(rng, &[1, 4, 46]);

@@ -15,7 +15,7 @@ use gradwire_testnet::network::{Ended, Network};
 /// The layers of the pair's model; layer 0 is the most urgent.
 pub(crate) const LAYERS: u16 = 10;
 
-/// What the ends of a message share.
+/// The properties of a message that both of its ends know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairMessage {
     pub(crate) bytes: u32,

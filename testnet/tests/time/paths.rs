@@ -37,7 +37,7 @@ fn a_longer_path_is_believed_after_a_while() {
 
 #[test]
 fn a_path_of_fifty_milliseconds_keeps_its_window() {
-    // Two round trips fill what one window leaves.
+    // A message beyond the first window takes two round trips.
     for (bytes, most) in [(200 << 10, 51), (450 << 10, 101)] {
         let message = PairMessage::lossless(bytes);
         let mut pair = Pair::new(Job::default(), wire(25_000));

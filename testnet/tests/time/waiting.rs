@@ -30,7 +30,7 @@ fn kinds() -> [PairMessage; 4] {
 
 fn jobs() -> [Job; 2] {
     let mut granting = Job::default();
-    granting.transport.grant_window = GrantWindow::Bytes(ByteCount::kib(512));
+    granting.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(512)));
     [Job::default(), granting]
 }
 

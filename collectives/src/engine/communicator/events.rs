@@ -89,6 +89,7 @@ impl Communicator {
             }
             EndpointEvent::Refused { to, key } => self.take_refused(now, to, key),
             EndpointEvent::Reset { from, key } => self.take_reset(from, key),
+            EndpointEvent::PathFault { rank, fault } => self.path_faults.push((rank, fault)),
             EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }

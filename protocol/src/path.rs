@@ -1,0 +1,221 @@
+//! What is wrong with the path to one peer, as its acknowledgements show. Each fault is told once.
+//!
+//! 1. *It loses most of what is sent* ([`PathFault::LosesMost`]) for [`INTERVALS_BAD`] intervals,
+//!    while the peer answers: the sender falls to one packet per [`TRICKLE`], as a circuit breaker
+//!    demands (RFC 8084), until an interval loses little.
+//! 2. *Full packets vanish* ([`PathFault::FullPacketsVanish`]): the same, and none of them arrives,
+//!    although control packets do. Then a link on the path takes smaller packets than the job's.
+//! 3. *All packets come marked* ([`PathFault::MarksEverything`]) though the window is at its least
+//!    and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000, section
+//!    13.4.2); delay and loss remain signals.
+//! 4. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
+//!    without. No marks can come then; delay and loss remain signals. The receiving side tells.
+
+use crate::congestion::Feedback;
+use crate::machine::Ecn;
+use crate::units::{ByteCount, Instant, Span};
+
+/// The shares of an interval are judged together.
+const INTERVAL: Span = Span::from_millis(1_000);
+/// Segments that an interval needs for a judgement.
+const SEGMENTS_MIN: u64 = 8;
+/// Intervals in a row that lose more than half, until the sender falls.
+const INTERVALS_BAD: u32 = 3;
+/// One segment in so many is little.
+const LITTLE: u64 = 10;
+/// The sender falls to one packet in this time.
+const TRICKLE: Span = Span::from_millis(100);
+/// Control packets without ECT after which the path is known to clear ECN.
+const CLEARED_MIN: u64 = 64;
+
+/// A fault of the path to or from a peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PathFault {
+    /// It lost more than half of the segments that were sent for seconds.
+    LosesMost {
+        /// Segments lost in the last second.
+        lost: u64,
+        /// Segments sent in it, as far as their fate is known.
+        of: u64,
+    },
+    /// No full packet arrives for seconds, while smaller ones do.
+    FullPacketsVanish {
+        /// Bytes of a full packet with gradwire's header, without those of IP and UDP.
+        bytes: u64,
+    },
+    /// All packets come marked, though no queue delays them.
+    MarksEverything,
+    /// Packets from the peer come without the ECT that they left with.
+    ClearsEcn,
+}
+
+/// The watch over the path to one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct PathWatch {
+    packet: u64,
+    ends: Instant,
+    acked: u64,
+    lost: u64,
+    /// Bad intervals in a row.
+    bad: u32,
+    /// Whether a full packet has arrived since the last good interval.
+    full_arrived: bool,
+    /// `Some` while the sender has fallen.
+    trickle: Option<Trickle>,
+}
+
+/// What a fallen sender may do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Trickle {
+    /// Send a packet.
+    Ready,
+    /// Wait. The first answer of the peer, to a PROBE for example, after that time ends the wait.
+    Waits(Instant),
+}
+
+impl PathWatch {
+    /// A path of which nothing is known, with full packets of so many bytes.
+    pub(crate) fn new(packet: ByteCount) -> Self {
+        Self {
+            packet: packet.get(),
+            ends: Instant::START,
+            acked: 0,
+            lost: 0,
+            bad: 0,
+            full_arrived: true,
+            trickle: None,
+        }
+    }
+
+    /// Takes the news of an acknowledgement; gives a fault that has shown.
+    pub(crate) fn on_feedback(&mut self, now: Instant, news: &Feedback) -> Option<PathFault> {
+        self.acked += u64::from(news.segments);
+        self.lost += u64::from(news.lost);
+        self.full_arrived |= news.acked.get() >= self.packet;
+        if let Some(Trickle::Waits(until)) = self.trickle
+            && now >= until
+        {
+            self.trickle = Some(Trickle::Ready);
+        }
+        if now < self.ends {
+            return None;
+        }
+        self.ends = now + INTERVAL;
+        let (acked, lost) = (self.acked, self.lost);
+        let of = acked + lost;
+        if of < SEGMENTS_MIN {
+            // Too few to judge: they count in the next interval.
+            return None;
+        }
+        (self.acked, self.lost) = (0, 0);
+        if lost * 2 <= of {
+            self.bad = 0;
+            if lost * LITTLE <= of {
+                self.trickle = None;
+            }
+            return None;
+        }
+        if self.bad == 0 {
+            self.full_arrived = news.acked.get() >= self.packet;
+        }
+        self.bad += 1;
+        if self.bad < INTERVALS_BAD || self.trickle.is_some() {
+            return None;
+        }
+        self.trickle = Some(Trickle::Waits(now + TRICKLE));
+        Some(match self.full_arrived {
+            true => PathFault::LosesMost { lost, of },
+            false => PathFault::FullPacketsVanish { bytes: self.packet },
+        })
+    }
+
+    /// The bytes of a window that may be in flight.
+    pub(crate) fn limit(&self, window: ByteCount) -> ByteCount {
+        match self.trickle {
+            None => window,
+            Some(Trickle::Ready) => ByteCount::new(self.packet).min(window),
+            Some(Trickle::Waits(_)) => ByteCount::new(0),
+        }
+    }
+
+    /// Data was sent.
+    pub(crate) fn on_sent(&mut self, now: Instant) {
+        if self.trickle.is_some() {
+            self.trickle = Some(Trickle::Waits(now + TRICKLE));
+        }
+    }
+}
+
+/// Counts control packets of a peer that came without the ECT that they left with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EcnWatch {
+    cleared: u64,
+    kept: u64,
+}
+
+impl EcnWatch {
+    /// A control packet has come; gives the fault when it shows.
+    pub(crate) fn on_control(&mut self, ecn: Ecn) -> Option<PathFault> {
+        match ecn {
+            Ecn::NotEct => self.cleared += 1,
+            Ecn::Ect | Ecn::Ce => self.kept += 1,
+        }
+        let shows = self.cleared == CLEARED_MIN && self.kept == 0;
+        shows.then_some(PathFault::ClearsEcn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: ByteCount = ByteCount::new(1500);
+
+    fn news(segments: u32, lost: u32, bytes: u64) -> Feedback {
+        Feedback {
+            acked: ByteCount::new(bytes),
+            segments,
+            lost,
+            ..Feedback::default()
+        }
+    }
+
+    /// The faults of so many seconds with the same news every 100 ms.
+    fn faults(watch: &mut PathWatch, from: u64, seconds: u64, each: &Feedback) -> Vec<PathFault> {
+        let times = (0..seconds * 10).map(|n| Instant::START + Span::from_millis(from + n * 100));
+        times
+            .filter_map(|now| watch.on_feedback(now, each))
+            .collect()
+    }
+
+    #[test]
+    fn a_path_that_loses_most_gets_a_trickle_until_it_is_well() {
+        let mut watch = PathWatch::new(PACKET);
+        assert!(faults(&mut watch, 0, 10, &news(6, 4, 9_000)).is_empty());
+        let told = faults(&mut watch, 10_000, 10, &news(4, 6, 6_000));
+        assert_eq!(told, [PathFault::LosesMost { lost: 60, of: 100 }]);
+        assert_eq!(watch.limit(ByteCount::mib(1)), PACKET);
+        watch.on_sent(Instant::START + Span::from_millis(20_000));
+        assert_eq!(watch.limit(ByteCount::mib(1)), ByteCount::new(0));
+        assert!(faults(&mut watch, 20_000, 3, &news(1, 0, 1_500)).is_empty());
+        assert_eq!(watch.limit(ByteCount::mib(1)), ByteCount::mib(1));
+    }
+
+    #[test]
+    fn full_packets_that_never_arrive_are_named_with_their_size() {
+        let mut watch = PathWatch::new(PACKET);
+        assert!(faults(&mut watch, 0, 2, &news(8, 0, 12_000)).is_empty());
+        let told = faults(&mut watch, 2_000, 6, &news(1, 3, 200));
+        assert_eq!(told, [PathFault::FullPacketsVanish { bytes: 1500 }]);
+    }
+
+    #[test]
+    fn cleared_ecn_is_told_once() {
+        let mut watch = EcnWatch::default();
+        let told = (0..1000).filter_map(|_| watch.on_control(Ecn::NotEct));
+        assert_eq!(told.collect::<Vec<_>>(), [PathFault::ClearsEcn]);
+        let mut watch = EcnWatch::default();
+        assert_eq!(watch.on_control(Ecn::Ect), None);
+        assert!((0..1000).all(|_| watch.on_control(Ecn::NotEct).is_none()));
+    }
+}
