@@ -475,16 +475,8 @@ impl Sender {
         // Only the newest echo of its class is a sample.
         let echo = echo_of(report, now);
         let is_newest = self.on_echo(report.echo_class, echo);
-        if is_newest && let Some(sample) = round_trip(report, echo, now) {
-            rtt.sample(sample);
-            if rtt.doubts_least(now, settings.delay_target) {
-                self.search.begin();
-            }
-            let excess = self.in_flight.saturating_sub(self.window.least());
-            if self.search.ends_with(now, echo, ByteCount::new(excess)) {
-                rtt.renew_least(sample);
-                self.window.on_new_path();
-            }
+        if is_newest {
+            self.take_round_trip(now, report, rtt, settings);
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
@@ -524,6 +516,29 @@ impl Sender {
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));
             self.end(at, now);
+        }
+    }
+
+    /// Takes the sample of a report that echoes the newest packet, if it is one.
+    fn take_round_trip(
+        &mut self,
+        now: Instant,
+        report: &SegmentReport,
+        rtt: &mut Rtt,
+        settings: &EndpointSettings,
+    ) {
+        let echo = echo_of(report, now);
+        let Some(sample) = round_trip(report, echo, now) else {
+            return;
+        };
+        rtt.sample(sample);
+        if rtt.doubts_least(now, settings.delay_target) {
+            self.search.begin();
+        }
+        let excess = self.in_flight.saturating_sub(self.window.least());
+        if self.search.ends_with(now, echo, ByteCount::new(excess)) {
+            rtt.renew_least(sample);
+            self.window.on_new_path();
         }
     }
 

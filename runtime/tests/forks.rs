@@ -53,7 +53,8 @@ fn a_forked_child_is_refused_and_harms_no_rank() {
         job.transport.wire = wire;
         on_ranks(2, &job, |rank| {
             rank.run(task(0)).expect("both ranks sum");
-            // SAFETY: the copy is used and dropped in the child only, which has a copy of all memory.
+            // SAFETY: the copy is used and dropped in the child only, which has a copy of all
+            // memory.
             let copy = |rank: &LocalRank| unsafe { std::ptr::read(rank) };
             if rank.rank().0 == 0 {
                 assert!(in_a_child(|| refuses(copy(&rank))));

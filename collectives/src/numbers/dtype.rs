@@ -145,8 +145,8 @@ impl ReduceOp {
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::Avg => {
-                "avg needs a float type; for integers take sum, and divide the result by the number \
-                 of ranks with the rounding you want"
+                "avg needs a float type; for integers take sum, and divide the result by the \
+                 number of ranks with the rounding you want"
             }
             Self::BitAnd | Self::BitOr | Self::BitXor => "band, bor and bxor need an integer type",
             _ => "it is defined for every type",
