@@ -104,8 +104,14 @@ MISTAKES = (
     ),
     Mistake(
         "a STOP that comes again is not answered",
-        ((SENDER, "                self.closes.push(close_of(header, now));\n                self.cancelled",
-          "                self.cancelled"),),
+        (
+            (
+                SENDER,
+                "                self.closes.push(close_of(header, now));\n"
+                "                self.cancelled",
+                "                self.cancelled",
+            ),
+        ),
     ),
     Mistake(
         "drops of the own host are forgotten",
@@ -121,12 +127,24 @@ MISTAKES = (
     ),
     Mistake(
         "packets that the host did not take are forgotten",
-        ((SENDER, "            self.in_flight -= sending.land(segment);\n            sending.queue_repair(segment);\n        }\n    }",
-          "            self.in_flight -= sending.land(segment);\n        }\n    }"),),
+        (
+            (
+                SENDER,
+                "            self.in_flight -= sending.land(segment);\n"
+                "            sending.queue_repair(segment);\n        }\n    }",
+                "            self.in_flight -= sending.land(segment);\n        }\n    }",
+            ),
+        ),
     ),
     Mistake(
         "a hole of a lossless message is no news",
-        ((LOSS, "sending.on_lost(flight.segment);", "if sending.may_miss(flight.segment) { sending.on_lost(flight.segment); }"),),
+        (
+            (
+                LOSS,
+                "sending.on_lost(flight.segment);",
+                "if sending.may_miss(flight.segment) { sending.on_lost(flight.segment); }",
+            ),
+        ),
     ),
 )
 

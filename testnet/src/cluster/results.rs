@@ -91,6 +91,31 @@ fn value(planned: &PlannedOperation, seat: usize, element: usize) -> f64 {
 
 /// The operation of a rank.
 pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
+    let (collective, buffer, input) = part(planned, rank);
+    Operation {
+        group: planned.group.clone(),
+        sequence: planned.sequence,
+        collective,
+        dtype: planned.dtype,
+        op: planned.op,
+        buffer: Buffer::Owned(buffer),
+        input: input.map(Buffer::Owned),
+        splits: None,
+        loss: LossTerms {
+            tolerance: planned.tolerances[usize::from(rank.0)],
+            holes: planned.holes,
+        },
+        step: planned.step,
+        layers: Layers::default(),
+        tensor_key: planned
+            .tensor
+            .map_or(1_000 + planned.index as u64, |at| at as u64),
+        deadline: None,
+    }
+}
+
+/// The collective of a rank in an operation, its buffer, and its input.
+fn part(planned: &PlannedOperation, rank: Rank) -> (Collective, Vec<u8>, Option<Vec<u8>>) {
     let (seat, world, count) = (
         planned.seat(rank),
         planned.group.ranks.len(),
@@ -108,7 +133,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         buffer[seat * block.len()..][..block.len()].copy_from_slice(&block);
         buffer
     };
-    let (collective, buffer, input) = match planned.collective {
+    match planned.collective {
         PlannedCollective::Message { from, to, tag, .. } if rank == from => {
             (Collective::Send { to, tag }, values(seat, count), None)
         }
@@ -139,26 +164,6 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
             };
             (collective, buffer, input)
         }
-    };
-    Operation {
-        group: planned.group.clone(),
-        sequence: planned.sequence,
-        collective,
-        dtype,
-        op: planned.op,
-        buffer: Buffer::Owned(buffer),
-        input: input.map(Buffer::Owned),
-        splits: None,
-        loss: LossTerms {
-            tolerance: planned.tolerances[usize::from(rank.0)],
-            holes: planned.holes,
-        },
-        step: planned.step,
-        layers: Layers::default(),
-        tensor_key: planned
-            .tensor
-            .map_or(1_000 + planned.index as u64, |at| at as u64),
-        deadline: None,
     }
 }
 
@@ -183,7 +188,8 @@ pub(crate) fn check(
     let named = told.segments;
     if lost != missed || lost != named {
         let detail = format!(
-            "{}: receivers did without {lost} segments, STOP names {named}, senders heard of {missed}",
+            "{}: receivers did without {lost} segments, STOP names {named}, senders heard \
+             of {missed}",
             title(planned)
         );
         return Err((ClusterCheck::Conservation, detail));
@@ -197,7 +203,8 @@ pub(crate) fn check(
             let bytes = missing * planned.dtype.bytes() as u64;
             if bytes != told.contribution_bytes {
                 let detail = format!(
-                    "{}: {bytes} bytes of contributions are missing in the result, {} were named as holes",
+                    "{}: {bytes} bytes of contributions are missing in the result, {} were named \
+                     as holes",
                     title(planned),
                     told.contribution_bytes
                 );
@@ -359,7 +366,8 @@ fn sum(
                 continue;
             }
             let detail = format!(
-                "{}: element {at} at rank {rank} is {got}, which is no sum of the contributions {digits:?} (previous {previous:?})",
+                "{}: element {at} at rank {rank} is {got}, which is no sum of the contributions \
+                 {digits:?} (previous {previous:?})",
                 title(planned)
             );
             return Err((ClusterCheck::Values, detail));

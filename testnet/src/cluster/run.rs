@@ -152,6 +152,23 @@ struct ClusterRun<'a> {
     tally: ClusterTally,
 }
 
+/// A rank at the start of a run.
+fn host(schedule: &ClusterSchedule, program: &ClusterProgram, rank: u16) -> ClusterHost {
+    let (seed, faults) = (schedule.seed, schedule.faults);
+    let identity = Identity {
+        rank: Rank(rank),
+        world_size: schedule.ranks,
+        job: JobId(7),
+        epoch: 1,
+    };
+    let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
+    let endpoint = endpoint.with_first_message(program.first_message);
+    let communicator = Communicator::new(endpoint, &program.job);
+    let communicator = communicator.with_hosts(program.hosts.clone());
+    let clock = HostClock::of(seed, rank, faults);
+    ClusterHost::new(communicator, clock, seed, faults)
+}
+
 impl<'a> ClusterRun<'a> {
     fn new(
         schedule: &ClusterSchedule,
@@ -165,24 +182,7 @@ impl<'a> ClusterRun<'a> {
             ..
         } = *schedule;
         let gap = program.job.transport.gap;
-        let hosts = (0..ranks).map(|rank| {
-            let identity = Identity {
-                rank: Rank(rank),
-                world_size: ranks,
-                job: JobId(7),
-                epoch: 1,
-            };
-            let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
-            let endpoint = endpoint.with_first_message(program.first_message);
-            let communicator = Communicator::new(endpoint, &program.job);
-            let communicator = communicator.with_hosts(program.hosts.clone());
-            ClusterHost::new(
-                communicator,
-                HostClock::of(seed, rank, faults),
-                seed,
-                faults,
-            )
-        });
+        let hosts = (0..ranks).map(|rank| host(schedule, &program, rank));
         let mine = |rank: u16| {
             let takes_part = |planned: &&PlannedOperation| planned.ranks().contains(&Rank(rank));
             let mine = program.operations.iter().filter(takes_part);
@@ -344,7 +344,8 @@ impl<'a> ClusterRun<'a> {
             let lost = host.communicator.counters().receiver.lost_segments;
             if sender.repaired_segments + sender.found_lost + lost > 0 {
                 let detail = format!(
-                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean paths",
+                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean \
+                     paths",
                     host.rank, sender.repaired_segments, sender.found_lost
                 );
                 return Err((ClusterCheck::Economy, detail));
