@@ -104,7 +104,7 @@ impl Transfer {
 
     /// Runs until the sender has heard that the message is complete; gives the holes.
     fn finish(&mut self, mut fate: impl FnMut(&Self, &Header) -> Fate) -> Bitmap {
-        for _ in 0..100_000 {
+        for _ in 0..2_000_000 {
             self.turn(&mut fate);
             let told = std::iter::from_fn(|| self.ends[0].poll_event());
             let missing = told.filter_map(|event| match event {

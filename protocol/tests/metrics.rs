@@ -62,6 +62,9 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         let [sender, receiver] = ends;
         carry(sender, receiver, now);
         carry(receiver, sender, now);
+        for end in [&mut *sender, &mut *receiver] {
+            end.handle_timeout(now);
+        }
         let ended = std::iter::from_fn(|| sender.poll_event());
         if ended
             .filter(|event| matches!(event, EndpointEvent::Sent { .. }))

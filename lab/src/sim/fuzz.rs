@@ -176,7 +176,8 @@ impl FuzzReport {
         } = self;
         let mut text = format!(
             "{seeds} seeds, {packets} packets, {simulated_s:.0} s simulated: {completed} \
-             operations succeeded, {failed} failed as they had to, {holes} holes accepted as they may be\n"
+             operations succeeded, {failed} failed as they had to, {holes} holes accepted as \
+             they may be\n"
         );
         for finding in findings {
             let FuzzFinding {
