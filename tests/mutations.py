@@ -55,13 +55,23 @@ MISTAKES = (
     ),
     Mistake(
         "a strict receiver never asks for what its sender leaves",
-        ((RECEIVED, "(!self.tolerance().is_none() || self.holes.are_left())",
-          "!self.tolerance().is_none()"),),
+        (
+            (
+                RECEIVED,
+                "(!self.tolerance().is_none() || self.holes.are_left())",
+                "!self.tolerance().is_none()",
+            ),
+        ),
     ),
     Mistake(
         "ids of messages do not wrap",
-        (("protocol/src/units.rs", "Self(self.0.wrapping_add_signed(ahead as i64))",
-          "Self((self.0 >> 32 << 32 | id.0 as u64) + 0 * ahead as u64)"),),
+        (
+            (
+                "protocol/src/units.rs",
+                "Self(self.0.wrapping_add_signed(ahead as i64))",
+                "Self((self.0 >> 32 << 32 | id.0 as u64) + 0 * ahead as u64)",
+            ),
+        ),
     ),
     Mistake(
         "protected segments count as holes",
@@ -72,14 +82,23 @@ MISTAKES = (
     ),
     Mistake(
         "a second contributor's hole is not counted",
-        (("collectives/src/engine/running/loss_record.rs",
-          "missing[segment as usize] += inbound.contributors",
-          "missing[segment as usize] = inbound.contributors"),),
+        (
+            (
+                "collectives/src/engine/running/loss_record.rs",
+                "missing[segment as usize] += inbound.contributors",
+                "missing[segment as usize] = inbound.contributors",
+            ),
+        ),
     ),
     Mistake(
         "STOP shows holes as arrived",
-        ((RECEIVED, "PacketKind::Bitmap => self.holes.shown(&self.received),",
-          "PacketKind::Bitmap | PacketKind::Stop => self.holes.shown(&self.received),"),),
+        (
+            (
+                RECEIVED,
+                "PacketKind::Bitmap => self.holes.shown(&self.received),",
+                "PacketKind::Bitmap | PacketKind::Stop => self.holes.shown(&self.received),",
+            ),
+        ),
     ),
     Mistake(
         "the first lost values of a message are not kept",
@@ -87,8 +106,13 @@ MISTAKES = (
     ),
     Mistake(
         "grants end after the first",
-        (("protocol/src/endpoint.rs", "self.common.grants.wait(turn, place, next.message);",
-          "let _ = (turn, place);"),),
+        (
+            (
+                "protocol/src/endpoint.rs",
+                "self.common.grants.wait(turn, place, next.message);",
+                "let _ = (turn, place);",
+            ),
+        ),
     ),
     Mistake(
         "segments that come twice are added twice",

@@ -252,6 +252,22 @@ fn files_of_dead_ranks_are_removed() {
 }
 
 #[test]
+fn ranks_that_join_at_once_keep_their_files() {
+    let join = || {
+        for _ in 0..200 {
+            let own = inbox();
+            let file = path(own.offer());
+            assert!(file.exists() && file.with_extension("bell").exists());
+        }
+    };
+    thread::scope(|ranks| {
+        for _ in 0..8 {
+            ranks.spawn(join);
+        }
+    });
+}
+
+#[test]
 fn rings_take_memory_as_they_are_used() {
     let own = inbox();
     let file = path(own.offer());

@@ -140,16 +140,9 @@ pub(super) struct InboxFiles {
 impl InboxFiles {
     /// Makes the file and the pipe.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(path)?;
+        let file = create_locked(path)?;
         let pipe_path = pipe_path(path);
         let names = InboxNames::new(vec![path.to_owned(), pipe_path.clone()]);
-        file.lock()?;
-        // Another rank may have taken it for a dead rank's file before it was locked.
-        if std::fs::metadata(path)?.ino() != file.metadata()?.ino() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
         memory::allocate(&file, 0..START)?;
         memory::make_pipe(&pipe_path)?;
         Ok(Self {
@@ -158,6 +151,22 @@ impl InboxFiles {
             file,
             names,
         })
+    }
+}
+
+/// Creates a file and locks it. Until it is locked another rank takes it for a dead rank's file and
+/// may remove it; then it is created anew.
+fn create_locked(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    loop {
+        let file = options.open(path)?;
+        file.lock()?;
+        match std::fs::metadata(path) {
+            Ok(found) if found.ino() == file.metadata()?.ino() => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
 }
 
@@ -172,8 +181,11 @@ pub(super) fn remove_dead(folder: &Path, is_ours: impl Fn(&str) -> bool) {
             continue;
         }
         let path = entry.path();
-        let opened = OpenOptions::new().read(true).write(true).open(&path);
-        if opened.is_ok_and(|file| file.try_lock().is_ok()) {
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else {
+            continue;
+        };
+        // The lock is held until the names are gone: a rank that waits for it makes new ones.
+        if file.try_lock().is_ok() {
             drop(InboxNames::new(vec![pipe_path(&path), path]));
         }
     }
