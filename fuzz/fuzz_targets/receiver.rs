@@ -161,8 +161,12 @@ fuzz_target!(|input: &[u8]| {
             1 => scene.post(choice % 8, bytes),
             2 => scene.send(choice % 8, bytes),
             3 if choice % 8 < 6 => scene.wait(50),
-            3 if choice % 8 == 6 => scene.endpoint.cancel(Rank(1), MessageKey((size % 8).into())),
-            3 => scene.endpoint.refuse(Rank(1), MessageKey((size % 8).into())),
+            3 if choice % 8 == 6 => scene
+                .endpoint
+                .cancel(Rank(1), MessageKey((size % 8).into())),
+            3 => scene
+                .endpoint
+                .refuse(Rank(1), MessageKey((size % 8).into())),
             _ => {
                 let (datagram, tail) = rest.split_at(rest.len().min(usize::from(size)));
                 scene.deliver(choice, &mut datagram.to_vec());

@@ -38,7 +38,7 @@ pub fn fitted(job: Job, facts: &LaunchFacts) -> Job {
     let peers = facts.peers.max(1);
     let half = facts.receive_buffer.get() / 2;
     let transport = &mut job.transport;
-    let grants = transport.grant_window.unwrap_or(match peers {
+    let grants = transport.grant_window.unwrap_or_else(|| match peers {
         0..=UNGRANTED_PEERS => GrantWindow::Unlimited,
         _ => GrantWindow::Bytes(transport.window.min(ByteCount::new(half)).max(WINDOW_MIN)),
     });
