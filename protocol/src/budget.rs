@@ -8,7 +8,7 @@
 //!    it, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. The ledger forgets the oldest of more than [`STEPS_KEPT`] steps, and none with reservations.
+//! 4. The ledger forgets the oldest of more than `STEPS_KEPT` steps, and none with reservations.
 //!    Old is the step that was owed first, since numbers of steps wrap.
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from

@@ -7,19 +7,19 @@
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as DCTCP (Alizadeh et
 //!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
-//!    2020, section 3.1), but not below [`DELAY_PACKETS_MIN`]: hosts delay packets, too. If the
-//!    round trip does not follow ([`DelayTest`]), others fill the queue, or a host is late: the
+//!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
+//!    round trip does not follow (`DelayTest`), others fill the queue, or a host is late: the
 //!    cut is undone, and delay is ignored for a while, as in Copa's competitive mode (Arun and
 //!    Balakrishnan, NSDI 2018, section 4).
 //! 4. *Loss beside a queue* halves it, as Reno: a segment that had to arrive was lost while the
-//!    round trip was [clearly](QUEUE_PART) longer than the least one. Not on a path that has ever
+//!    round trip was clearly longer than the least one. Not on a path that has ever
 //!    marked: its queues speak by marks, and its losses are those of links.
 //! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
 //!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
 //!    then by half of that share: some switches drop before they build measurable delay.
 //! 6. For a round trip after a cut, signals are about the window before it, and cut no more
 //!    (RFC 8257, section 3.3).
-//! 7. *False marks*: if all packets of [`FALSE_MARK_ROUNDS`] come marked though the window is at
+//! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` come marked though the window is at
 //!    its least and no queue delays them, the path marks everything, and marks are ignored until
 //!    some packets come without.
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have

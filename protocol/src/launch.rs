@@ -3,7 +3,7 @@
 //! 1. An MTU that the job leaves open is the smallest of all interfaces.
 //! 2. What is on its way to a rank fits its receive buffers: a packet that the kernel drops there
 //!    would be a loss that no network made.
-//! 3. Up to [`UNGRANTED_PEERS`] peers share half of the buffers: each has a window of its own.
+//! 3. Up to `UNGRANTED_PEERS` peers share half of the buffers: each has a window of its own.
 //! 4. More peers would overrun the link before the buffers (incast). Then the rank grants
 //!    ([`crate::grants`]) to all of them together as much as one alone may have on its way, and the
 //!    unscheduled starts of all of them together are no larger. Each keeps its whole window, since

@@ -1,7 +1,7 @@
 //! What is wrong with the path to one peer, as its acknowledgements show. Each fault is told once.
 //!
-//! 1. *It loses most of what is sent* ([`PathFault::LosesMost`]) for [`INTERVALS_BAD`] intervals,
-//!    while the peer answers: the sender falls to one packet per [`TRICKLE`], as a circuit breaker
+//! 1. *It loses most of what is sent* ([`PathFault::LosesMost`]) for `INTERVALS_BAD` intervals,
+//!    while the peer answers: the sender falls to one packet per `TRICKLE`, as a circuit breaker
 //!    demands (RFC 8084), until an interval loses little.
 //! 2. *Full packets vanish* ([`PathFault::FullPacketsVanish`]): the same, and none of them arrives,
 //!    although control packets do. Then a link on the path takes smaller packets than the job's.

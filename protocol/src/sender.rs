@@ -23,7 +23,7 @@
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
 //!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`).
-//! 9. in flight -> queued: this host did not take the packet ([`Sender::take_back`]). It was not
+//! 9. in flight -> queued: this host did not take the packet (`Sender::take_back`). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
 //!     also for messages that it has forgotten.

@@ -150,7 +150,7 @@ fn ranks_stopped_briefly_continue() {
     // One minute is the default.
     let (timeout, stopped) = if slow { ("60s", 12_000) } else { ("3s", 1_500) };
     for wire in ["udp", "auto"] {
-        let options = waiting(timeout, wire, "150");
+        let options = waiting(timeout, wire, "1000");
         for (code, errors) in with_a_stop(&options, Duration::from_millis(stopped)) {
             assert_eq!((code, errors.as_str()), (Some(0), ""), "{wire}");
         }
