@@ -1,0 +1,236 @@
+//! When messages are probed, and how much their receiver was told by PROBE.
+//!
+//! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer comes
+//!    after waits that double up to [`PROBE_WAIT_MAX`].
+//! 2. A message that stands still and has heard so from its receiver *rests*: the receiver tells it
+//!    when that changes. One resting message at a time asks, in turn, after waits that grow up to
+//!    [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a grant
+//!    whose packet was lost: a receiver answers PROBE for a message that is not posted with reports
+//!    of all messages that it has granted, too.
+//! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
+//!    asks for all, after waits of up to a part of the silence, and the window starts over. The
+//!    first packet that answers ends the silence: all messages in doubt ask at once.
+
+use super::Sender;
+use super::message::{GRANT_WAITS, SendMessage};
+use super::probe::{PROBE_WAIT_MAX, ProbeDuty};
+use crate::rtt::Rtt;
+use crate::settings::EndpointSettings;
+use crate::units::{Instant, Span, Stamp};
+use crate::wire::{Flags, Header, PacketKind};
+
+/// The longest wait between two probes of a message, in gaps of the job.
+const GAPS_UNANSWERED: u64 = 32;
+/// The longest wait between two probes of a peer, unless [`WATCHES_PER_TIMEOUT`] is shorter.
+const WATCH_WAIT_MAX: Span = Span::from_millis(1_000);
+/// Probes of a peer in `peer_timeout`, at least, so that no peer that answers counts as dead.
+const WATCHES_PER_TIMEOUT: u64 = 4;
+/// Growth of the wait between two probes of messages that rest.
+const WATCH_GROWTH: u64 = 4;
+/// Unanswered probes of one message after which its peer is silent.
+const SILENT_PROBES: u32 = 3;
+/// A silent peer is probed after this part of its silence: as much longer takes the recovery.
+const SILENCE_PART: u64 = 128;
+/// How long a peer whose round trip is not known must be silent before the window starts over, as
+/// in RFC 6298 section 2.1.
+const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
+
+/// One PROBE at a time for all messages that rest, or for all to a silent peer.
+#[derive(Debug, Default)]
+pub(super) struct PeerWatch {
+    /// When the next one is due, if any message needs it.
+    at: Option<Instant>,
+    /// The wait after it.
+    wait: Span,
+    /// Since when the peer owes an answer, while it is silent.
+    silent_since: Option<Instant>,
+}
+
+impl PeerWatch {
+    /// A message begins to rest, of a peer that is probed after `wait`.
+    fn begin(&mut self, now: Instant, wait: Span) {
+        self.at.get_or_insert(now + wait * GRANT_WAITS);
+        self.hasten(now, wait);
+    }
+
+    /// The peer has made progress: if it is watched, it is asked soon.
+    pub(super) fn hasten(&mut self, now: Instant, wait: Span) {
+        if let Some(at) = &mut self.at {
+            self.wait = wait * GRANT_WAITS;
+            *at = (now + self.wait).min(*at);
+        }
+    }
+
+    /// A PROBE goes out; the next one is due after a wait that has grown, but not beyond `most`.
+    fn advance(&mut self, now: Instant, growth: u64, most: Span) {
+        self.wait = (self.wait * growth).min(most);
+        self.at = Some(now + self.wait);
+    }
+}
+
+impl Sender {
+    /// No later than the next PROBE.
+    pub(super) fn next_probe(&self) -> Option<Instant> {
+        let own = match self.watch.silent_since {
+            Some(_) => None,
+            None => self.probe_due,
+        };
+        own.into_iter().chain(self.watch.at).min()
+    }
+
+    pub(super) fn note_probe(&mut self, at: Instant) {
+        self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+    }
+
+    /// The next PROBE that is due, if any.
+    pub(super) fn poll_probe(
+        &mut self,
+        now: Instant,
+        rtt: &Rtt,
+        settings: &EndpointSettings,
+        body: &mut Vec<u8>,
+    ) -> Option<Header> {
+        if self.next_probe().is_none_or(|due| due > now) {
+            return None;
+        }
+        let most = WATCH_WAIT_MAX.min(settings.peer_timeout.divided(WATCHES_PER_TIMEOUT));
+        let wait = rtt.probe_wait(settings.gap);
+        let longest = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED).max(wait);
+        let at = if let Some(since) = self.watch.silent_since {
+            let silence = now - since;
+            let longest = longest.max(silence.divided(SILENCE_PART)).min(most);
+            self.watch.advance(now, 2, longest);
+            if self.in_flight > 0 && (rtt.is_known() || silence >= UNKNOWN_SILENCE) {
+                self.window.on_silence();
+            }
+            let first = self.longest_unasked(SendMessage::is_told);
+            if first.is_none() {
+                self.watch = PeerWatch::default();
+            }
+            first
+        } else {
+            self.wake_one(now, most);
+            self.first_due(now)
+        };
+        let at = at?;
+        let sending = &mut self.messages[at];
+        let doubled = wait * (1 << sending.probe.unanswered.min(6));
+        let next = now + doubled.min(longest);
+        let is_news = sending.is_news() || sending.has_untold_holes();
+        sending.on_probe(now, next, settings.segment_bytes as usize, body);
+        self.counters.probes += 1;
+        // A probe that tells news is no sign that the receiver holds the message up.
+        if sending.stands_still() && !is_news {
+            sending.probe.asked_still = true;
+            if !sending.probe.told_still {
+                sending.probe.told_still = true;
+                self.still.push(sending.key());
+            }
+        }
+        let (unanswered, asked) = (sending.probe.unanswered, sending.probe.asked);
+        if unanswered >= SILENT_PROBES && self.heard < asked {
+            self.fall_silent(now, asked, doubled.min(longest));
+        }
+        let sending = &self.messages[at];
+        let flags = match sending.all_sent() {
+            true => Flags::ALL_SENT,
+            false => Flags::NONE,
+        };
+        Some(Header {
+            kind: PacketKind::Probe,
+            class: sending.lowest_class(&settings.policy),
+            flags,
+            segment: sending.sent().min(sending.segments() - 1),
+            length: body.len() as u16,
+            ..sending.template(now)
+        })
+    }
+
+    /// Lets one of the messages that rest ask, if the watch is due.
+    fn wake_one(&mut self, now: Instant, most: Span) {
+        if self.watch.at.is_none_or(|at| at > now) {
+            return;
+        }
+        let rests = |sending: &SendMessage| sending.probe.duty == ProbeDuty::Rests;
+        let Some(at) = self.longest_unasked(rests) else {
+            self.watch.at = None;
+            return;
+        };
+        self.watch.advance(now, WATCH_GROWTH, most);
+        let probe = &mut self.messages[at].probe;
+        (probe.duty, probe.at) = (ProbeDuty::ForAll, now);
+        self.note_probe(now);
+    }
+
+    /// The message whose own PROBE is due.
+    fn first_due(&mut self, now: Instant) -> Option<usize> {
+        if self.probe_due.is_none_or(|due| due > now) {
+            return None;
+        }
+        let asks =
+            |sending: &&SendMessage| sending.is_told() && sending.probe.duty != ProbeDuty::Rests;
+        let due = |sending: &SendMessage| asks(&sending) && sending.probe.at <= now;
+        let at = self.messages.iter().position(due);
+        if at.is_none() {
+            let asking = self.messages.iter().filter(asks);
+            self.probe_due = asking.map(|sending| sending.probe.at).min();
+        }
+        at
+    }
+
+    /// Of the messages of this kind, the one that has not asked for longest.
+    fn longest_unasked(&self, is_kind: impl Fn(&SendMessage) -> bool) -> Option<usize> {
+        let numbered = self.messages.iter().enumerate();
+        let of_kind = numbered.filter(|(_, sending)| is_kind(sending));
+        let first = of_kind.min_by_key(|(_, sending)| sending.probe.last);
+        first.map(|(at, _)| at)
+    }
+
+    /// The peer has not answered since `asked`; it is asked again after `wait`.
+    fn fall_silent(&mut self, now: Instant, asked: Instant, wait: Span) {
+        if self.watch.silent_since.is_none() {
+            self.watch = PeerWatch {
+                at: Some(now + wait),
+                wait,
+                silent_since: Some(asked),
+            };
+        }
+    }
+
+    /// A packet has come that answers this sender.
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard = now;
+        if self.watch.silent_since.take().is_some() {
+            self.ask_all(now);
+        }
+    }
+
+    /// Lets all messages ask at once, one for all that rest.
+    fn ask_all(&mut self, now: Instant) {
+        self.watch.at = Some(now);
+        for sending in &mut self.messages {
+            sending.probe.unanswered = 0;
+            sending.probe.at = now;
+        }
+        self.note_probe(now);
+    }
+
+    /// A report about a message has come that echoes a packet with this stamp.
+    pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
+        let sending = &mut self.messages[at];
+        let is_answered = sending.is_answered(echo);
+        let probe_at = sending.next_probe(now, wait);
+        let may_rest = sending.stands_still() && !sending.has_untold_holes();
+        let probe = &mut sending.probe;
+        probe.unanswered = 0;
+        probe.at = probe_at;
+        if is_answered && probe.asked_still && may_rest {
+            if probe.duty == ProbeDuty::Itself {
+                self.watch.begin(now, wait);
+            }
+            probe.duty = ProbeDuty::Rests;
+        } else {
+            self.note_probe(probe_at);
+        }
+    }
+}
