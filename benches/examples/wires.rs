@@ -172,7 +172,7 @@ impl End {
                 addresses: &self.peer,
                 seal: &mut self.seal,
             };
-            let sent = self.wires.send(&transmit, 0, to).expect("sound wires");
+            let sent = self.wires.send(&transmit, to).expect("sound wires");
             assert_eq!(sent, transmit.packets(), "windows fit the rings");
         }
         while let Some(event) = self.endpoint.poll_event() {

@@ -7,6 +7,7 @@
 //!
 //! Switches, queues of ports and training jobs are in `gradwire-netsim`.
 
+mod arrivals;
 pub mod cluster;
 pub mod link;
 pub mod network;

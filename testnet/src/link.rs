@@ -50,6 +50,16 @@ impl Profile {
             duplicate: Share::NONE,
         }
     }
+
+    /// Makes a wire that loses this share of its packets, and reorders and duplicates others.
+    pub fn rough(drop: Share) -> Self {
+        Self {
+            jitter: Span::from_micros(60),
+            drop,
+            duplicate: Share::new(0.02).expect("a share"),
+            ..Self::perfect(Span::from_micros(10))
+        }
+    }
 }
 
 /// The fate of one packet.

@@ -1,7 +1,5 @@
 //! Hosts, links between all pairs of them, and the loop that drives them in simulated time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 
 use rand::SeedableRng;
@@ -11,6 +9,7 @@ use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_protocol::wire::Header;
 
+use crate::arrivals::ArrivalQueue;
 use crate::link::{Fate, LossyLink, Profile};
 
 /// The reason why a run ended.
@@ -32,17 +31,14 @@ pub struct Network<M> {
     /// How far each host's clock is ahead of simulated time.
     clocks: Vec<Span>,
     links: Vec<LossyLink>,
-    flying: BinaryHeap<Reverse<Flying>>,
+    flying: ArrivalQueue<Flying>,
     rng: ChaCha8Rng,
-    sequence: u64,
     trace: Option<String>,
     delivered: u64,
 }
 
 #[derive(Debug)]
 struct Flying {
-    at: Instant,
-    sequence: u64,
     to: usize,
     header: Header,
     bytes: Option<Vec<u8>>,
@@ -59,9 +55,8 @@ impl<M: Machine> Network<M> {
             clocks: vec![Span::ZERO; hosts.len()],
             hosts,
             links,
-            flying: BinaryHeap::new(),
+            flying: ArrivalQueue::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
-            sequence: 0,
             trace: None,
             delivered: 0,
         }
@@ -135,7 +130,7 @@ impl<M: Machine> Network<M> {
             if reached(&self.hosts) {
                 return Ended::Reached;
             }
-            let arrival = self.flying.peek().map(|Reverse(flying)| flying.at);
+            let arrival = self.flying.next_at();
             let wake = self.earliest_wake();
             let next = match (arrival, wake) {
                 (None, None) => return Ended::Idle,
@@ -168,7 +163,7 @@ impl<M: Machine> Network<M> {
     }
 
     fn deliver(&mut self) {
-        let Some(Reverse(flying)) = self.flying.pop() else {
+        let Some(flying) = self.flying.pop() else {
             return;
         };
         let payload = match &flying.bytes {
@@ -203,16 +198,14 @@ impl<M: Machine> Network<M> {
                     continue;
                 };
                 for at in [Some(at), again].into_iter().flatten() {
-                    self.sequence += 1;
-                    self.flying.push(Reverse(Flying {
-                        at,
-                        sequence: self.sequence,
+                    let flying = Flying {
                         to,
                         header,
                         bytes: payload.bytes().map(<[u8]>::to_vec),
                         length: payload.len(),
                         ecn,
-                    }));
+                    };
+                    self.flying.push(at, flying);
                 }
             }
         }
@@ -228,30 +221,4 @@ fn write_line(trace: &mut String, now: Instant, header: &Header, pair: (usize, u
         "{ps} {kind:?} {from}->{to} message {message} segment {segment} {fate:?}"
     )
     .expect("a String takes everything");
-}
-
-impl Flying {
-    fn key(&self) -> (Instant, u64) {
-        (self.at, self.sequence)
-    }
-}
-
-impl PartialEq for Flying {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Flying {}
-
-impl PartialOrd for Flying {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Flying {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
 }

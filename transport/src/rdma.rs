@@ -219,19 +219,14 @@ impl Rdma {
     ///
     /// # Errors
     /// When the device no longer works, or the peer has no queue pair.
-    pub fn send(
-        &mut self,
-        transmit: &Transmit<'_>,
-        skip: usize,
-        to: Destination<'_>,
-    ) -> io::Result<usize> {
+    pub fn send(&mut self, transmit: &Transmit<'_>, to: Destination<'_>) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
         let Destination { addresses, seal } = to;
         let Address::QueuePair(to) = &addresses[path % addresses.len()] else {
             return Err(io::Error::other("a peer has no queue pair"));
         };
         let peer = PeerPair { pair: to, seal };
-        Ok(self.sending.send(&self.device, transmit, skip, peer)?)
+        Ok(self.sending.send(&self.device, transmit, peer)?)
     }
 
     /// Whether the queue pair of an entropy takes more packets.

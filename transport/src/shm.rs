@@ -294,12 +294,12 @@ impl HostNeighbours {
         outbox.is_some_and(Option::is_some)
     }
 
-    /// Writes the packets of a run from `skip` on, as many as fit, and wakes the receiver if it
-    /// sleeps. Returns how many packets of the run are written, `skip` included.
-    pub fn send(&mut self, transmit: &Transmit<'_>, skip: usize) -> usize {
+    /// Writes the packets of a run, as many as fit, and wakes the receiver if it sleeps. Returns how
+    /// many are written.
+    pub fn send(&mut self, transmit: &Transmit<'_>) -> usize {
         let outbox = self.outboxes[usize::from(transmit.to.0)].as_mut();
         let outbox = outbox.expect("sent to ranks that are reached only");
-        outbox.send(transmit, skip)
+        outbox.send(transmit)
     }
 
     /// The oldest packet that has not been [released](HostNeighbours::release), of ring `index`.

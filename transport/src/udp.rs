@@ -237,19 +237,14 @@ impl Sockets {
         self.segmentation = GsoMode::OneByOne;
     }
 
-    /// Sends the packets of a run from number `skip` on. Returns how many packets of the run the
-    /// kernel has taken, the skipped ones included: fewer than all if its buffer is full.
+    /// Sends the packets of a run. Returns how many of them the kernel has taken: fewer than all if
+    /// its buffer is full.
     ///
     /// # Errors
     /// The kernel's error about the socket itself. Packets that it refuses, because the peer does
     /// not listen or is not reachable, are counted and then lost like any other.
-    pub fn send(
-        &mut self,
-        transmit: &Transmit<'_>,
-        skip: usize,
-        to: Destination<'_>,
-    ) -> io::Result<usize> {
-        self.send_by(message::send, transmit, skip, to)
+    pub fn send(&mut self, transmit: &Transmit<'_>, to: Destination<'_>) -> io::Result<usize> {
+        self.send_by(message::send, transmit, to)
     }
 
     /// [`Sockets::send`], with `hand_over` in place of the system call.
@@ -257,7 +252,6 @@ impl Sockets {
         &mut self,
         mut hand_over: impl FnMut(RawFd, &libc::msghdr) -> io::Result<()>,
         transmit: &Transmit<'_>,
-        skip: usize,
         to: Destination<'_>,
     ) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
@@ -267,7 +261,7 @@ impl Sockets {
         let peer = to.ok_or_else(|| io::Error::other("a peer has no UDP sockets"))?;
         let to = SockAddr::from(peer);
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
-        let mut done = skip;
+        let mut done = 0;
         while done < transmit.packets() {
             let packet = transmit.header(done).packet_bytes().as_usize() + seal.tag_bytes();
             let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);

@@ -181,15 +181,10 @@ impl UringSockets {
     ///
     /// # Errors
     /// As [`Sockets::send`].
-    pub fn send(
-        &mut self,
-        transmit: &Transmit<'_>,
-        skip: usize,
-        to: Destination<'_>,
-    ) -> io::Result<usize> {
+    pub fn send(&mut self, transmit: &Transmit<'_>, to: Destination<'_>) -> io::Result<usize> {
         let queue = &mut self.queue;
         let hand_over = |descriptor, message: &_| queue.send(descriptor, message);
-        self.sockets.send_by(hand_over, transmit, skip, to)
+        self.sockets.send_by(hand_over, transmit, to)
     }
 
     /// Sends a packet to the first socket's own address. Returns whether it came.

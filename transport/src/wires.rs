@@ -165,16 +165,11 @@ impl Wires {
     ///
     /// # Errors
     /// As [`Sockets::send`].
-    pub fn send(
-        &mut self,
-        transmit: &Transmit<'_>,
-        skip: usize,
-        to: Destination<'_>,
-    ) -> io::Result<usize> {
+    pub fn send(&mut self, transmit: &Transmit<'_>, to: Destination<'_>) -> io::Result<usize> {
         match self {
-            Self::Sockets(sockets) => sockets.send(transmit, skip, to),
-            Self::Uring(ring) => ring.send(transmit, skip, to),
-            Self::Rdma(rdma) => rdma.send(transmit, skip, to),
+            Self::Sockets(sockets) => sockets.send(transmit, to),
+            Self::Uring(ring) => ring.send(transmit, to),
+            Self::Rdma(rdma) => rdma.send(transmit, to),
         }
     }
 

@@ -100,7 +100,7 @@ fn send_as(neighbours: &mut HostNeighbours, source: Rank, number: u32, payload: 
         tags: None,
         message: Payload::Bytes(payload),
     };
-    neighbours.send(&transmit, 0) == 1
+    neighbours.send(&transmit) == 1
 }
 
 fn content(number: u32, length: usize) -> Vec<u8> {

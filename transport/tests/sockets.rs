@@ -148,7 +148,7 @@ fn runs_arrive_whole(wire: WireChoice) {
             transmit.message = Payload::Bytes(&tensor);
         }
         let (addresses, seal) = (&peer, &mut seal);
-        let sent = from.send(&transmit, 0, Destination { addresses, seal });
+        let sent = from.send(&transmit, Destination { addresses, seal });
         assert_eq!(sent.expect("loopback takes it"), transmit.packets());
     }
 

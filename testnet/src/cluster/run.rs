@@ -8,8 +8,7 @@
 mod driving;
 mod working;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rand::RngExt;
@@ -31,6 +30,7 @@ use super::results::{RankResult, TensorModel, title};
 use super::schedule::ClusterSchedule;
 use super::traffic::WaitingTraffic;
 use super::violation::{ClusterCheck, ClusterViolation};
+use crate::arrivals::ArrivalQueue;
 
 /// Faults heal when no operation has ended for this long.
 const PATIENCE: Span = Span::from_millis(4_000);
@@ -103,8 +103,6 @@ pub(super) fn run_program(
 
 #[derive(Debug)]
 struct Flying {
-    at: Instant,
-    number: u64,
     to: u16,
     packet: ArrivedPacket,
 }
@@ -135,7 +133,7 @@ struct ClusterRun<'a> {
     paths: ClusterPaths,
     hosts: Vec<ClusterHost>,
     ranks: Vec<RankProgress>,
-    flying: BinaryHeap<Reverse<Flying>>,
+    flying: ArrivalQueue<Flying>,
     evidence: Evidence,
     traffic: WaitingTraffic,
     results: Vec<BTreeMap<Rank, RankResult>>,
@@ -148,7 +146,6 @@ struct ClusterRun<'a> {
     last_stir: Instant,
     healed: Option<Instant>,
     last_packet: Instant,
-    copies: u64,
     tally: ClusterTally,
 }
 
@@ -206,7 +203,7 @@ impl<'a> ClusterRun<'a> {
             paths: ClusterPaths::of(seed, ranks, faults, gap),
             hosts: hosts.collect(),
             ranks: (0..ranks).map(mine).collect(),
-            flying: BinaryHeap::new(),
+            flying: ArrivalQueue::new(),
             evidence: Evidence::new(segment_bytes(&program.job) as u32, gap),
             traffic: WaitingTraffic::new(ranks),
             results: program.operations.iter().map(|_| BTreeMap::new()).collect(),
@@ -218,7 +215,6 @@ impl<'a> ClusterRun<'a> {
             last_stir: Instant::START,
             healed: None,
             last_packet: Instant::START,
-            copies: 0,
             tally: ClusterTally {
                 hash: FNV_START,
                 ..ClusterTally::default()
@@ -377,32 +373,6 @@ impl<'a> ClusterRun<'a> {
             return Err((ClusterCheck::Economy, detail));
         }
         Ok(())
-    }
-}
-
-impl Flying {
-    fn key(&self) -> (Instant, u64) {
-        (self.at, self.number)
-    }
-}
-
-impl PartialEq for Flying {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Flying {}
-
-impl PartialOrd for Flying {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Flying {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
     }
 }
 

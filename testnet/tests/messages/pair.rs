@@ -40,12 +40,7 @@ pub(crate) fn endpoint(rank: Rank, job: &Job) -> Endpoint {
 
 /// A network that loses, reorders and duplicates.
 pub(crate) fn rough(drop: f64) -> Profile {
-    Profile {
-        jitter: Span::from_micros(60),
-        drop: share(drop),
-        duplicate: share(0.02),
-        ..Profile::perfect(Span::from_micros(10))
-    }
+    Profile::rough(share(drop))
 }
 
 /// A network that loses every packet.

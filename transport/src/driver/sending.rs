@@ -52,13 +52,13 @@ impl<M: Machine> DriverEngine<M> {
             let near = neighbours.as_mut().filter(|near| near.reaches(transmit.to));
             let (sent, path) = match near {
                 Some(neighbours) => {
-                    let sent = neighbours.send(&transmit, 0);
+                    let sent = neighbours.send(&transmit);
                     self.tally.sent_packets += sent as u64;
                     (sent, None)
                 }
                 None => {
                     let addresses = &peers[usize::from(transmit.to.0)];
-                    let sent = sockets.send(&transmit, 0, Destination { addresses, seal })?;
+                    let sent = sockets.send(&transmit, Destination { addresses, seal })?;
                     (sent, Some(transmit.entropy))
                 }
             };

@@ -148,13 +148,12 @@ impl SendQueues {
         self.paths.iter().map(|path| path.address)
     }
 
-    /// Sends the packets of a run from `skip` on. Returns how many packets of the run are posted,
-    /// `skip` included: fewer than all while the device still has too many earlier ones.
+    /// Sends the packets of a run. Returns how many of them are posted: fewer than all while the
+    /// device still has too many earlier ones.
     pub(super) fn send(
         &mut self,
         device: &RdmaDevice,
         transmit: &Transmit<'_>,
-        skip: usize,
         mut peer: PeerPair<'_>,
     ) -> Result<usize, RdmaError> {
         let to = peer.pair;
@@ -167,7 +166,7 @@ impl SendQueues {
             path: path as u8,
         };
         let handle = self.handle(device, route)?;
-        let mut done = skip;
+        let mut done = 0;
         while done < transmit.packets() {
             if self.paths[path].room() < CHAIN {
                 self.collect(device)?;

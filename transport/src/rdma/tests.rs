@@ -99,7 +99,6 @@ fn try_send(from: &mut Rdma, to: &[Address], packets: u32) -> (usize, io::Result
     while let Some(transmit) = endpoint.poll_transmit(Instant::START) {
         match from.send(
             &transmit,
-            0,
             Destination {
                 addresses: to,
                 seal: &mut seal,

@@ -302,12 +302,12 @@ impl MemoryOutbox {
         }))
     }
 
-    pub(super) fn send(&mut self, transmit: &Transmit<'_>, skip: usize) -> usize {
-        let mut done = skip;
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>) -> usize {
+        let mut done = 0;
         while done < transmit.packets() && self.ring.write(transmit, done) {
             done += 1;
         }
-        if done > skip {
+        if done > 0 {
             self.bell.wake();
         }
         done

@@ -1,7 +1,5 @@
 //! Packets and the steps of drivers: the next event of a run, and what is noted of each packet.
 
-use std::cmp::Reverse;
-
 use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Instant, MessageKey, Rank, Share, Span};
 use gradwire_protocol::wire::{Header, PacketKind, SegmentReport};
@@ -27,7 +25,7 @@ enum RoundEnd {
 impl ClusterRun<'_> {
     /// The next event; `false` if there is none.
     pub(super) fn happen(&mut self) -> Result<bool, Found> {
-        let arrival = self.flying.peek().map(|Reverse(flying)| flying.at);
+        let arrival = self.flying.next_at();
         let hosts = self.hosts.iter().enumerate();
         let step = hosts
             .filter_map(|(at, host)| Some((host.next()?, at)))
@@ -36,7 +34,7 @@ impl ClusterRun<'_> {
             (None, None) => return Ok(false),
             (Some(at), step) if step.is_none_or(|(step, _)| at <= step) => {
                 self.now = self.now.max(at);
-                let Reverse(flying) = self.flying.pop().expect("just seen");
+                let flying = self.flying.pop().expect("just seen");
                 self.arrive(flying);
             }
             (_, Some((at, host))) => {
@@ -181,16 +179,11 @@ impl ClusterRun<'_> {
             self.evidence.sent(to, &header, &copies);
         }
         for copy in copies.into_iter().flatten() {
-            self.copies += 1;
-            self.flying.push(Reverse(Flying {
-                at: copy.arrives,
-                number: self.copies,
-                to,
-                packet: ArrivedPacket {
-                    ecn: copy.ecn,
-                    ..packet.clone()
-                },
-            }));
+            let packet = ArrivedPacket {
+                ecn: copy.ecn,
+                ..packet.clone()
+            };
+            self.flying.push(copy.arrives, Flying { to, packet });
         }
         Ok(())
     }
