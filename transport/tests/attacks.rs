@@ -179,7 +179,11 @@ impl Victim {
         while ended < 2 {
             let event = self.events.recv_timeout(WAIT);
             let event = event.unwrap_or_else(|_| panic!("hangs: {:#?}", self.link.counters()));
-            ended += u8::from(!matches!(event, EndpointEvent::Announced { .. }));
+            let has_ended = matches!(
+                event,
+                EndpointEvent::Received { .. } | EndpointEvent::Sent { .. }
+            );
+            ended += u8::from(has_ended);
         }
         let (tell, told) = channel();
         let submitted = self.link.submit(Box::new(move |carrier, _| {

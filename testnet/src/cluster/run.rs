@@ -40,6 +40,8 @@ const HEALED_WITHIN: Span = Span::from_millis(20_000);
 const SILENT_WITHIN: Span = Span::from_millis(60_000);
 /// Events without an operation that begins or ends; more mean that it does not get on.
 const EVENTS_MAX: u64 = 3_000_000;
+/// So many more for each pair and each second of a wait: a peer that waits may be asked.
+const EVENTS_PER_SECOND: u64 = 100;
 /// Events at one instant; more mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u64 = 200_000;
 
@@ -252,7 +254,7 @@ impl<'a> ClusterRun<'a> {
             }
             events += 1;
             at_once = if self.now == before { at_once + 1 } else { 0 };
-            if at_once > EVENTS_AT_ONCE_MAX || events > EVENTS_MAX {
+            if at_once > EVENTS_AT_ONCE_MAX || events > self.events_max() {
                 let detail = format!(
                     "{events} events, {at_once} of them now, and {}",
                     self.pending()
@@ -262,6 +264,13 @@ impl<'a> ClusterRun<'a> {
             self.watch()?;
         }
         self.clean_paths_repair_nothing()
+    }
+
+    /// How many events may pass between two operations that begin or end.
+    fn events_max(&self) -> u64 {
+        let pairs = u64::from(self.schedule.ranks).pow(2);
+        let seconds = (self.now - self.last_stir).as_picos() / Span::from_millis(1_000).as_picos();
+        EVENTS_MAX + seconds * pairs * EVENTS_PER_SECOND
     }
 
     /// Heals all faults when operations stop ending, and then insists.
