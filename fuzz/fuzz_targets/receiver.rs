@@ -129,7 +129,6 @@ fn make_consistent(header: &mut Header, segment_bytes: u32) -> Payload<'static> 
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     header.segments = cut.segments();
     header.segment %= header.segments;
-    header.offset = cut.offset(header.segment);
     header.length = cut.length(header.segment) as u16;
     Payload::Length(header.length.into())
 }

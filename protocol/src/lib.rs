@@ -31,6 +31,7 @@ pub mod loss;
 pub mod machine;
 pub mod message;
 pub mod metrics;
+mod order;
 mod outlook;
 pub mod path;
 pub mod priority;

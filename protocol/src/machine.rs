@@ -211,6 +211,11 @@ pub struct UnsentRun {
 }
 
 impl UnsentRun {
+    /// The first of them, counted from the start of their run.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
     /// Their segments; segment 0 for a control packet.
     pub fn segments(&self) -> &[u32] {
         &self.run.as_slice()[self.first..]
@@ -244,8 +249,8 @@ impl<'a> Transmit<'a> {
             return header;
         }
         header.segment = self.run.as_slice()[index];
-        header.offset = header.segment * self.segment_bytes;
-        let left = header.message_bytes - header.offset;
+        header.number = header.number.plus(index as u32);
+        let left = header.message_bytes - header.segment * self.segment_bytes;
         header.length = left.min(self.segment_bytes) as u16;
         if let Some(tags) = self.tags {
             header.layer = tags.layer(header.segment);
@@ -260,9 +265,10 @@ impl<'a> Transmit<'a> {
     /// Payload of the packet with `header`, one of [`Transmit::header`]'s.
     pub fn payload(&self, header: &Header) -> Payload<'a> {
         match header.kind {
-            PacketKind::Data => self
-                .message
-                .part(header.offset as usize, usize::from(header.length)),
+            PacketKind::Data => {
+                let offset = header.segment as usize * self.segment_bytes as usize;
+                self.message.part(offset, usize::from(header.length))
+            }
             _ => self.message,
         }
     }

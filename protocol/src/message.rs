@@ -86,8 +86,6 @@ pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     let in_range = header.segments == cut.segments() && header.segment < header.segments;
     let placed = header.kind != PacketKind::Data
-        || (in_range
-            && header.offset == cut.offset(header.segment)
-            && u32::from(header.length) == cut.length(header.segment));
+        || (in_range && u32::from(header.length) == cut.length(header.segment));
     in_range && placed
 }

@@ -11,8 +11,10 @@
 //! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
 //!    packets overtake each other by. There is a gap only if the message is posted, its sender has
-//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. The gap ends at
-//!    once when the sender has named every missing segment as lost.
+//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. Where paths keep
+//!    order ([`crate::order`]), the gap ends as soon as they have passed the end of the message, and
+//!    it begins anew, a few times, as long as they have not. Elsewhere it also ends at once when the
+//!    sender has named every missing segment as lost.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
@@ -44,6 +46,8 @@ mod report;
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::report::{EchoStamp, ReportDue, ReportState};
@@ -54,11 +58,12 @@ use crate::footprint::EndpointFootprint;
 use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
+use crate::order::{ArrivalOrder, Passage};
 use crate::outlook::ControlOutlook;
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Header, PacketKind, SegmentReport};
+use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
 
 /// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
 /// operations that it has not finished, far fewer than this.
@@ -112,6 +117,8 @@ pub struct ReceiverCounters {
     pub refused: u64,
     /// Control packets that came without the ECT that they left with.
     pub cleared_ecn: u64,
+    /// DATA and PROBE packets that a later packet of their path has overtaken.
+    pub overtaken: u64,
 }
 
 impl ReceiverCounters {
@@ -124,6 +131,7 @@ impl ReceiverCounters {
         self.marks += other.marks;
         self.refused += other.refused;
         self.cleared_ecn += other.cleared_ecn;
+        self.overtaken += other.overtaken;
     }
 }
 
@@ -142,6 +150,11 @@ pub struct Receiver {
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
     ecn: EcnWatch,
+    order: ArrivalOrder,
+    /// Paths that have skipped numbers, which no report has told yet.
+    skipped: SmallVec<[PathMark; 2]>,
+    /// Whether a message may end its gap when a path passes its end.
+    watches_paths: bool,
     last: usize,
     effect: DataEffect,
     /// No later than the next report of any message, and the end of any gap.
@@ -189,6 +202,9 @@ impl Receiver {
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
+            order: ArrivalOrder::default(),
+            skipped: SmallVec::new(),
+            watches_paths: false,
             last: 0,
             effect: DataEffect::Changed,
             deadlines: ReceiverDeadlines::default(),
@@ -331,9 +347,14 @@ impl Receiver {
         lent: &mut RankResources<'_>,
     ) -> Option<Placement> {
         self.effect = DataEffect::Changed;
-        let at = self.message_of(header, lent)?;
+        let passage = self.note_order(header, lent);
+        let Some(at) = self.message_of(header, lent) else {
+            self.tell_skips(header, passage, lent.now);
+            return None;
+        };
         let ack_by = self.messages[at].ack_by();
         let placement = self.on_data(at, header, ecn, lent);
+        self.tell_skips(header, passage, lent.now);
         // Most packets change no time and end no message; then nothing has to be looked at again.
         let unchanged = ack_by.is_some()
             && self.events.is_empty()
@@ -349,7 +370,65 @@ impl Receiver {
             Some(_) if unchanged => DataEffect::ReportIsDue,
             _ => DataEffect::Changed,
         };
+        if self.watches_paths {
+            self.look_at_paths(lent);
+        }
         placement
+    }
+
+    /// A packet of a path has come.
+    fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> Passage {
+        let packet = PathMark {
+            class: header.class,
+            entropy: header.entropy,
+            number: header.number,
+        };
+        let passage = self.order.on_packet(packet, lent.settings.entropies);
+        match passage {
+            Passage::InOrder => {}
+            Passage::Overtaken => {
+                self.counters.overtaken += 1;
+                self.skipped.clear();
+            }
+            Passage::Skips => {
+                let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
+                if self.order.is_trusted() && !is_known {
+                    self.skipped.push(packet);
+                }
+            }
+        }
+        passage
+    }
+
+    /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
+    /// others are lost.
+    fn tell_skips(&mut self, header: &Header, passage: Passage, now: Instant) {
+        if passage != Passage::Skips || self.skipped.is_empty() {
+            return;
+        }
+        let at = self.find(header.message).unwrap_or(0);
+        if let Some(receiving) = self.messages.get_mut(at) {
+            receiving.report.ack_now(now);
+            self.note(at);
+        }
+    }
+
+    /// Ends the gaps of messages whose ends all paths have passed by now.
+    fn look_at_paths(&mut self, lent: &RankResources<'_>) {
+        self.watches_paths = false;
+        for at in 0..self.messages.len() {
+            let receiving = &mut self.messages[at];
+            if !receiving.watches_paths() {
+                continue;
+            }
+            self.watches_paths = true;
+            let before = receiving.gap_ends();
+            receiving.end_gap_if_settled(lent, &self.order);
+            if receiving.gap_ends() != before {
+                self.note(at);
+                self.effect = DataEffect::Changed;
+            }
+        }
     }
 
     /// What the last DATA packet has changed.
@@ -359,28 +438,36 @@ impl Receiver {
 
     /// Takes a PROBE packet whose header is consistent, and the holes that its body names.
     pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
+        let passage = self.note_order(header, lent);
         let Some(at) = self.message_of(header, lent) else {
             if self.is_forgotten(header) {
                 self.refusals.push_back(*header);
             }
+            self.tell_skips(header, passage, lent.now);
             return;
         };
         let receiving = &mut self.messages[at];
-        let less = receiving.on_lost(SegmentReport::decode(body));
+        let (body, is_marker) = (ProbeBody::decode(body), header.flags.has(Flags::MARKER));
+        let less = receiving.on_lost(body.holes);
         lent.grants.settle(lent.place, less);
         let had_gap = receiving.gap_ends().is_some();
-        receiving.on_probe(lent.now, header);
-        if receiving.stage == ReceiveStage::Complete {
-            // The sender would not ask if it had heard STOP.
-            receiving.complete(lent.now, lent.gap);
-        } else {
-            receiving.answer_probe();
+        receiving.on_probe(lent.now, header, &body);
+        if receiving.stage != ReceiveStage::Complete {
+            if !is_marker {
+                receiving.answer_probe();
+            }
             // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
             if !had_gap {
                 receiving.restart_gap(lent.now, lent.gap);
             }
+        } else if !is_marker {
+            // The sender would not ask if it had heard STOP.
+            receiving.complete(lent.now, lent.gap);
         }
-        receiving.end_gap_if_settled(lent.now);
+        self.watches_paths = true;
+        self.look_at_paths(lent);
+        self.tell_skips(header, passage, lent.now);
+        let receiving = &self.messages[at];
         let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
         if is_early {
@@ -497,7 +584,7 @@ impl Receiver {
             from: self.peer,
             key: receiving.key(),
             segment: header.segment,
-            offset: header.offset,
+            offset: receiving.cut.offset(header.segment),
             length: u32::from(header.length),
             contributors: header.contributors,
             posting: match receiving.stage {
@@ -505,7 +592,7 @@ impl Receiver {
                 _ => Posting::Posted,
             },
         };
-        receiving.end_gap_if_settled(lent.now);
+        receiving.end_gap_if_settled(lent, &self.order);
         self.complete_if_done(at, lent);
         Some(placement)
     }
@@ -543,6 +630,11 @@ impl Receiver {
             return;
         }
         if receiving.renew_gap(lent.now, lent.gap) {
+            return;
+        }
+        if receiving.awaits_ends(&self.order, lent.settings.entropies)
+            && receiving.waits_for_ends(lent.now, lent.gap)
+        {
             return;
         }
         // The network did not lose what this host's own kernel may have dropped.
@@ -591,7 +683,18 @@ impl Receiver {
         let untold = reports.filter_map(ReportState::first_unreported);
         let untold = untold.reduce(EchoStamp::older);
         let room = settings.segment_bytes as usize;
-        self.messages[at].poll_report(now, untold, room, body)
+        let polled = self.messages[at].poll_report(now, untold, room, body)?;
+        let mut report = polled.report;
+        // Only when all that has come is reported do the packets before a number count as lost.
+        if untold.is_none() && polled.is_whole {
+            let path = self.skipped.pop();
+            report.passed = path.map(|path| self.order.passed(path, settings.entropies));
+            if !self.skipped.is_empty() {
+                self.messages[at].report.ack_now(now);
+            }
+        }
+        body[..REPORT_BYTES].copy_from_slice(&report.encoded());
+        Some(polled.header)
     }
 
     /// This host did not take a report: it is due again, and covers the whole message.

@@ -10,7 +10,7 @@
 //!    also shows the holes that its receiver has accepted, so that nobody repairs them. Since the
 //!    receiver may have accepted protected ones by mistake, a BITMAP proves nothing about these.
 //! 3. in flight -> lost, by time: a packet that was sent clearly later has arrived, in the same
-//!    class or a lower one (`sender/loss.rs`).
+//!    class or a lower one; or by order: its path has passed it (`sender/loss.rs`).
 //! 4. in flight -> lost, by BITMAP: the BITMAP lacks the segment and echoes a packet that was sent
 //!    later, not in a higher class.
 //! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has come: with
@@ -22,7 +22,8 @@
 //! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
 //!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
 //!    message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`).
+//!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`). On lossy
+//!    paths PROBEs mark the end of each message at once (`sender/tail.rs`).
 //! 9. in flight -> queued: this host did not take the packet (`Sender::take_back`). It was not
 //!    sent, so its absence is no loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
@@ -37,6 +38,7 @@ mod loss;
 mod message;
 mod probe;
 mod repair;
+mod tail;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,14 +46,16 @@ use std::ops::Range;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
-use self::loss::ClassFlights;
-use self::message::{NewlyAcked, SendMessage, UnscheduledStart};
+use self::loss::{ClassFlights, FoundLost};
+use self::message::{Departure, NewlyAcked, SendMessage, UnscheduledStart};
+use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
 use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
+use crate::order::PathNumbers;
 use crate::outlook::ControlOutlook;
 use crate::path::{PathFault, PathWatch};
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
@@ -60,7 +64,7 @@ use crate::settings::EndpointSettings;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentReport};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, PathMark, SegmentReport};
 
 /// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
 /// parts per million disagree about a microsecond.
@@ -151,6 +155,8 @@ pub struct Sender {
     /// Faults of the path that the caller has not taken.
     faults: Vec<PathFault>,
     spray: Spray,
+    numbers: PathNumbers,
+    tail: TailMarks,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
@@ -185,6 +191,8 @@ impl Sender {
             path: PathWatch::new(limits.packet),
             faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
+            numbers: PathNumbers::new(settings.policy.dscps.len(), settings.entropies),
+            tail: TailMarks::default(),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
@@ -292,7 +300,7 @@ impl Sender {
         self.sent.pop_front()
     }
 
-    /// The path for the next control packet.
+    /// The path for the next control packet that has no number.
     pub fn take_entropy(&mut self) -> Entropy {
         self.spray.take()
     }
@@ -323,7 +331,8 @@ impl Sender {
         if reset.is_some() {
             return reset;
         }
-        self.poll_probe(now, rtt, settings, body)
+        let queued = self.poll_queued(now, settings, body);
+        queued.or_else(|| self.poll_probe(now, rtt, settings, body))
     }
 
     /// When the sender has a control packet to send, as far as that is known.
@@ -331,7 +340,7 @@ impl Sender {
         let due = self.next_probe().into_iter().chain(self.cancelled.due());
         let due = due.min();
         ControlOutlook {
-            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
+            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty() || self.tail.is_due(),
             due: due.filter(|&at| at > now),
         }
     }
@@ -375,21 +384,28 @@ impl Sender {
         let sending = &mut self.messages[at];
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
+        let segments = run.as_slice().len() as u64;
+        let first = self.numbers.take(class, entropy, segments as u32);
         let template = Header {
             class,
             flags,
             entropy,
+            number: first.number,
             ..sending.template(now)
         };
-        let segments = run.as_slice().len() as u64;
         if flags.has(Flags::REPAIR) {
             self.counters.repaired_segments += segments;
         } else {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        self.in_flight += sending.on_sent(run, (now.stamp(), entropy), flights);
-        let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap));
+        let departure = Departure {
+            at: now.stamp(),
+            first,
+        };
+        self.in_flight += sending.on_sent(run, departure, flights);
+        let record = self.tail.on_sent(segments);
+        let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap), record);
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
         self.path.on_sent(now);
@@ -410,8 +426,15 @@ impl Sender {
         let Some(at) = self.position(unsent.template.message) else {
             return;
         };
+        let (segments, template) = (unsent.segments(), &unsent.template);
+        let first = PathMark {
+            class: template.class,
+            entropy: template.entropy,
+            number: template.number.plus(unsent.first() as u32),
+        };
+        self.numbers.give_back(first, segments.len() as u32);
         let sending = &mut self.messages[at];
-        for &segment in unsent.segments() {
+        for &segment in segments {
             self.in_flight -= sending.land(segment);
             sending.queue_repair(segment);
         }
@@ -469,6 +492,15 @@ impl Sender {
                 self.closes.push(close_of(header, now));
                 self.cancelled.on_answer(header.message);
             }
+            let in_flight = ByteCount::new(self.in_flight);
+            let lost = self.find_lost_on(now, packet.report.passed);
+            if lost.all > 0 {
+                let news = Feedback {
+                    in_flight,
+                    ..Feedback::default()
+                };
+                self.take_feedback(now, news, lost, rtt);
+            }
             return;
         };
         let report = &packet.report;
@@ -494,16 +526,16 @@ impl Sender {
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }
-        let lost = self.find_lost(now, rtt, settings.gap);
+        let mut lost = self.find_lost_on(now, report.passed);
+        lost.add(self.find_lost(now, rtt, settings.gap));
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
             segments: acked.segments,
             marks,
-            lost: lost.all,
-            lost_needed: lost.needed,
             in_flight,
+            ..Feedback::default()
         };
-        self.look_at_path(now, feedback, rtt);
+        self.take_feedback(now, feedback, lost, rtt);
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {
@@ -542,8 +574,14 @@ impl Sender {
         }
     }
 
-    /// Takes the news of an acknowledgement to the window and to the watch over the path.
-    fn look_at_path(&mut self, now: Instant, feedback: Feedback, rtt: &Rtt) {
+    /// Takes the news of a report, and the losses that it shows, to the window and to the watch over
+    /// the path.
+    fn take_feedback(&mut self, now: Instant, news: Feedback, lost: FoundLost, rtt: &Rtt) {
+        let feedback = Feedback {
+            lost: lost.all,
+            lost_needed: lost.needed,
+            ..news
+        };
         let ignored = self.window.ignores_marks();
         self.window.on_feedback(now, feedback, rtt);
         if self.window.ignores_marks() && !ignored {

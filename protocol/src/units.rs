@@ -401,6 +401,19 @@ name!(
     MessageSerial(u64)
 );
 
+impl PathNumber {
+    /// The number so many packets later.
+    #[must_use]
+    pub const fn plus(self, packets: u32) -> Self {
+        Self(self.0.wrapping_add(packets))
+    }
+
+    /// How many packets it is ahead of `other`; negative if it is behind.
+    pub const fn ahead_of(self, other: Self) -> i32 {
+        self.0.wrapping_sub(other.0) as i32
+    }
+}
+
 impl MessageSerial {
     /// The number of the first message between two ranks, whose id is this. Numbers below it stand
     /// for messages that were sent before it and are overtaken by it.
@@ -442,6 +455,10 @@ name!(
 name!(
     /// One of the paths of a peer: an index into the UDP source ports of the sender.
     Entropy(u8)
+);
+name!(
+    /// Counts the DATA and PROBE packets of one path, from one rank to another; wraps.
+    PathNumber(u32)
 );
 name!(
     /// log2 of a segment's running mean |g|, offset so that 255 is largest; 0 = not known.

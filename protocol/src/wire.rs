@@ -11,7 +11,7 @@
 //!    24  message                                     u32, per directed pair of ranks; wraps
 //!    28  segment                       signature     u24, index in the message; bits 0 to 7
 //!    32  segments                      signature     u24, of the message; bits 8 to 15
-//!    36  offset                                      u32, of the segment in the message, bytes
+//!    36  number                                      u32, of the packet on its path; see order
 //!    40  message bytes                               u32
 //!    44  length              layer                   u16 bytes after the header, u16
 //!    48  magnitude entropy   contributors            u8, u8, u16 ranks summed in this segment
@@ -35,23 +35,25 @@
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
 //! A message's sender speaks DATA, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP and
-//! REFUSE. CLOSE, RESET and REFUSE have no body. The other control packets carry a
-//! [`SegmentReport`] after the header, and a bitmap ([`crate::bitmap`]). [`crate::sender`] and
-//! [`crate::receiver`] decide when to send them.
+//! REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
+//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`].
+//! [`crate::sender`] and [`crate::receiver`] decide when to send them.
 
+mod probe;
 mod report;
 
 use crate::units::{
-    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature,
-    Step,
+    ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
+    Signature, Step,
 };
 
+pub use probe::{PathMark, ProbeBody};
 pub use report::{REPORT_BYTES, SegmentReport};
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
@@ -113,6 +115,8 @@ impl Flags {
     pub const REPAIR: Self = Self(2);
     /// On a PROBE: every segment of the message has been sent at least once.
     pub const ALL_SENT: Self = Self(4);
+    /// On a PROBE: it only marks the end of its path, and wants no answer.
+    pub const MARKER: Self = Self(8);
 
     /// These flags and `other`'s.
     #[must_use]
@@ -154,8 +158,8 @@ pub struct Header {
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
-    /// Where the segment starts in the message, in bytes.
-    pub offset: u32,
+    /// Of DATA and PROBE, the packet's number on its path.
+    pub number: PathNumber,
     /// Bytes of the whole message.
     pub message_bytes: u32,
     /// Bytes after the header.
@@ -198,14 +202,12 @@ pub enum DecodeError {
         present: usize,
     },
     /// A DATA packet whose segment does not lie in its message.
-    #[error("segment {segment} of {segments} at byte {offset} does not lie in its message")]
+    #[error("segment {segment} of {segments} does not lie in its message")]
     Segment {
         /// Index of the segment.
         segment: u32,
         /// Segments of the message.
         segments: u32,
-        /// Start of the segment in the message.
-        offset: u32,
     },
 }
 
@@ -232,7 +234,7 @@ impl Header {
         let [low, middle, high] = self.signature.to_bytes();
         put24(out, 28, self.segment, low);
         put24(out, 32, self.segments, middle);
-        put32(out, 36, self.offset);
+        put32(out, 36, self.number.0);
         put32(out, 40, self.message_bytes);
         put16(out, LENGTH_AT, self.length);
         put16(out, 46, self.layer.0);
@@ -270,7 +272,7 @@ impl Header {
             signature: Signature::from_bytes([bytes[31], bytes[35], bytes[59]]),
             segment: get24(bytes, 28),
             segments: get24(bytes, 32),
-            offset: get32(bytes, 36),
+            number: PathNumber(get32(bytes, 36)),
             message_bytes: get32(bytes, 40),
             length: get16(bytes, LENGTH_AT),
             layer: Layer(get16(bytes, 46)),
@@ -290,15 +292,9 @@ impl Header {
         if said != present {
             return Err(DecodeError::Length { said, present });
         }
-        let end = u64::from(self.offset) + u64::from(self.length);
-        let inside = self.segment < self.segments && end <= u64::from(self.message_bytes);
-        if self.kind == PacketKind::Data && !(inside || self.message_bytes == 0) {
-            let (segment, segments, offset) = (self.segment, self.segments, self.offset);
-            return Err(DecodeError::Segment {
-                segment,
-                segments,
-                offset,
-            });
+        if self.kind == PacketKind::Data && self.segment >= self.segments {
+            let (segment, segments) = (self.segment, self.segments);
+            return Err(DecodeError::Segment { segment, segments });
         }
         Ok(())
     }
@@ -358,7 +354,7 @@ mod tests {
             signature: Signature::new(0x00AB_CDEF).expect("24 bits"),
             segment: 1,
             segments: 2,
-            offset: 4,
+            number: PathNumber(4),
             message_bytes: 8,
             length: 4,
             layer: Layer(17),
@@ -414,7 +410,7 @@ mod tests {
     fn a_segment_outside_its_message_is_refused() {
         let mut packet = [0; HEADER_BYTES + 4];
         Header {
-            offset: u32::MAX,
+            segment: 2,
             ..header()
         }
         .encode(&mut packet);

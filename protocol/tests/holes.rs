@@ -14,7 +14,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, PacketKind, SegmentReport};
+use gradwire_protocol::wire::{Flags, Header, PacketKind, ProbeBody, SegmentReport};
 
 const SEGMENTS: u32 = 300;
 const KEY: MessageKey = MessageKey::new(0, 1, 0);
@@ -327,15 +327,8 @@ fn probe_of(data: &Header, named: &[u32], flags: Flags) -> (Header, Vec<u8>) {
     for &segment in named {
         lost.insert(segment);
     }
-    let (first, mut encoded, mut body) = (lost.first_one(0), Vec::new(), Vec::new());
-    let bits = lost.encode(first, 1000, &mut encoded);
-    let report = SegmentReport {
-        first,
-        bits,
-        ..SegmentReport::default()
-    };
-    report.encode(&mut body);
-    body.extend_from_slice(&encoded);
+    let mut body = Vec::new();
+    ProbeBody::encode(&[], &lost, 1000, &mut body);
     let header = Header {
         kind: PacketKind::Probe,
         flags,

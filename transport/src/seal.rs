@@ -159,7 +159,8 @@ impl Seal {
         for (index, out) in packets.zip(headers.chunks_exact_mut(HEADER_BYTES)) {
             let header = transmit.header(index);
             header.encode(out);
-            let payload = &message[header.offset as usize..][..usize::from(header.length)];
+            let offset = header.segment as usize * transmit.segment_bytes as usize;
+            let payload = &message[offset..][..usize::from(header.length)];
             if checksum == Checksum::On {
                 let mut sum = crc32fast::Hasher::new();
                 sum.update(out);

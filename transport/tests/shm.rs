@@ -11,8 +11,8 @@ use gradwire_protocol::job::{Checksum, Job};
 use gradwire_protocol::machine::{Ecn, Payload, SegmentRun, Transmit};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, Rank, Signature, Span,
-    Step,
+    Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
+    Signature, Span, Step,
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
 use gradwire_transport::driver::{self, DriverSetup};
@@ -77,7 +77,7 @@ fn send_as(neighbours: &mut HostNeighbours, source: Rank, number: u32, payload: 
         signature: Signature::NONE,
         segment: 0,
         segments: 1,
-        offset: 0,
+        number: PathNumber(0),
         message_bytes: 0,
         length: payload.len() as u16,
         layer: Layer(0),

@@ -1,7 +1,8 @@
 //! The next packets of an endpoint.
 //!
 //! 1. Control packets go before data, peers in turn. They have class 0 and ECT, so that no gradient
-//!    starves them and no queue drops them early. Only a PROBE has the class of its data.
+//!    starves them and no queue drops them early. Only a PROBE has the class and the path of its
+//!    data.
 //! 2. Data goes to the peer whose next segment has the first turn, equal ones in turn.
 
 use super::Endpoint;
@@ -56,12 +57,12 @@ impl Endpoint {
 
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.common.network.identity.rank;
-        if header.kind != PacketKind::Probe {
-            header.class = CONTROL;
-        }
         header.checksum = 0;
         let peer = &mut self.peers[at];
-        header.entropy = peer.sender.take_entropy();
+        if header.kind != PacketKind::Probe {
+            header.class = CONTROL;
+            header.entropy = peer.sender.take_entropy();
+        }
         let transmit = Transmit {
             to: peer.rank,
             class: header.class,

@@ -65,7 +65,7 @@ impl HoleState {
         self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
     }
 
-    /// Takes the body of a PROBE: the segments that the sender has found lost and does not repair.
+    /// Takes what a PROBE tells: the segments that the sender has found lost and does not repair.
     /// A segment that it named before and names no longer is repaired, or has arrived. Gives how
     /// many missing segments are named for the first time.
     pub(super) fn on_lost(

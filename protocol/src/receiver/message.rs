@@ -2,18 +2,24 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
+use super::RankResources;
 use super::holes::{HoleLimits, HoleState};
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::grants::GrantNeed;
 use crate::message::MessageOutline;
+use crate::order::ArrivalOrder;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
-use crate::wire::{Flags, Header, PacketKind, REPORT_BYTES, SegmentReport};
+use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport};
 
+/// Gaps that begin anew since a path has not passed the end of the message.
+const ENDS_AWAITED: u32 = 2;
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
 /// So is the wait for a CLOSE, up to [`STOP_WAIT_MAX`].
@@ -82,6 +88,8 @@ pub(super) struct ReceiveMessage {
     pub(super) report: ReportState,
     gap: GapTimer,
     holes: HoleState,
+    /// Its last packet on each path, once its sender has said that all was sent.
+    ends: SmallVec<[PathMark; 2]>,
 }
 
 impl ReceiveMessage {
@@ -109,6 +117,7 @@ impl ReceiveMessage {
             report: ReportState::new(header, now),
             gap: GapTimer::default(),
             holes: HoleState::new(header.protected.min(cut.segments())),
+            ends: SmallVec::new(),
         }
     }
 
@@ -215,9 +224,31 @@ impl ReceiveMessage {
     }
 
     /// Takes a PROBE.
-    pub(super) fn on_probe(&mut self, now: Instant, header: &Header) {
+    pub(super) fn on_probe(&mut self, now: Instant, header: &Header, body: &ProbeBody<'_>) {
         self.report.on_probe(now, header);
         self.holes.on_probe(header);
+        self.ends.clear();
+        self.ends.extend(body.ends());
+    }
+
+    /// Whether its last packets on a path may still come: the paths keep order, and not all have
+    /// passed the end of the message.
+    pub(super) fn awaits_ends(&self, order: &ArrivalOrder, entropies: u8) -> bool {
+        order.is_trusted()
+            && !self
+                .ends
+                .iter()
+                .all(|&end| order.has_passed(end, entropies))
+    }
+
+    /// Whether all paths have passed the end of the message, so that no packet of it is on its way.
+    fn is_passed(&self, order: &ArrivalOrder, entropies: u8) -> bool {
+        order.is_trusted() && !self.ends.is_empty() && !self.awaits_ends(order, entropies)
+    }
+
+    /// Whether the passing of a path may end its gap.
+    pub(super) fn watches_paths(&self) -> bool {
+        !self.ends.is_empty() && self.gap.ends.is_some() && self.is_posted()
     }
 
     /// A PROBE asks for a report of the whole message. A BITMAP is one already.
@@ -262,10 +293,28 @@ impl ReceiveMessage {
 
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
-    pub(super) fn end_gap_if_settled(&mut self, now: Instant) {
-        if self.has_gaps() && self.holes.is_settled(&self.received) {
-            self.gap.ends = Some(now);
+    pub(super) fn end_gap_if_settled(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
+        if !self.has_gaps() || self.received.zeros() == 0 {
+            return;
         }
+        let entropies = lent.settings.entropies;
+        let is_named = || self.holes.is_settled(&self.received);
+        let is_settled =
+            self.is_passed(order, entropies) || (is_named() && !self.awaits_ends(order, entropies));
+        if is_settled {
+            self.gap.ends = Some(lent.now);
+        }
+    }
+
+    /// The gap is over, and the end of a path has yet to pass: waits on, but not for ever; tells
+    /// whether it does. The sender marks the ends again as long as it hears no more.
+    pub(super) fn waits_for_ends(&mut self, now: Instant, gap: Span) -> bool {
+        let waits = self.gap.rounds < ENDS_AWAITED;
+        if waits {
+            self.gap.rounds += 1;
+            self.gap.restart(now, gap);
+        }
+        waits
     }
 
     /// The gap is over and not all holes are accepted: asks the sender to repair the others.
@@ -339,15 +388,15 @@ impl ReceiveMessage {
         }
     }
 
-    /// Writes the next report into `body`, of at most `room` bytes, and gives its header; `None`
-    /// when none is due. It echoes no packet that was sent after `untold`.
+    /// Writes the bitmap of the next report into `body`, behind room for the report; the whole has at
+    /// most `room` bytes. `None` when none is due. It echoes no packet that was sent after `untold`.
     pub(super) fn poll_report(
         &mut self,
         now: Instant,
         untold: Option<EchoStamp>,
         room: usize,
         body: &mut Vec<u8>,
-    ) -> Option<Header> {
+    ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
         let shown = match kind {
             PacketKind::Bitmap => self.holes.shown(&self.received),
@@ -367,15 +416,29 @@ impl ReceiveMessage {
             bits,
             ..self.report.draft(now, untold)
         };
-        body[..REPORT_BYTES].copy_from_slice(&report.encoded());
         self.report.on_reported(first + bits, segments);
-        Some(Header {
+        let header = Header {
             kind,
             flags: Flags::NONE,
             class: CONTROL,
             length: body.len() as u16,
             sent_at: now.wire_micros().max(1),
             ..self.header
+        };
+        let is_whole = first + bits == segments;
+        Some(PolledReport {
+            header,
+            report,
+            is_whole,
         })
     }
+}
+
+/// A report that leaves now.
+#[derive(Debug)]
+pub(super) struct PolledReport {
+    pub(super) header: Header,
+    pub(super) report: SegmentReport,
+    /// Whether its bitmap reaches to the end of the message.
+    pub(super) is_whole: bool,
 }

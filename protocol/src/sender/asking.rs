@@ -17,7 +17,7 @@ use super::probe::{PROBE_WAIT_MAX, ProbeDuty};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, Span, Stamp};
-use crate::wire::{Flags, Header, PacketKind};
+use crate::wire::Header;
 
 /// The longest wait between two probes of a message, in gaps of the job.
 const GAPS_UNANSWERED: u64 = 32;
@@ -117,7 +117,8 @@ impl Sender {
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now + doubled.min(longest);
         let is_news = sending.is_news() || sending.has_untold_holes();
-        sending.on_probe(now, next, settings.segment_bytes as usize, body);
+        let stage = sending.probe.stage;
+        sending.on_probe(now, next);
         self.counters.probes += 1;
         // A probe that tells news is no sign that the receiver holds the message up.
         if sending.stands_still() && !is_news {
@@ -131,19 +132,8 @@ impl Sender {
         if unanswered >= SILENT_PROBES && self.heard < asked {
             self.fall_silent(now, asked, doubled.min(longest));
         }
-        let sending = &self.messages[at];
-        let flags = match sending.all_sent() {
-            true => Flags::ALL_SENT,
-            false => Flags::NONE,
-        };
-        Some(Header {
-            kind: PacketKind::Probe,
-            class: sending.lowest_class(&settings.policy),
-            flags,
-            segment: sending.sent().min(sending.segments() - 1),
-            length: body.len() as u16,
-            ..sending.template(now)
-        })
+        self.queue_probe(at, stage, settings);
+        self.poll_queued(now, settings, body)
     }
 
     /// Lets one of the messages that rest ask, if the watch is due.
@@ -219,7 +209,7 @@ impl Sender {
     pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
         let sending = &mut self.messages[at];
         let is_answered = sending.is_answered(echo);
-        let probe_at = sending.next_probe(now, wait);
+        let probe_at = sending.next_probe(now, wait, self.tail.record());
         let may_rest = sending.stands_still() && !sending.has_untold_holes();
         let probe = &mut sending.probe;
         probe.unanswered = 0;

@@ -1,4 +1,4 @@
-//! Which packets are lost: those that have not arrived although clearly later ones have.
+//! Which packets are lost: those that have not arrived although later ones have.
 //!
 //! 1. Acknowledgements echo time stamps. Per class, the newest echo shows which packet arrived last
 //!    among those known ([`ClassFlights::on_echo`]).
@@ -9,14 +9,17 @@
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For one
 //!    that may stay missing the job's gap at least, since a mistake would lose a segment that was
 //!    only late.
+//! 4. A path that keeps order proves more: a report says that it has passed a number, so all packets
+//!    before it are lost or reported ([`crate::order`]). No time has to go by for these.
 
 use std::collections::VecDeque;
 
 use super::Sender;
-use super::message::SegmentFlight;
+use super::message::{PathRecord, SegmentFlight};
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
+use crate::wire::PathMark;
 
 /// The packets of one class on their way to one peer.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +67,13 @@ pub(super) struct FoundLost {
     pub(super) needed: u32,
 }
 
+impl FoundLost {
+    pub(super) fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.needed += other.needed;
+    }
+}
+
 impl Sender {
     /// Takes the stamp of a packet that has arrived; tells whether it is the newest of its class.
     pub(super) fn on_echo(&mut self, class: Class, echo: Stamp) -> bool {
@@ -80,13 +90,59 @@ impl Sender {
             let of_class = self.classes[class].newest;
             newest = of_class.max(newest);
             if let Some(newest) = newest {
-                let of_class = self.find_lost_before(now, class, newest, horizons);
-                lost.all += of_class.all;
-                lost.needed += of_class.needed;
+                lost.add(self.find_lost_before(now, class, newest, horizons));
             }
         }
-        self.counters.found_lost += u64::from(lost.all);
         lost
+    }
+
+    /// Finds the lost segments of a path: those in flight before the packet that the path has
+    /// passed.
+    pub(super) fn find_lost_on(&mut self, now: Instant, passed: Option<PathMark>) -> FoundLost {
+        let mut lost = FoundLost::default();
+        let Some(passed) = passed else {
+            return lost;
+        };
+        let class = usize::from(passed.class.0);
+        for at in 0..self
+            .classes
+            .get(class)
+            .map_or(0, |class| class.flights.len())
+        {
+            let flight = self.classes[class].flights[at];
+            let precedes =
+                flight.entropy == passed.entropy && flight.number.ahead_of(passed.number) < 0;
+            if precedes {
+                lost.add(self.lose(now, &flight));
+            }
+        }
+        lost
+    }
+
+    /// A packet is lost; counts for nothing if it has landed, or its segment was sent again.
+    fn lose(&mut self, now: Instant, flight: &SegmentFlight) -> FoundLost {
+        let Some(at) = self.position(flight.message) else {
+            return FoundLost::default();
+        };
+        let sending = &mut self.messages[at];
+        if !sending.is_current(flight) {
+            return FoundLost::default();
+        }
+        let may_miss = sending.may_miss(flight.segment);
+        self.in_flight -= sending.land(flight.segment);
+        sending.on_lost(flight.segment);
+        // More holes are news for the receiver, which may make the next probe due now.
+        let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
+        sending.probe.at = sending.probe.at.min(probe_at);
+        let probe_at = sending.probe.at;
+        self.note_probe(probe_at);
+        self.spray.on_loss(flight.entropy);
+        self.tail.on_loss();
+        self.counters.found_lost += 1;
+        FoundLost {
+            all: 1,
+            needed: u32::from(!may_miss),
+        }
     }
 
     /// Finds the lost segments of a class, of which the packet with the stamp `newest` has arrived.
@@ -106,8 +162,7 @@ impl Sender {
                 .map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
-                let may_miss = sending.may_miss(flight.segment);
-                let lost_before = match may_miss {
+                let lost_before = match sending.may_miss(flight.segment) {
                     true => tolerated_before,
                     false => repaired_before,
                 };
@@ -115,16 +170,7 @@ impl Sender {
                 if flight.sent_at >= lost_before {
                     break;
                 }
-                self.in_flight -= sending.land(flight.segment);
-                sending.on_lost(flight.segment);
-                // More holes are news for the receiver, which may make the next probe due now.
-                let probe_at = sending.next_probe(now, PROBE_WAIT_MAX);
-                sending.probe.at = sending.probe.at.min(probe_at);
-                let probe_at = sending.probe.at;
-                self.note_probe(probe_at);
-                self.spray.on_loss(flight.entropy);
-                lost.all += 1;
-                lost.needed += u32::from(!may_miss);
+                lost.add(self.lose(now, &flight));
             }
             self.classes[class].flights.pop_front();
         }

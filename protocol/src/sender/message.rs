@@ -14,11 +14,11 @@ use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, Share, Span,
-    Stamp,
+    Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, PathNumber,
+    Share, Span, Stamp,
 };
 use crate::wire::{
-    Flags, HEADER_BYTES, Header, PacketKind, REPORT_BYTES, SEGMENTS_MAX, SegmentReport,
+    Flags, HEADER_BYTES, Header, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX, SegmentReport,
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
@@ -31,6 +31,22 @@ pub(super) struct SegmentFlight {
     pub(super) segment: u32,
     pub(super) sent_at: Stamp,
     pub(super) entropy: Entropy,
+    pub(super) number: PathNumber,
+}
+
+/// When a run leaves, and its first packet on its path.
+#[derive(Clone, Copy)]
+pub(super) struct Departure {
+    pub(super) at: Stamp,
+    pub(super) first: PathMark,
+}
+
+/// Whether the paths to the peer have lost packets of late. On clean ones no message is followed by
+/// marks of its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PathRecord {
+    Clean,
+    Lossy,
 }
 
 /// How the segments of a run are sent.
@@ -91,6 +107,8 @@ pub(super) struct SendMessage {
     repair: RepairState,
     pub(super) probe: ProbeState,
     stop: StopHeard,
+    /// Its last packet on each path that it has used.
+    ends: SmallVec<[PathMark; 2]>,
 }
 
 impl SendMessage {
@@ -134,6 +152,7 @@ impl SendMessage {
             repair: RepairState::new(segments),
             probe: ProbeState::new(stage, now, probe_at),
             stop: StopHeard::default(),
+            ends: SmallVec::new(),
         }
     }
 
@@ -187,11 +206,15 @@ impl SendMessage {
 
     /// When to probe if no report comes earlier. A message that tolerates loss is probed at once
     /// when all of it was sent, since its receiver waits for that word, and when more of it is
-    /// found lost: until its receiver knows, it grants less to everybody.
-    pub(super) fn next_probe(&self, now: Instant, wait: Span) -> Instant {
+    /// found lost: until its receiver knows, it grants less to everybody. On lossy paths the end of
+    /// every message is marked at once.
+    pub(super) fn next_probe(&self, now: Instant, wait: Span, record: PathRecord) -> Instant {
         let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
-        let news = self.has_untold_holes() || says_all_sent;
-        if !self.tolerance.is_none() && news && self.progress.acked.zeros() > 0 {
+        let is_news = match self.tolerance.is_none() {
+            true => says_all_sent && record == PathRecord::Lossy,
+            false => says_all_sent || self.has_untold_holes(),
+        };
+        if is_news && self.progress.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
             now + wait * GRANT_WAITS
@@ -232,34 +255,32 @@ impl SendMessage {
         self.tags.class_and_ecn(policy, last).0
     }
 
-    /// A probe goes out now; the next one is due at `next`. Writes the holes, if there are any,
-    /// into `body`, in at most `room` bytes.
-    pub(super) fn on_probe(
-        &mut self,
-        now: Instant,
-        next: Instant,
-        room: usize,
-        body: &mut Vec<u8>,
-    ) {
+    /// A probe goes out now; the next one is due at `next`.
+    pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
         if self.all_sent() {
             self.probe.stage = SendStage::SaidAllSent;
         }
-        let holes = self.repair.holes();
-        self.probe.on_probe(now, next, holes.ones());
-        body.clear();
-        if holes.ones() == 0 {
-            return;
-        }
-        let first = holes.first_one(0);
-        let mut window = Vec::with_capacity(64);
-        let bits = holes.encode(first, room - REPORT_BYTES, &mut window);
-        SegmentReport {
-            first,
-            bits,
-            ..SegmentReport::default()
-        }
-        .encode(body);
-        body.extend_from_slice(&window);
+        self.probe.on_probe(now, next, self.repair.holes().ones());
+    }
+
+    /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last packet
+    /// on each path once all of it was sent.
+    pub(super) fn write_probe(&self, room: usize, body: &mut Vec<u8>) {
+        let ends = match self.all_sent() {
+            true => self.ends.as_slice(),
+            false => &[],
+        };
+        ProbeBody::encode(ends, self.repair.holes(), room, body);
+    }
+
+    /// Its last packet on each path that it has used.
+    pub(super) fn ends(&self) -> &[PathMark] {
+        &self.ends
+    }
+
+    /// Whether a packet of it may be on its way.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.progress.in_flight.ones() > 0
     }
 
     /// The turn of the segment that would be sent next; `None` when there is none to send.
@@ -354,23 +375,32 @@ impl SendMessage {
     pub(super) fn on_sent(
         &mut self,
         run: &SegmentRun,
-        (sent_at, entropy): (Stamp, Entropy),
+        departure: Departure,
         flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
         self.probe.on_sent();
-        let message = self.id();
+        let (message, first) = (self.id(), departure.first);
         let mut bytes = 0;
-        for &segment in run.as_slice() {
-            self.progress.sent_at[segment as usize] = sent_at;
+        for (number, &segment) in (0..).zip(run.as_slice()) {
+            self.progress.sent_at[segment as usize] = departure.at;
             if self.progress.in_flight.insert(segment) {
                 bytes += self.packet_bytes(segment);
             }
             flights.push_back(SegmentFlight {
                 message,
                 segment,
-                sent_at,
-                entropy,
+                sent_at: departure.at,
+                entropy: first.entropy,
+                number: first.number.plus(number),
             });
+        }
+        let last = PathMark {
+            number: first.number.plus(run.as_slice().len() as u32 - 1),
+            ..first
+        };
+        match self.ends.iter_mut().find(|end| end.shares_path(last)) {
+            Some(end) => *end = last,
+            None => self.ends.push(last),
         }
         bytes
     }
@@ -530,7 +560,7 @@ fn header_of(
         signature: request.signature,
         segment: 0,
         segments,
-        offset: 0,
+        number: PathNumber(0),
         message_bytes: cut.bytes(),
         length: 0,
         layer: Layer(0),

@@ -1,5 +1,6 @@
-//! The body of ACK, BITMAP, STOP and PROBE: the progress of a message, and a bitmap.
+//! The body of ACK, BITMAP and STOP: the progress of a message, and a bitmap.
 
+use super::probe::PathMark;
 use super::{get32, put32};
 use crate::bitmap::{self, Bitmap};
 use crate::units::Class;
@@ -18,7 +19,8 @@ use crate::units::Class;
 ///    32  first           u32, segment of the bitmap's first bit
 ///    36  bits            u32, length of the bitmap in bits
 ///    40  echo class      u32, traffic class of the packet whose `sent at` is echoed
-///    44  bitmap          of the segments that arrived; see crate::bitmap
+///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
+///    52  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SegmentReport {
@@ -43,10 +45,13 @@ pub struct SegmentReport {
     /// Traffic class of the packet whose `sent at` is echoed: packets of different classes overtake
     /// each other in every queue.
     pub echo_class: Class,
+    /// A path that keeps order and has skipped numbers: its packets before this number have arrived
+    /// and are reported, or are lost.
+    pub passed: Option<PathMark>,
 }
 
 /// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 44;
+pub const REPORT_BYTES: usize = 52;
 
 impl SegmentReport {
     /// Appends the report to `out`.
@@ -68,6 +73,9 @@ impl SegmentReport {
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
         put32(&mut bytes, 40, u32::from(self.echo_class.0));
+        if let Some(passed) = self.passed {
+            bytes[44..].copy_from_slice(&passed.encoded());
+        }
         bytes
     }
 
@@ -87,6 +95,7 @@ impl SegmentReport {
             first: get32(bytes, 32),
             bits: get32(bytes, 36),
             echo_class,
+            passed: PathMark::decode(bytes.last_chunk()?),
         };
         Some((report, bitmap))
     }
@@ -109,6 +118,7 @@ impl SegmentReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{Entropy, PathNumber};
 
     #[test]
     fn a_report_survives_the_wire() {
@@ -117,6 +127,11 @@ mod tests {
             ce_entropies: 1 << 40,
             first: 5,
             echo_class: Class(3),
+            passed: Some(PathMark {
+                class: Class(2),
+                entropy: Entropy(9),
+                number: PathNumber(u32::MAX),
+            }),
             ..SegmentReport::default()
         };
         let mut bytes = Vec::new();

@@ -1,0 +1,268 @@
+//! Order on a path: a lost packet is noticed as soon as a later packet of its path arrives.
+//!
+//! Switches hash all packets of one class and entropy to the same queues, which keep their order.
+//! These packets share a *path*.
+//!
+//! 1. The sender numbers the DATA and PROBE packets of each path ([`PathNumbers`]).
+//! 2. The receiver follows the numbers ([`ArrivalOrder`]). Numbers that are skipped belong to packets
+//!    that are lost, if the path keeps order. The next report tells the sender, which knows what
+//!    these packets carried.
+//! 3. When all of a message was sent, PROBE names the last packet of the message on each path. Once
+//!    every path has passed it, each segment that is missing is lost, and the receiver need not wait
+//!    for a gap. Where no later packet has left on a path, a PROBE marks its end there.
+//! 4. Packets that overtake each other, because switches spray or reroute them, show at once: a
+//!    number comes after a higher one. From then on neither rule is used, and gaps and time decide
+//!    as on paths that never keep order, until [`ORDER_PROOF`] packets in a row came in order, twice
+//!    as many each time.
+
+use crate::units::{Class, Entropy, PathNumber};
+use crate::wire::PathMark;
+
+/// Packets that come in order before a peer's paths are trusted to keep it.
+const ORDER_PROOF: u32 = 64;
+/// The proof doubles at most so often.
+const PROOF_DOUBLINGS: u32 = 20;
+/// Packets before the newest one of a path of which it is remembered whether they came.
+const REMEMBERED: i32 = 32;
+
+/// A path's place in a table of all paths to or from one peer.
+fn place(class: Class, entropy: Entropy, entropies: u8) -> usize {
+    usize::from(class.0) * usize::from(entropies) + usize::from(entropy.0)
+}
+
+/// The numbers of the packets to one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct PathNumbers {
+    entropies: u8,
+    /// By [`place`], the next packet's number.
+    next: Vec<PathNumber>,
+}
+
+impl PathNumbers {
+    /// Of paths on which no packet was sent.
+    pub(crate) fn new(classes: usize, entropies: u8) -> Self {
+        Self {
+            entropies,
+            next: vec![PathNumber::default(); classes * usize::from(entropies)],
+        }
+    }
+
+    /// So many packets leave on this path; gives the first one.
+    pub(crate) fn take(&mut self, class: Class, entropy: Entropy, packets: u32) -> PathMark {
+        let next = &mut self.next[place(class, entropy, self.entropies)];
+        let number = *next;
+        *next = number.plus(packets);
+        PathMark {
+            class,
+            entropy,
+            number,
+        }
+    }
+
+    /// The packets of a path from this one on did not leave. Numbers that were used since stay so:
+    /// the receiver sees them skipped, and its sender knows better.
+    pub(crate) fn give_back(&mut self, first: PathMark, packets: u32) {
+        let next = &mut self.next[place(first.class, first.entropy, self.entropies)];
+        if *next == first.number.plus(packets) {
+            *next = first.number;
+        }
+    }
+
+    /// Whether this packet is the last one that has left on its path.
+    pub(crate) fn is_last(&self, mark: PathMark) -> bool {
+        self.next[place(mark.class, mark.entropy, self.entropies)] == mark.number.plus(1)
+    }
+}
+
+/// What the number of an arrived packet shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Passage {
+    /// No packet before it is newly missing.
+    InOrder,
+    /// Packets before it are missing.
+    Skips,
+    /// A later packet of its path has overtaken it.
+    Overtaken,
+}
+
+/// One path of a peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct PathArrivals {
+    /// The number of the next packet, if no packet is lost.
+    next: PathNumber,
+    /// Bit b: the packet b + 1 before `next` has come.
+    came: u32,
+}
+
+/// The packets that have come from one peer, path by path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArrivalOrder {
+    /// By [`place`], as far as packets have come.
+    paths: Vec<PathArrivals>,
+    /// Packets that have come in order since one was overtaken.
+    in_order: u32,
+    overtakings: u32,
+}
+
+impl ArrivalOrder {
+    /// A DATA or PROBE packet has come.
+    pub(crate) fn on_packet(&mut self, packet: PathMark, entropies: u8) -> Passage {
+        if packet.entropy.0 >= entropies
+            || usize::from(packet.class.0) >= crate::metrics::CLASSES_MAX
+        {
+            return Passage::InOrder;
+        }
+        let at = place(packet.class, packet.entropy, entropies);
+        if at >= self.paths.len() {
+            self.paths.resize(at + 1, PathArrivals::default());
+        }
+        let path = &mut self.paths[at];
+        let ahead = packet.number.ahead_of(path.next);
+        if ahead >= 0 {
+            let shifted = path.came.checked_shl(ahead as u32 + 1).unwrap_or(0);
+            path.came = shifted | 1;
+            path.next = packet.number.plus(1);
+            self.in_order = self.in_order.saturating_add(1);
+            return match ahead {
+                0 => Passage::InOrder,
+                _ => Passage::Skips,
+            };
+        }
+        if -ahead <= REMEMBERED {
+            let bit = 1 << (-ahead - 1);
+            if path.came & bit != 0 {
+                return Passage::InOrder;
+            }
+            path.came |= bit;
+        }
+        self.in_order = 0;
+        self.overtakings = self.overtakings.saturating_add(1);
+        Passage::Overtaken
+    }
+
+    /// Whether the peer's paths are trusted to keep order.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+    }
+
+    /// Whether a packet of its path after `mark`, or this one itself, has come.
+    pub(crate) fn has_passed(&self, mark: PathMark, entropies: u8) -> bool {
+        let path = self.paths.get(place(mark.class, mark.entropy, entropies));
+        path.is_some_and(|path| path.next.ahead_of(mark.number) > 0)
+    }
+
+    /// The path with the number of its next packet.
+    pub(crate) fn passed(&self, path: PathMark, entropies: u8) -> PathMark {
+        let place = place(path.class, path.entropy, entropies);
+        let number = self.paths.get(place).map_or(path.number, |path| path.next);
+        PathMark { number, ..path }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(number: u32) -> PathMark {
+        PathMark {
+            class: Class(1),
+            entropy: Entropy(2),
+            number: PathNumber(number),
+        }
+    }
+
+    fn proven() -> ArrivalOrder {
+        let mut order = ArrivalOrder::default();
+        for number in 0..ORDER_PROOF {
+            assert!(!order.is_trusted());
+            assert_eq!(order.on_packet(packet(number), 8), Passage::InOrder);
+        }
+        assert!(order.is_trusted());
+        order
+    }
+
+    #[test]
+    fn a_skipped_number_shows_at_the_next_packet() {
+        let mut order = proven();
+        assert_eq!(order.on_packet(packet(ORDER_PROOF + 2), 8), Passage::Skips);
+        assert!(order.has_passed(packet(ORDER_PROOF + 2), 8));
+        assert!(!order.has_passed(packet(ORDER_PROOF + 3), 8));
+        assert_eq!(order.passed(packet(0), 8), packet(ORDER_PROOF + 3));
+        assert!(order.is_trusted(), "loss is no disorder");
+    }
+
+    #[test]
+    fn an_overtaken_packet_ends_the_trust_for_longer_each_time() {
+        let mut order = proven();
+        let mut next = ORDER_PROOF;
+        for doubled in 1..4 {
+            assert_eq!(order.on_packet(packet(next + 1), 8), Passage::Skips);
+            assert_eq!(order.on_packet(packet(next), 8), Passage::Overtaken);
+            next += 2;
+            for _ in 0..ORDER_PROOF << doubled {
+                assert!(!order.is_trusted());
+                order.on_packet(packet(next), 8);
+                next += 1;
+            }
+            assert!(order.is_trusted());
+        }
+    }
+
+    #[test]
+    fn a_packet_that_comes_twice_is_not_overtaken() {
+        let mut order = proven();
+        assert_eq!(
+            order.on_packet(packet(ORDER_PROOF - 1), 8),
+            Passage::InOrder
+        );
+        assert_eq!(
+            order.on_packet(packet(ORDER_PROOF - 30), 8),
+            Passage::InOrder
+        );
+        assert!(order.is_trusted());
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut order = ArrivalOrder::default();
+        order.on_packet(packet(i32::MAX as u32), 8);
+        order.on_packet(packet(u32::MAX - 1), 8);
+        assert_eq!(order.on_packet(packet(u32::MAX), 8), Passage::InOrder);
+        assert_eq!(order.on_packet(packet(1), 8), Passage::Skips);
+        assert_eq!(order.on_packet(packet(0), 8), Passage::Overtaken);
+        assert!(order.has_passed(packet(u32::MAX), 8));
+    }
+
+    #[test]
+    fn packets_of_no_path_of_the_job_count_for_nothing() {
+        let mut order = proven();
+        for (class, entropy) in [(255, 0), (0, 8), (8, 0)] {
+            let stray = PathMark {
+                class: Class(class),
+                entropy: Entropy(entropy),
+                number: PathNumber(1 << 30),
+            };
+            assert_eq!(order.on_packet(stray, 8), Passage::InOrder);
+        }
+        assert_eq!(order.paths.len(), 11);
+    }
+
+    #[test]
+    fn numbers_of_packets_that_did_not_leave_are_used_again() {
+        let mut numbers = PathNumbers::new(3, 8);
+        let first = numbers.take(Class(1), Entropy(2), 5);
+        assert!(numbers.is_last(packet(4)));
+        let unsent = PathMark {
+            number: first.number.plus(3),
+            ..first
+        };
+        numbers.give_back(unsent, 2);
+        assert_eq!(numbers.take(Class(1), Entropy(2), 1), packet(3));
+        numbers.give_back(unsent, 2);
+        assert_eq!(
+            numbers.take(Class(1), Entropy(2), 1),
+            packet(4),
+            "used since"
+        );
+    }
+}
