@@ -16,7 +16,9 @@
 //!    marked: its queues speak by marks, and its losses are those of links.
 //! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
 //!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
-//!    then by half of that share: some switches drop before they build measurable delay.
+//!    then by half of that share: some switches drop before they build measurable delay. But a
+//!    tolerated loss beside a queue counts as a mark: a queue that marks other packets drops
+//!    droppable ones early.
 //! 6. For a round trip after a cut, signals are about the window before it, and cut no more
 //!    (RFC 8257, section 3.3).
 //! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` come marked though the window is at
@@ -191,6 +193,13 @@ impl CongestionWindow {
         if self.ignores_marks() {
             feedback.marks = 0;
         }
+        self.has_marked |= feedback.marks > 0;
+        if self.has_queue(rtt) {
+            let dropped = feedback.lost - feedback.lost_needed;
+            feedback.marks = feedback.marks.saturating_add(dropped);
+            feedback.segments = feedback.segments.saturating_add(dropped);
+            feedback.lost -= dropped;
+        }
         self.round.acked += feedback.acked;
         // A peer may report any number of marks.
         self.round.segments = self.round.segments.saturating_add(feedback.segments);
@@ -200,7 +209,6 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        self.has_marked |= feedback.marks > 0;
         let queue_loss = feedback.lost_needed > 0 && !self.has_marked && self.has_queue(rtt);
         if queue_loss {
             self.cut(now, QUEUE_LOSS_CUT, rtt);

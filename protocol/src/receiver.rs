@@ -685,6 +685,10 @@ impl Receiver {
         let room = settings.segment_bytes as usize;
         let polled = self.messages[at].poll_report(now, untold, room, body)?;
         let mut report = polled.report;
+        report.keeps_order = self.order.is_trusted();
+        if polled.answers {
+            report.awaited = self.messages[at].awaited(&self.order, settings.entropies);
+        }
         // Only when all that has come is reported do the packets before a number count as lost.
         if untold.is_none() && polled.is_whole {
             let path = self.skipped.pop();

@@ -46,7 +46,7 @@ use std::ops::Range;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
-use self::loss::{ClassFlights, FoundLost};
+use self::loss::{ClassFlights, FoundLost, HoleJudge};
 use self::message::{Departure, NewlyAcked, SendMessage, UnscheduledStart};
 use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
@@ -157,6 +157,7 @@ pub struct Sender {
     spray: Spray,
     numbers: PathNumbers,
     tail: TailMarks,
+    judge: HoleJudge,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
@@ -193,6 +194,7 @@ impl Sender {
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             numbers: PathNumbers::new(settings.policy.dscps.len(), settings.entropies),
             tail: TailMarks::default(),
+            judge: HoleJudge::default(),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
@@ -486,6 +488,10 @@ impl Sender {
     ) {
         let header = packet.header;
         self.on_heard(now);
+        self.judge = match packet.report.keeps_order {
+            true => HoleJudge::Paths,
+            false => HoleJudge::Sender,
+        };
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {
@@ -544,6 +550,7 @@ impl Sender {
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
             self.on_answer(now, at, echo, wait);
         }
+        self.mark_awaited(at, report.awaited);
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));

@@ -267,7 +267,7 @@ impl Header {
             epoch: get16(bytes, 8),
             source: Rank(get16(bytes, 10)),
             step: Step(get32(bytes, 12)),
-            key: MessageKey(u64::from(get32(bytes, 16)) | u64::from(get32(bytes, 20)) << 32),
+            key: MessageKey(get64(bytes, 16)),
             message: MessageId(get32(bytes, 24)),
             signature: Signature::from_bytes([bytes[31], bytes[35], bytes[59]]),
             segment: get24(bytes, 28),
@@ -330,6 +330,10 @@ fn get16(bytes: &[u8], at: usize) -> u16 {
 
 fn get24(bytes: &[u8], at: usize) -> u32 {
     get32(bytes, at) & SEGMENTS_MAX
+}
+
+fn get64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(get32(bytes, at)) | u64::from(get32(bytes, at + 4)) << 32
 }
 
 fn get32(bytes: &[u8], at: usize) -> u32 {

@@ -241,6 +241,16 @@ impl ReceiveMessage {
                 .all(|&end| order.has_passed(end, entropies))
     }
 
+    /// The ends that paths have yet to pass before its holes are accepted, as a report names them.
+    pub(super) fn awaited(&self, order: &ArrivalOrder, entropies: u8) -> u64 {
+        if !self.has_gaps() || !order.is_trusted() {
+            return 0;
+        }
+        let ends = (0..64).zip(&self.ends);
+        let awaited = ends.filter(|&(_, &end)| !order.has_passed(end, entropies));
+        awaited.fold(0, |bits, (bit, _)| bits | 1 << bit)
+    }
+
     /// Whether all paths have passed the end of the message, so that no packet of it is on its way.
     fn is_passed(&self, order: &ArrivalOrder, entropies: u8) -> bool {
         order.is_trusted() && !self.ends.is_empty() && !self.awaits_ends(order, entropies)
@@ -398,6 +408,7 @@ impl ReceiveMessage {
         body: &mut Vec<u8>,
     ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
+        let answers = self.report.due == ReportDue::Whole(PacketKind::Ack, 0);
         let shown = match kind {
             PacketKind::Bitmap => self.holes.shown(&self.received),
             _ => Cow::Borrowed(&self.received),
@@ -429,6 +440,7 @@ impl ReceiveMessage {
         Some(PolledReport {
             header,
             report,
+            answers,
             is_whole,
         })
     }
@@ -439,6 +451,8 @@ impl ReceiveMessage {
 pub(super) struct PolledReport {
     pub(super) header: Header,
     pub(super) report: SegmentReport,
+    /// Whether it answers a PROBE.
+    pub(super) answers: bool,
     /// Whether its bitmap reaches to the end of the message.
     pub(super) is_whole: bool,
 }

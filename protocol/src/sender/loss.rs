@@ -8,7 +8,8 @@
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For one
 //!    that may stay missing the job's gap at least, since a mistake would lose a segment that was
-//!    only late.
+//!    only late; but not where the receiver trusts the order of paths, and accepts no hole for the
+//!    sender's word.
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all packets
 //!    before it are lost or reported ([`crate::order`]). No time has to go by for these.
 
@@ -41,6 +42,16 @@ impl ClassFlights {
     }
 }
 
+/// Whose word makes a receiver accept a hole.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum HoleJudge {
+    /// The sender's, or a gap.
+    #[default]
+    Sender,
+    /// The paths', which keep order: the sender's is only a guess, and may come earlier.
+    Paths,
+}
+
 /// How much earlier than a packet that has arrived another one of its class was sent, if that one
 /// is lost.
 #[derive(Clone, Copy)]
@@ -50,11 +61,15 @@ struct LossHorizons {
 }
 
 impl LossHorizons {
-    fn new(rtt: &Rtt, gap: Span) -> Self {
+    fn new(rtt: &Rtt, gap: Span, holes: HoleJudge) -> Self {
         let repaired = rtt.reordering(gap);
+        let tolerated = match holes {
+            HoleJudge::Sender => repaired.max(gap),
+            HoleJudge::Paths => repaired,
+        };
         Self {
             repaired,
-            tolerated: repaired.max(gap),
+            tolerated,
         }
     }
 }
@@ -83,7 +98,7 @@ impl Sender {
 
     /// Finds segments that are lost by now, and tells how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
-        let horizons = LossHorizons::new(rtt, gap);
+        let horizons = LossHorizons::new(rtt, gap, self.judge);
         let (mut lost, mut newest) = (FoundLost::default(), None);
         // From the lowest class up, so that `newest` covers a class and all lower ones.
         for class in (0..self.classes.len()).rev() {

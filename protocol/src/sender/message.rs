@@ -273,14 +273,14 @@ impl SendMessage {
         ProbeBody::encode(ends, self.repair.holes(), room, body);
     }
 
-    /// Its last packet on each path that it has used.
+    /// Its last packet on each path that it has used, in the order in which PROBE names them.
     pub(super) fn ends(&self) -> &[PathMark] {
         &self.ends
     }
 
-    /// Whether a packet of it may be on its way.
-    pub(super) fn is_in_flight(&self) -> bool {
-        self.progress.in_flight.ones() > 0
+    /// Segments that may be on their way.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.progress.in_flight.ones()
     }
 
     /// The turn of the segment that would be sent next; `None` when there is none to send.
@@ -334,9 +334,13 @@ impl SendMessage {
         if progress.next == lane.end {
             progress.lane += 1;
         }
+        let ecn = match self.repair.holes().ones() * 2 < self.cut.holes_allowed(self.tolerance) {
+            true => lane.ecn,
+            false => Ecn::Ect,
+        };
         TakenRun {
             class: lane.class,
-            ecn: lane.ecn,
+            ecn,
             flags: Flags::NONE,
         }
     }

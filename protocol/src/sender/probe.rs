@@ -45,6 +45,8 @@ pub(super) struct ProbeState {
     pub(super) asked: Instant,
     /// When the last one was sent.
     pub(super) last: Instant,
+    /// How often ends of paths were marked again that the receiver awaits.
+    pub(super) marked_again: u32,
     /// How many holes the last one named.
     pub(super) holes_told: u32,
     /// Whether one was sent since the message stands still.
@@ -63,6 +65,7 @@ impl ProbeState {
             unanswered: 0,
             asked: now,
             last: now,
+            marked_again: 0,
             holes_told: 0,
             asked_still: false,
             told_still: false,
@@ -72,6 +75,7 @@ impl ProbeState {
     /// Segments leave.
     pub(super) fn on_sent(&mut self) {
         self.stage = SendStage::Sending;
+        self.marked_again = 0;
         self.duty = ProbeDuty::Itself;
         self.asked_still = false;
     }

@@ -2,18 +2,23 @@
 //!
 //! A packet that is lost in midstream shows by the next one of its path ([`crate::order`]). Behind
 //! the last packet of a message there may be none, so on lossy paths the sender sends one: a PROBE
-//! in the class of the data, on each path on which nothing has left since. If no report answers,
-//! all paths of the message are marked again.
+//! in the class of the data, on each path on which nothing has left since. If no report answers, or
+//! the message waits for a grant with packets in flight, all paths are marked on which it has some.
+//! A report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
+
+use smallvec::SmallVec;
 
 use super::Sender;
 use super::message::PathRecord;
 use super::probe::SendStage;
 use crate::settings::EndpointSettings;
-use crate::units::{Entropy, Instant, MessageId};
+use crate::units::{Class, Instant, MessageId, PathNumber};
 use crate::wire::{Flags, Header, PacketKind, PathMark};
 
+/// A message marks ends that its receiver awaits so often before a PROBE is due.
+const MARKED_AGAIN_MAX: u32 = 4;
 /// Paths count as lossy until so many packets were sent after a loss.
 const LOSS_REMEMBERED: u64 = 1 << 16;
 
@@ -65,42 +70,80 @@ impl Sender {
     /// A PROBE of the message at `at` is due, which was at `stage` before: queues it, and marks of
     /// the ends of the message's paths before it.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
-        let sending = &self.messages[at];
-        let message = sending.id();
-        let wants_marks =
-            sending.all_sent() && sending.is_in_flight() && self.tail.record() == PathRecord::Lossy;
-        let is_first = stage != SendStage::SaidAllSent;
-        let ends = sending.ends().iter().copied();
-        let marked = ends.filter(|&end| wants_marks && (!is_first || self.numbers.is_last(end)));
-        let before = self.tail.due.len();
-        self.tail.due.extend(marked.map(|path| TailMark {
+        let is_first = stage == SendStage::Sending && self.messages[at].all_sent();
+        let mut ends = self.ends_in_flight(at);
+        ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
+        let class = self.messages[at].lowest_class(&settings.policy);
+        if !ends.iter().any(|end| end.class == class) {
+            ends.push(PathMark {
+                class,
+                entropy: self.spray.take(),
+                number: PathNumber::default(),
+            });
+        }
+        self.queue_marks(at, ends);
+    }
+
+    /// The receiver waits for the ends of these paths of a message, counted as PROBE has named them:
+    /// marks them again.
+    pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64) {
+        let sending = &mut self.messages[at];
+        if awaited == 0 || sending.probe.marked_again >= MARKED_AGAIN_MAX {
+            return;
+        }
+        sending.probe.marked_again += 1;
+        let ends = (0..64).zip(sending.ends());
+        let ends = ends.filter(|(bit, _)| awaited >> bit & 1 == 1);
+        let ends = ends.map(|(_, &end)| end).collect();
+        self.queue_marks(at, ends);
+    }
+
+    /// Queues a PROBE on each of these paths. The last one asks for a report: it has the lowest
+    /// class, so that it waits in queues as long as the data does.
+    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>) {
+        paths.sort_by_key(|path| path.class);
+        let message = self.messages[at].id();
+        let last = paths.len().saturating_sub(1);
+        let marks = paths.into_iter().enumerate().map(|(at, path)| TailMark {
             message,
             path,
-            flags: Flags::MARKER,
-        }));
-        let class = sending.lowest_class(&settings.policy);
-        // The last one asks for a report. It waits in queues as long as the data does.
-        let lowest = (self.tail.due.range(before..)).rposition(|mark| mark.path.class == class);
-        match lowest {
-            Some(lowest) => {
-                let last = self.tail.due.len() - 1;
-                self.tail.due.swap(before + lowest, last);
-                self.tail.due[last].flags = Flags::NONE;
-            }
-            None => {
+            flags: if at == last {
+                Flags::NONE
+            } else {
+                Flags::MARKER
+            },
+        });
+        self.tail.due.extend(marks);
+    }
+
+    /// On lossy paths, the last packet of a message on each path on which one is in flight.
+    fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
+        let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
+        let mut left = match self.tail.record() {
+            PathRecord::Clean => 0,
+            PathRecord::Lossy => sending.in_flight(),
+        };
+        for (class, flights) in (0..).zip(&self.classes) {
+            // The last packets are found first.
+            for flight in flights.flights.iter().rev() {
+                if left == 0 {
+                    break;
+                }
+                if flight.message != sending.id() || !sending.is_current(flight) {
+                    continue;
+                }
+                left -= 1;
                 let path = PathMark {
-                    class,
-                    entropy: self.spray.take(),
-                    number: Default::default(),
+                    class: Class(class),
+                    entropy: flight.entropy,
+                    number: flight.number,
                 };
-                let flags = Flags::NONE;
-                self.tail.due.push_back(TailMark {
-                    message,
-                    path,
-                    flags,
-                });
+                if !ends.iter().any(|end| end.shares_path(path)) {
+                    ends.push(path);
+                }
             }
         }
+        ends
     }
 
     /// The next PROBE that was queued.
@@ -121,7 +164,7 @@ impl Sender {
                 true => Flags::ALL_SENT,
                 false => Flags::NONE,
             };
-            let (class, entropy): (_, Entropy) = (mark.path.class, mark.path.entropy);
+            let (class, entropy) = (mark.path.class, mark.path.entropy);
             return Some(Header {
                 kind: PacketKind::Probe,
                 class,

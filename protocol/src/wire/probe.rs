@@ -11,7 +11,7 @@ use crate::bitmap::Bitmap;
 use crate::units::{Class, Entropy, PathNumber};
 
 /// The most ends of paths that a PROBE names. A message that has used more names none.
-const PATH_MARKS_MAX: usize = 64;
+const PATH_MARKS_MAX: usize = 128;
 /// Bytes of a [`PathMark`].
 const MARK_BYTES: usize = 8;
 /// Says that a mark is there: a body that is all zeros has none.

@@ -1,7 +1,7 @@
 //! The body of ACK, BITMAP and STOP: the progress of a message, and a bitmap.
 
 use super::probe::PathMark;
-use super::{get32, put32};
+use super::{get32, get64, put32};
 use crate::bitmap::{self, Bitmap};
 use crate::units::Class;
 
@@ -18,9 +18,11 @@ use crate::units::Class;
 ///    28  cumulative      u32, every segment before this one arrived
 ///    32  first           u32, segment of the bitmap's first bit
 ///    36  bits            u32, length of the bitmap in bits
-///    40  echo class      u32, traffic class of the packet whose `sent at` is echoed
+///    40  echo class      u8, traffic class of the packet whose `sent at` is echoed
+///    41  keeps order     u8, 1 where the sender's paths are trusted to keep order; then two zeros
 ///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
-///    52  bitmap          of the segments that arrived; see crate::bitmap
+///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
+///    60  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SegmentReport {
@@ -45,13 +47,18 @@ pub struct SegmentReport {
     /// Traffic class of the packet whose `sent at` is echoed: packets of different classes overtake
     /// each other in every queue.
     pub echo_class: Class,
+    /// Whether the sender's paths are trusted to keep order. Then no segment stays missing only
+    /// because the sender takes it for lost.
+    pub keeps_order: bool,
     /// A path that keeps order and has skipped numbers: its packets before this number have arrived
     /// and are reported, or are lost.
     pub passed: Option<PathMark>,
+    /// Bit n is set when the receiver waits for a packet behind the n-th end that PROBE has named.
+    pub awaited: u64,
 }
 
 /// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 52;
+pub const REPORT_BYTES: usize = 60;
 
 impl SegmentReport {
     /// Appends the report to `out`.
@@ -72,30 +79,33 @@ impl SegmentReport {
         put32(&mut bytes, 28, self.cumulative);
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
-        put32(&mut bytes, 40, u32::from(self.echo_class.0));
+        (bytes[40], bytes[41]) = (self.echo_class.0, u8::from(self.keeps_order));
         if let Some(passed) = self.passed {
-            bytes[44..].copy_from_slice(&passed.encoded());
+            bytes[44..52].copy_from_slice(&passed.encoded());
         }
+        put32(&mut bytes, 52, self.awaited as u32);
+        put32(&mut bytes, 56, (self.awaited >> 32) as u32);
         bytes
     }
 
     /// Reads a report and gives back the encoded bitmap that follows it; `None` when it is cut
-    /// short or names a class that no packet can have.
+    /// short.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
-        let echo_class = Class(u8::try_from(get32(bytes, 40)).ok()?);
         let report = Self {
             echo: get32(bytes, 0),
             held: get32(bytes, 4),
             ce: get32(bytes, 8),
             received: get32(bytes, 12),
             granted: get32(bytes, 16),
-            ce_entropies: u64::from(get32(bytes, 20)) | u64::from(get32(bytes, 24)) << 32,
+            ce_entropies: get64(bytes, 20),
             cumulative: get32(bytes, 28),
             first: get32(bytes, 32),
             bits: get32(bytes, 36),
-            echo_class,
-            passed: PathMark::decode(bytes.last_chunk()?),
+            echo_class: Class(bytes[40]),
+            keeps_order: bytes[41] == 1,
+            passed: PathMark::decode(bytes[44..].first_chunk()?),
+            awaited: get64(bytes, 52),
         };
         Some((report, bitmap))
     }
@@ -127,6 +137,8 @@ mod tests {
             ce_entropies: 1 << 40,
             first: 5,
             echo_class: Class(3),
+            keeps_order: true,
+            awaited: 1 << 63 | 1,
             passed: Some(PathMark {
                 class: Class(2),
                 entropy: Entropy(9),
@@ -139,11 +151,5 @@ mod tests {
         bytes.push(42);
         assert_eq!(SegmentReport::decode(&bytes), Some((report, &[42][..])));
         assert_eq!(SegmentReport::decode(&bytes[..REPORT_BYTES - 1]), None);
-        bytes[41] = 1;
-        assert_eq!(
-            SegmentReport::decode(&bytes),
-            None,
-            "class 259 does not exist"
-        );
     }
 }
