@@ -225,7 +225,8 @@ impl Sender {
         probe.unanswered = 0;
         probe.at = probe_at;
         if is_answered && probe.asked_still && may_rest {
-            if probe.duty == ProbeDuty::Itself {
+            // One that asked for all while none rested has no watch any more.
+            if probe.duty == ProbeDuty::Itself || self.watch.at.is_none() {
                 self.watch.begin(now, wait);
             }
             probe.duty = ProbeDuty::Rests;

@@ -110,6 +110,27 @@ fn messages_whose_posting_is_not_heard_resume_all_the_same() {
 }
 
 #[test]
+fn a_grant_lost_after_an_outage_is_found() {
+    for message in kinds() {
+        let mut pair = Pair::new(Job::default(), wire());
+        pair.send(message);
+        pair.pass(seconds(1));
+        pair.set_links(cut());
+        pair.pass(seconds(5));
+        pair.set_links(wire());
+        pair.pass(seconds(5));
+        pair.network.set_link(Rank(1), Rank(0), cut());
+        pair.post(message);
+        pair.pass(Span::from_millis(2));
+        pair.network.set_link(Rank(1), Rank(0), wire());
+        let time = pair.finish();
+        let is_busy = pair.network.hosts().iter().any(Endpoint::is_busy);
+        assert!(!is_busy, "{message:?} hangs");
+        assert!(time < Span::from_millis(1_100), "{message:?}: {time}");
+    }
+}
+
+#[test]
 fn a_peer_that_waits_is_never_silent_and_a_dead_one_soon() {
     for timeout in [100, 1_000, 8_000, 60_000] {
         let timeout = Span::from_millis(timeout);
