@@ -486,8 +486,18 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let header = packet.header;
+        self.take_report(now, packet, rtt, settings);
         self.on_heard(now);
+    }
+
+    fn take_report(
+        &mut self,
+        now: Instant,
+        packet: &ReportPacket<'_>,
+        rtt: &mut Rtt,
+        settings: &EndpointSettings,
+    ) {
+        let header = packet.header;
         self.judge = match packet.report.keeps_order {
             true => HoleJudge::Paths,
             false => HoleJudge::Sender,
