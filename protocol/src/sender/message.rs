@@ -264,9 +264,9 @@ impl SendMessage {
     }
 
     /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last packet
-    /// on each path once all of it was sent.
+    /// on each path if it tolerates loss and all of it was sent.
     pub(super) fn write_probe(&self, room: usize, body: &mut Vec<u8>) {
-        let ends = match self.all_sent() {
+        let ends = match self.all_sent() && !self.tolerance.is_none() {
             true => self.ends.as_slice(),
             false => &[],
         };

@@ -2,8 +2,8 @@
 //!
 //! A packet that is lost in midstream shows by the next one of its path ([`crate::order`]). Behind
 //! the last packet of a message there may be none, so on lossy paths the sender sends one: a PROBE
-//! in the class of the data, on each path on which nothing has left since. If no report answers, or
-//! the message waits for a grant with packets in flight, all paths are marked on which it has some.
+//! in the class of the data, on each path on which nothing has left since. If no report answers,
+//! all paths are marked again on which it has packets in flight.
 //! A report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ impl Sender {
     /// A PROBE of the message at `at` is due, which was at `stage` before: queues it, and marks of
     /// the ends of the message's paths before it.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
-        let is_first = stage == SendStage::Sending && self.messages[at].all_sent();
+        let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_in_flight(at);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
         let class = self.messages[at].lowest_class(&settings.policy);
@@ -116,12 +116,14 @@ impl Sender {
         self.tail.due.extend(marks);
     }
 
-    /// On lossy paths, the last packet of a message on each path on which one is in flight.
+    /// On lossy paths, the last packet of a message that was sent, on each path on which one is in
+    /// flight.
     fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
         let mut left = match self.tail.record() {
             PathRecord::Clean => 0,
-            PathRecord::Lossy => sending.in_flight(),
+            PathRecord::Lossy if sending.all_sent() => sending.in_flight(),
+            PathRecord::Lossy => 0,
         };
         for (class, flights) in (0..).zip(&self.classes) {
             // The last packets are found first.
