@@ -145,6 +145,11 @@ impl ArrivalOrder {
         self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
     }
 
+    /// Whether they may keep order, as far as is known: no packet was overtaken of late.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.overtakings == 0 || self.is_trusted()
+    }
+
     /// Whether a packet of its path after `mark`, or this one itself, has come.
     pub(crate) fn has_passed(&self, mark: PathMark, entropies: u8) -> bool {
         let path = self.paths.get(place(mark.class, mark.entropy, entropies));

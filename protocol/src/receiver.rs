@@ -685,7 +685,7 @@ impl Receiver {
         let room = settings.segment_bytes as usize;
         let polled = self.messages[at].poll_report(now, untold, room, body)?;
         let mut report = polled.report;
-        report.keeps_order = self.order.is_trusted();
+        report.keeps_order = self.order.may_be_kept();
         if polled.answers {
             report.awaited = self.messages[at].awaited(&self.order, settings.entropies);
         }

@@ -21,6 +21,8 @@ pub(super) struct HoleState {
     protected_missing: u32,
     /// Whether the sender has said that every segment was sent at least once.
     all_sent: bool,
+    /// Whether the sender has named holes that it only guesses.
+    are_guessed: bool,
     /// The segments that the sender has found lost and does not repair unless it is asked to.
     lost: Option<Bitmap>,
     /// Segments that are accepted as holes: reserved in the ledger, and never asked for.
@@ -33,14 +35,16 @@ impl HoleState {
         Self {
             protected_missing: protected,
             all_sent: false,
+            are_guessed: false,
             lost: None,
             accepted: None,
         }
     }
 
-    /// The packet says whether all was sent.
+    /// The packet says whether all was sent, and whether its sender is sure about holes.
     pub(super) fn on_probe(&mut self, header: &Header) {
         self.all_sent |= header.flags.has(Flags::ALL_SENT);
+        self.are_guessed |= header.flags.has(Flags::GUESS);
     }
 
     /// Whether the sender has said that all was sent.
@@ -99,7 +103,8 @@ impl HoleState {
 
     /// Whether the sender has found every missing segment lost, so that waiting brings none.
     pub(super) fn is_settled(&self, received: &Bitmap) -> bool {
-        let Some(lost) = self.lost.as_ref().filter(|_| self.all_sent) else {
+        let is_sure = self.all_sent && !self.are_guessed;
+        let Some(lost) = self.lost.as_ref().filter(|_| is_sure) else {
             return false;
         };
         let missing = received.zeros();

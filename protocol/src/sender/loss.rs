@@ -8,8 +8,8 @@
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For one
 //!    that may stay missing the job's gap at least, since a mistake would lose a segment that was
-//!    only late; but not where the receiver trusts the order of paths, and accepts no hole for the
-//!    sender's word.
+//!    only late; but not where paths may keep order, and the receiver accepts no hole for the sender's
+//!    word, which PROBE calls a guess.
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all packets
 //!    before it are lost or reported ([`crate::order`]). No time has to go by for these.
 
@@ -48,7 +48,7 @@ pub(super) enum HoleJudge {
     /// The sender's, or a gap.
     #[default]
     Sender,
-    /// The paths', which keep order: the sender's is only a guess, and may come earlier.
+    /// The paths', which may keep order: the sender's is only a guess, and may come earlier.
     Paths,
 }
 
@@ -144,6 +144,7 @@ impl Sender {
             return FoundLost::default();
         }
         let may_miss = sending.may_miss(flight.segment);
+        sending.guesses |= self.judge == HoleJudge::Paths;
         self.in_flight -= sending.land(flight.segment);
         sending.on_lost(flight.segment);
         // More holes are news for the receiver, which may make the next probe due now.

@@ -109,6 +109,8 @@ pub(super) struct SendMessage {
     stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
+    /// Whether some of its holes are guesses.
+    pub(super) guesses: bool,
 }
 
 impl SendMessage {
@@ -153,6 +155,7 @@ impl SendMessage {
             probe: ProbeState::new(stage, now, probe_at),
             stop: StopHeard::default(),
             ends: SmallVec::new(),
+            guesses: false,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::units::Class;
 ///    32  first           u32, segment of the bitmap's first bit
 ///    36  bits            u32, length of the bitmap in bits
 ///    40  echo class      u8, traffic class of the packet whose `sent at` is echoed
-///    41  keeps order     u8, 1 where the sender's paths are trusted to keep order; then two zeros
+///    41  keeps order     u8, 1 where the sender's paths may keep order; then two zeros
 ///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
 ///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
 ///    60  bitmap          of the segments that arrived; see crate::bitmap
@@ -47,8 +47,7 @@ pub struct SegmentReport {
     /// Traffic class of the packet whose `sent at` is echoed: packets of different classes overtake
     /// each other in every queue.
     pub echo_class: Class,
-    /// Whether the sender's paths are trusted to keep order. Then no segment stays missing only
-    /// because the sender takes it for lost.
+    /// Whether the sender's paths may keep order, as far as is known.
     pub keeps_order: bool,
     /// A path that keeps order and has skipped numbers: its packets before this number have arrived
     /// and are reported, or are lost.
