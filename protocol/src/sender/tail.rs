@@ -73,6 +73,7 @@ impl Sender {
         let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_in_flight(at);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
+        self.messages[at].probe.marked_again = 0;
         let class = self.messages[at].lowest_class(&settings.policy);
         if !ends.iter().any(|end| end.class == class) {
             ends.push(PathMark {
