@@ -323,13 +323,24 @@ impl Sender {
         if reset.is_some() {
             return reset;
         }
+        if self.trickle_due().is_some_and(|at| at <= now) {
+            self.path.end_wait();
+        }
         self.poll_probe(now, rtt, settings, body)
+    }
+
+    /// When a fallen sender may send although no answer ends its wait: its peer has heard of none
+    /// of its messages, so no PROBE asks for an answer.
+    fn trickle_due(&self) -> Option<Instant> {
+        let until = self.path.waits_until()?;
+        let asks = self.messages.iter().any(SendMessage::is_told);
+        (!asks && self.is_busy()).then_some(until)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
         let due = self.next_probe().into_iter().chain(self.cancelled.due());
-        let due = due.min();
+        let due = due.chain(self.trickle_due()).min();
         ControlOutlook {
             talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
             due: due.filter(|&at| at > now),
