@@ -64,8 +64,8 @@ def register(
         priority: names of modules whose gradients go before all others, the most urgent first, for
             example ``["head"]``. The rest follows in the order in which the forward pass runs it,
             since the next one needs it so.
-        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision, on every rank. When it
-            changes the scale of the loss, the values that error feedback keeps follow.
+        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
+            scale of the loss, the values that error feedback keeps follow.
 
     Returns:
         The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose

@@ -54,8 +54,8 @@ def register(
         groups: other tolerances for parts of the model, as in :func:`gradwire.ddp.register`.
             Parameters that are sharded together take the strictest of their tolerances.
         priority: names of modules whose gradients go before all others, the most urgent first.
-        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision, on every rank. When it
-            changes the scale of the loss, the values that error feedback keeps follow.
+        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
+            scale of the loss, the values that error feedback keeps follow.
 
     Returns:
         The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
