@@ -323,13 +323,24 @@ impl Sender {
         if reset.is_some() {
             return reset;
         }
+        if self.trickle_due().is_some_and(|at| at <= now) {
+            self.path.end_wait();
+        }
         self.poll_probe(now, rtt, settings, body)
+    }
+
+    /// When a fallen sender may send although no answer ends its wait: its peer has heard of none
+    /// of its messages, so no PROBE asks for an answer.
+    fn trickle_due(&self) -> Option<Instant> {
+        let until = self.path.waits_until()?;
+        let asks = self.messages.iter().any(SendMessage::is_told);
+        (!asks && self.is_busy()).then_some(until)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
         let due = self.next_probe().into_iter().chain(self.cancelled.due());
-        let due = due.min();
+        let due = due.chain(self.trickle_due()).min();
         ControlOutlook {
             talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty(),
             due: due.filter(|&at| at > now),
@@ -461,8 +472,18 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let header = packet.header;
+        self.take_report(now, packet, rtt, settings);
         self.on_heard(now);
+    }
+
+    fn take_report(
+        &mut self,
+        now: Instant,
+        packet: &ReportPacket<'_>,
+        rtt: &mut Rtt,
+        settings: &EndpointSettings,
+    ) {
+        let header = packet.header;
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {

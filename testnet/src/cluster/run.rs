@@ -243,14 +243,14 @@ impl<'a> ClusterRun<'a> {
         let (mut events, mut at_once, mut stir) = (0_u64, 0_u64, self.last_stir);
         while !self.is_done() {
             let before = self.now;
-            if self.last_stir > stir {
-                (events, stir) = (0, self.last_stir);
-            }
             if !self.happen()? {
                 return Err((
                     ClusterCheck::Liveness,
                     format!("no event is left, but {}", self.pending()),
                 ));
+            }
+            if self.last_stir > stir {
+                (events, stir) = (0, self.last_stir);
             }
             events += 1;
             at_once = if self.now == before { at_once + 1 } else { 0 };
@@ -300,19 +300,29 @@ impl<'a> ClusterRun<'a> {
         }
     }
 
-    /// Whether an operation waits for no rank that has yet to submit it.
+    /// Whether an operation of a living rank waits for no rank that has yet to submit it. A dead
+    /// rank submits none: the others are told, and must end.
     fn waits_for_machine(&self) -> bool {
-        let running = self
-            .ranks
-            .iter()
-            .flat_map(|progress| progress.running.values());
-        running.into_iter().any(|&index| {
+        self.running().any(|(_, index)| {
             let planned = &self.program.operations[index];
             let is_here = |rank: &Rank| {
-                let mut running = self.ranks[usize::from(rank.0)].running.values();
-                running.any(|&other| other == index) || self.results[index].contains_key(rank)
+                let at = usize::from(rank.0);
+                let mut running = self.ranks[at].running.values();
+                self.hosts[at].is_dead
+                    || running.any(|&other| other == index)
+                    || self.results[index].contains_key(rank)
             };
             !planned.is_unmatched() && planned.ranks().iter().all(is_here)
+        })
+    }
+
+    /// The operations that have not ended on living ranks.
+    fn running(&self) -> impl Iterator<Item = (usize, usize)> {
+        let ranks = self.ranks.iter().zip(&self.hosts).enumerate();
+        let living = ranks.filter(|(_, (_, host))| !host.is_dead);
+        living.flat_map(|(rank, (progress, _))| {
+            let running = progress.running.values();
+            running.map(move |&index| (rank, index))
         })
     }
 
@@ -329,11 +339,9 @@ impl<'a> ClusterRun<'a> {
     /// The operations that have not ended, in words.
     fn pending(&self) -> String {
         let mut words = String::new();
-        for (rank, progress) in self.ranks.iter().enumerate() {
-            for &index in progress.running.values() {
-                let title = title(&self.program.operations[index]);
-                words += &format!("rank {rank} is in {title}; ");
-            }
+        for (rank, index) in self.running() {
+            let title = title(&self.program.operations[index]);
+            words += &format!("rank {rank} is in {title}; ");
         }
         words
     }

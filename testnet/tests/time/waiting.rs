@@ -58,6 +58,24 @@ fn a_late_rank_hears_less_than_ten_packets_a_second() {
 }
 
 #[test]
+fn a_late_rank_that_answers_late_hears_little() {
+    let late = Profile {
+        jitter: Span::from_millis(15),
+        drop: Share::new(0.1).expect("a share"),
+        ..wire()
+    };
+    for message in kinds() {
+        let mut pair = Pair::new(Job::default(), wire());
+        pair.send(message);
+        pair.pass(seconds(1));
+        pair.set_links(late);
+        let by_second = control_by_second(&mut pair, 60);
+        let packets: u64 = by_second.iter().sum();
+        assert!(packets < 600, "{message:?}: {by_second:?}");
+    }
+}
+
+#[test]
 fn a_barrier_of_forty_minutes_costs_few_packets() {
     let mut pair = Pair::new(Job::default(), wire());
     let message = PairMessage::lossless(8);
@@ -106,6 +124,27 @@ fn messages_whose_posting_is_not_heard_resume_all_the_same() {
             let time = pair.network.now() - before;
             assert!(time < Span::from_millis(1_100), "{posted} posted: {time}");
         }
+    }
+}
+
+#[test]
+fn a_grant_lost_after_an_outage_is_found() {
+    for message in kinds() {
+        let mut pair = Pair::new(Job::default(), wire());
+        pair.send(message);
+        pair.pass(seconds(1));
+        pair.set_links(cut());
+        pair.pass(seconds(5));
+        pair.set_links(wire());
+        pair.pass(seconds(5));
+        pair.network.set_link(Rank(1), Rank(0), cut());
+        pair.post(message);
+        pair.pass(Span::from_millis(2));
+        pair.network.set_link(Rank(1), Rank(0), wire());
+        let time = pair.finish();
+        let is_busy = pair.network.hosts().iter().any(Endpoint::is_busy);
+        assert!(!is_busy, "{message:?} hangs");
+        assert!(time < Span::from_millis(1_100), "{message:?}: {time}");
     }
 }
 
