@@ -61,9 +61,7 @@ def register(
         The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
         on the hook of :func:`gradwire.ddp.register`.
     """
-    gradients = ShardedGradients(
-        model, tolerance, groups=groups, priority=priority, scaler=scaler
-    )
+    gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority, scaler=scaler)
     for unit in gradients.units:
         unit.modules[0].set_custom_reduce_scatter(TaggedReduceScatter(gradients, unit))
     return gradients

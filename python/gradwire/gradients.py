@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Groups = Mapping[str, float] | Callable[[str, nn.Parameter], float | None]
 """Tolerances of parts of a model: by name, or by a function of name and parameter."""
 
+
 class LossScaler(Protocol):
     """Scales the loss, as ``torch.amp.GradScaler`` does."""
 
