@@ -275,9 +275,9 @@ int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, s
  * same two operations. Returns 0, or a negative number on failure. */
 int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
-/* Waits up to `seconds` for pending operations, as long again for ranks that have not got what ended
- * operations owe them, and up to 5 s of that for ranks that are not done, which the log names; then
- * joins every thread, and frees the rank. Null is ignored. */
+/* Waits up to `seconds` for pending operations, as long again for ranks that have not got what
+ * ended operations owe them, and as long again, 5 s at most, for ranks that are not done, which the
+ * log names. Then joins every thread, and frees the rank. Null is ignored. */
 void gw_close(gw_rank* rank, double seconds);
 
 #ifdef __cplusplus
