@@ -14,6 +14,7 @@
 use super::Sender;
 use super::message::{GRANT_WAITS, SendMessage};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty};
+use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, Span, Stamp};
@@ -70,12 +71,13 @@ impl PeerWatch {
 
 impl Sender {
     /// No later than the next PROBE.
+    #[inline]
     pub(super) fn next_probe(&self) -> Option<Instant> {
-        let own = match self.watch.silent_since {
-            Some(_) => None,
-            None => self.probe_due,
-        };
-        own.into_iter().chain(self.watch.at).min()
+        match (self.watch.silent_since, self.watch.at) {
+            (None, None) => self.probe_due,
+            (None, at) => earlier(self.probe_due, at),
+            (Some(_), at) => at,
+        }
     }
 
     pub(super) fn note_probe(&mut self, at: Instant) {
