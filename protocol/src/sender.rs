@@ -470,8 +470,18 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let header = packet.header;
+        self.take_report(now, packet, rtt, settings);
         self.on_heard(now);
+    }
+
+    fn take_report(
+        &mut self,
+        now: Instant,
+        packet: &ReportPacket<'_>,
+        rtt: &mut Rtt,
+        settings: &EndpointSettings,
+    ) {
+        let header = packet.header;
         let Some(at) = self.position(header.message) else {
             // The message has ended, and the receiver has not heard the CLOSE.
             if header.kind == PacketKind::Stop {

@@ -39,12 +39,24 @@ const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
 /// One PROBE at a time for all messages that rest, or for all to a silent peer.
 #[derive(Debug, Default)]
 pub(super) struct PeerWatch {
-    /// When the next one is due, if any message needs it.
+    /// When one of the resting messages asks next, if any rests.
     at: Option<Instant>,
     /// The wait after it.
     wait: Span,
-    /// Since when the peer owes an answer, while it is silent.
-    silent_since: Option<Instant>,
+    /// While the peer is silent.
+    silence: Option<PeerSilence>,
+}
+
+/// A peer that has not answered. A silence that ends leaves the waits of resting messages as they
+/// have grown: otherwise a peer that answers late would be asked without end.
+#[derive(Clone, Copy, Debug)]
+struct PeerSilence {
+    /// Since when it owes an answer.
+    since: Instant,
+    /// When it is asked next.
+    at: Instant,
+    /// The wait after that.
+    wait: Span,
 }
 
 impl PeerWatch {
@@ -63,9 +75,17 @@ impl PeerWatch {
     }
 
     /// A PROBE goes out; the next one is due after a wait that has grown, but not beyond `most`.
-    fn advance(&mut self, now: Instant, growth: u64, most: Span) {
-        self.wait = (self.wait * growth).min(most);
+    fn advance(&mut self, now: Instant, most: Span) {
+        self.wait = (self.wait * WATCH_GROWTH).min(most);
         self.at = Some(now + self.wait);
+    }
+}
+
+impl PeerSilence {
+    /// A PROBE goes out; the next one is due after twice the wait, but not beyond `most`.
+    fn advance(&mut self, now: Instant, most: Span) {
+        self.wait = (self.wait * 2).min(most);
+        self.at = now + self.wait;
     }
 }
 
@@ -73,10 +93,9 @@ impl Sender {
     /// No later than the next PROBE.
     #[inline]
     pub(super) fn next_probe(&self) -> Option<Instant> {
-        match (self.watch.silent_since, self.watch.at) {
-            (None, None) => self.probe_due,
-            (None, at) => earlier(self.probe_due, at),
-            (Some(_), at) => at,
+        match self.watch.silence {
+            Some(silence) => Some(silence.at),
+            None => earlier(self.probe_due, self.watch.at),
         }
     }
 
@@ -98,10 +117,9 @@ impl Sender {
         let most = WATCH_WAIT_MAX.min(settings.peer_timeout.divided(WATCHES_PER_TIMEOUT));
         let wait = rtt.probe_wait(settings.gap);
         let longest = PROBE_WAIT_MAX.min(settings.gap * GAPS_UNANSWERED).max(wait);
-        let at = if let Some(since) = self.watch.silent_since {
-            let silence = now - since;
-            let longest = longest.max(silence.divided(SILENCE_PART)).min(most);
-            self.watch.advance(now, 2, longest);
+        let at = if let Some(silent) = &mut self.watch.silence {
+            let silence = now - silent.since;
+            silent.advance(now, longest.max(silence.divided(SILENCE_PART)).min(most));
             if self.in_flight > 0 && (rtt.is_known() || silence >= UNKNOWN_SILENCE) {
                 self.window.on_silence();
             }
@@ -158,7 +176,7 @@ impl Sender {
             self.watch.at = None;
             return;
         };
-        self.watch.advance(now, WATCH_GROWTH, most);
+        self.watch.advance(now, most);
         let probe = &mut self.messages[at].probe;
         (probe.duty, probe.at) = (ProbeDuty::ForAll, now);
         self.note_probe(now);
@@ -190,29 +208,25 @@ impl Sender {
 
     /// The peer has not answered since `asked`; it is asked again after `wait`.
     fn fall_silent(&mut self, now: Instant, asked: Instant, wait: Span) {
-        if self.watch.silent_since.is_none() {
-            self.watch = PeerWatch {
-                at: Some(now + wait),
-                wait,
-                silent_since: Some(asked),
-            };
-        }
+        self.watch.silence.get_or_insert(PeerSilence {
+            since: asked,
+            at: now + wait,
+            wait,
+        });
     }
 
-    /// A packet has come that answers this sender.
+    /// A packet has come that answers this sender. After a silence the messages that it does not
+    /// answer ask at once.
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard = now;
-        if self.watch.silent_since.take().is_some() {
-            self.ask_all(now);
+        if self.watch.silence.take().is_none() {
+            return;
         }
-    }
-
-    /// Lets all messages ask at once, one for all that rest.
-    fn ask_all(&mut self, now: Instant) {
-        self.watch.at = Some(now);
         for sending in &mut self.messages {
-            sending.probe.unanswered = 0;
-            sending.probe.at = now;
+            if sending.probe.unanswered > 0 {
+                sending.probe.unanswered = 0;
+                sending.probe.at = now;
+            }
         }
         self.note_probe(now);
     }

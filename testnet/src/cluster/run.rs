@@ -243,14 +243,14 @@ impl<'a> ClusterRun<'a> {
         let (mut events, mut at_once, mut stir) = (0_u64, 0_u64, self.last_stir);
         while !self.is_done() {
             let before = self.now;
-            if self.last_stir > stir {
-                (events, stir) = (0, self.last_stir);
-            }
             if !self.happen()? {
                 return Err((
                     ClusterCheck::Liveness,
                     format!("no event is left, but {}", self.pending()),
                 ));
+            }
+            if self.last_stir > stir {
+                (events, stir) = (0, self.last_stir);
             }
             events += 1;
             at_once = if self.now == before { at_once + 1 } else { 0 };

@@ -58,6 +58,24 @@ fn a_late_rank_hears_less_than_ten_packets_a_second() {
 }
 
 #[test]
+fn a_late_rank_that_answers_late_hears_little() {
+    let late = Profile {
+        jitter: Span::from_millis(15),
+        drop: Share::new(0.1).expect("a share"),
+        ..wire()
+    };
+    for message in kinds() {
+        let mut pair = Pair::new(Job::default(), wire());
+        pair.send(message);
+        pair.pass(seconds(1));
+        pair.set_links(late);
+        let by_second = control_by_second(&mut pair, 60);
+        let packets: u64 = by_second.iter().sum();
+        assert!(packets < 600, "{message:?}: {by_second:?}");
+    }
+}
+
+#[test]
 fn a_barrier_of_forty_minutes_costs_few_packets() {
     let mut pair = Pair::new(Job::default(), wire());
     let message = PairMessage::lossless(8);
