@@ -329,12 +329,23 @@ impl Sender {
                 return reset;
             }
         }
+        if self.trickle_due().is_some_and(|at| at <= now) {
+            self.path.end_wait();
+        }
         self.poll_probe(now, rtt, settings, body)
+    }
+
+    /// When a fallen sender may send although no answer ends its wait: its peer has heard of none
+    /// of its messages, so no PROBE asks for an answer.
+    fn trickle_due(&self) -> Option<Instant> {
+        let until = self.path.waits_until()?;
+        let asks = self.messages.iter().any(SendMessage::is_told);
+        (!asks && self.is_busy()).then_some(until)
     }
 
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let mut due = self.next_probe();
+        let mut due = earlier(self.next_probe(), self.trickle_due());
         if !self.cancelled.is_empty() {
             due = earlier(due, self.cancelled.due());
         }
