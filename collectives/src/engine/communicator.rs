@@ -202,7 +202,7 @@ impl Communicator {
         self.matching.take(&operation);
         let min_lossy = self.planner.min_lossy_bytes();
         let limits = self.parts.loss_limits(&operation, min_lossy);
-        let running = RunningOperation::new(id, operation, plan, limits);
+        let running = Box::new(RunningOperation::new(id, operation, plan, limits));
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {
             self.fail_all(slot, OperationError::Mismatch(Box::new(mismatch)));
