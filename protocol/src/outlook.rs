@@ -17,7 +17,15 @@ impl ControlOutlook {
     pub fn and(self, other: Self) -> Self {
         Self {
             talks: self.talks || other.talks,
-            due: self.due.into_iter().chain(other.due).min(),
+            due: earlier(self.due, other.due),
         }
+    }
+}
+
+/// The earlier of two times, as far as there are any.
+pub(crate) fn earlier(first: Option<Instant>, second: Option<Instant>) -> Option<Instant> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.min(second)),
+        (time, None) | (None, time) => time,
     }
 }

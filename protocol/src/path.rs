@@ -138,6 +138,19 @@ impl PathWatch {
         }
     }
 
+    /// When the wait of a fallen sender may end, if it waits.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        match self.trickle {
+            Some(Trickle::Waits(until)) => Some(until),
+            Some(Trickle::Ready) | None => None,
+        }
+    }
+
+    /// Ends the wait of a sender that has asked its peer for no answer.
+    pub(crate) fn end_wait(&mut self) {
+        self.trickle = Some(Trickle::Ready);
+    }
+
     /// Data was sent.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.trickle.is_some() {

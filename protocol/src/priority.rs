@@ -282,8 +282,8 @@ pub struct SendLane {
     pub ecn: Ecn,
 }
 
-/// Layer, magnitude, class and protection of every segment of one message.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// Layer, magnitude, class and protection of every segment of one message; by default of none.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SegmentTags {
     layer_count: u16,
     spans: SmallVec<[(u32, Layer); 1]>,

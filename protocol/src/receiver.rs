@@ -59,7 +59,7 @@ use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, Passage};
-use crate::outlook::ControlOutlook;
+use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
@@ -170,7 +170,6 @@ struct ReceiverDeadlines {
 
 impl ReceiverDeadlines {
     fn with(self, receiving: &ReceiveMessage) -> Self {
-        let earlier = |a: Option<Instant>, b: Option<Instant>| a.into_iter().chain(b).min();
         Self {
             report: earlier(self.report, receiving.report.due.time()),
             gap: earlier(self.gap, receiving.gap_ends()),
@@ -538,7 +537,11 @@ impl Receiver {
             .expect(lent.now, lent.place, receiving.expected());
         self.closed.on_open(serial);
         let at = (self.messages).partition_point(|before| before.serial < serial);
-        self.messages.insert(at, receiving);
+        if at == self.messages.len() {
+            self.messages.push(receiving);
+        } else {
+            self.messages.insert(at, receiving);
+        }
         if let Some(posted) = posted {
             let request = self.expected.remove(posted).expect("just found");
             self.post(at, &request, lent);
@@ -654,7 +657,7 @@ impl Receiver {
         let later = report.filter(|&at| at > now);
         ControlOutlook {
             talks: !self.refusals.is_empty() || (report.is_some() && later.is_none()),
-            due: later.into_iter().chain(gap).min(),
+            due: earlier(later, gap),
         }
     }
 

@@ -56,7 +56,7 @@ use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
 use crate::message::{SendRequest, find_open};
 use crate::order::PathNumbers;
-use crate::outlook::ControlOutlook;
+use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{PathFault, PathWatch};
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
@@ -221,10 +221,14 @@ impl Sender {
     /// The number of the next message. An id that a message still has after all others went by is
     /// left out.
     fn take_serial(&mut self) -> MessageSerial {
-        let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
         let mut serial = self.next;
-        while is_used(serial.id()) {
-            serial.0 += 1;
+        let oldest = self.messages.first().map_or(serial, |open| open.serial);
+        let has_wrapped = serial.0 - oldest.0 >= 1 << 32;
+        if has_wrapped || !self.cancelled.is_empty() {
+            let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
+            while is_used(serial.id()) {
+                serial.0 += 1;
+            }
         }
         self.next = MessageSerial(serial.0 + 1);
         serial
@@ -329,21 +333,37 @@ impl Sender {
         if let Some(close) = self.closes.pop() {
             return Some(close);
         }
-        let reset = self.cancelled.poll(now, rtt.probe_wait(settings.gap));
-        if reset.is_some() {
-            return reset;
+        if !self.cancelled.is_empty() {
+            let reset = self.cancelled.poll(now, rtt.probe_wait(settings.gap));
+            if reset.is_some() {
+                return reset;
+            }
+        }
+        if self.trickle_due().is_some_and(|at| at <= now) {
+            self.path.end_wait();
         }
         let queued = self.poll_queued(now, settings, body);
         queued.or_else(|| self.poll_probe(now, rtt, settings, body))
     }
 
+    /// When a fallen sender may send although no answer ends its wait: its peer has heard of none
+    /// of its messages, so no PROBE asks for an answer.
+    fn trickle_due(&self) -> Option<Instant> {
+        let until = self.path.waits_until()?;
+        let asks = self.messages.iter().any(SendMessage::is_told);
+        (!asks && self.is_busy()).then_some(until)
+    }
+
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let due = self.next_probe().into_iter().chain(self.cancelled.due());
-        let due = due.min();
+        let mut due = earlier(self.next_probe(), self.trickle_due());
+        if !self.cancelled.is_empty() {
+            due = earlier(due, self.cancelled.due());
+        }
+        let is_due = due.is_some_and(|at| at <= now);
         ControlOutlook {
-            talks: due.is_some_and(|at| at <= now) || !self.closes.is_empty() || self.tail.is_due(),
-            due: due.filter(|&at| at > now),
+            talks: is_due || !self.closes.is_empty() || self.tail.is_due(),
+            due: if is_due { None } else { due },
         }
     }
 
@@ -641,8 +661,8 @@ impl Sender {
         let Some(at) = self.messages.iter().rposition(of_key) else {
             return;
         };
-        let cancelled = self.forget(at);
-        self.cancelled.add(cancelled.template(Instant::START));
+        let header = self.forget(at, |sending| sending.template(Instant::START));
+        self.cancelled.add(header);
     }
 
     /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
@@ -652,8 +672,8 @@ impl Sender {
             return;
         }
         if let Some(at) = self.position(header.message) {
-            let refused = self.forget(at);
-            self.refused.push(refused.key());
+            let key = self.forget(at, |sending| sending.key());
+            self.refused.push(key);
         }
     }
 
@@ -662,24 +682,28 @@ impl Sender {
         self.refused.pop()
     }
 
-    fn forget(&mut self, at: usize) -> SendMessage {
-        let mut sending = self.messages.remove(at);
+    /// Forgets a message, of which `rest` takes what is still needed.
+    fn forget<R>(&mut self, at: usize, rest: impl FnOnce(&mut SendMessage) -> R) -> R {
+        let sending = &mut self.messages[at];
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
-        sending
+        let rest = rest(sending);
+        // Unlike `remove` this does not move the message, which is large.
+        drop(self.messages.drain(at..=at));
+        rest
     }
 
     /// Once per message; inlined it would make the loops of every report slower.
     #[inline(never)]
     fn end(&mut self, at: usize, now: Instant) {
-        let mut sending = self.forget(at);
-        self.sent.push_back(SentMessage {
+        let sent = self.forget(at, |sending| SentMessage {
             key: sending.key(),
             message: sending.id(),
             missing: sending.take_missing(),
             took: now - sending.begun,
-            tags: sending.tags,
+            tags: std::mem::take(&mut sending.tags),
         });
+        self.sent.push_back(sent);
     }
 }
 

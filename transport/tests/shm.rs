@@ -268,6 +268,30 @@ fn ranks_that_join_at_once_keep_their_files() {
 }
 
 #[test]
+fn a_reader_that_lags_behind_gets_the_whole_ring() {
+    const WINDOW: usize = 31;
+    let packet = content(0, 16_384);
+    // So many packets wait whenever one is read.
+    for behind in [0, 1, 3] {
+        let (mut from, mut to) = pair();
+        (0..behind).for_each(|_| assert!(send(&mut from, 0, &packet)));
+        for _ in 0..200 {
+            send(&mut from, 0, &packet);
+            assert!(took(&mut to, 0));
+        }
+        while took(&mut to, 0) {}
+        let burst = |_| {
+            let taken = (0..WINDOW).take_while(|_| send(&mut from, 0, &packet));
+            let taken = taken.count();
+            while took(&mut to, 0) {}
+            taken
+        };
+        let bursts: Vec<usize> = (0..5).map(burst).collect();
+        assert_eq!(bursts[4], WINDOW, "{bursts:?} packets, {behind} behind");
+    }
+}
+
+#[test]
 fn rings_take_memory_as_they_are_used() {
     let own = inbox();
     let file = path(own.offer());

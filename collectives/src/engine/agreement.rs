@@ -81,8 +81,13 @@ impl Agreement {
         expects: impl Fn(Rank, u16) -> bool,
     ) -> Option<CallMismatch> {
         let label = call.label;
-        self.entered
-            .insert(label.group, (label, Arc::clone(call.ranks)));
+        match self.entered.get_mut(&label.group) {
+            Some((last, ranks)) if Arc::ptr_eq(ranks, call.ranks) => *last = label,
+            _ => {
+                let ranks = Arc::clone(call.ranks);
+                self.entered.insert(label.group, (label, ranks));
+            }
+        }
         if self.early.is_empty() {
             return None;
         }

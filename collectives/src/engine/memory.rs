@@ -16,6 +16,8 @@ pub(crate) struct StepMemory {
     pub(crate) means: RunningMeans,
     pub(crate) phases: TrainingPhases,
     pub(crate) spares: SpareScratch,
+    /// Copies of single cells, of sums in the order of ranks.
+    pub(crate) cells: SpareScratch,
 }
 
 impl StepMemory {
@@ -28,19 +30,23 @@ impl StepMemory {
     }
 }
 
-/// Scratches of short operations and slots of sums that have ended, for those to come.
+/// Memory that was needed for a while, for those that need some next: the last is used first, since
+/// it is most likely in the cache.
 #[derive(Debug, Default)]
-pub(crate) struct SpareScratch(Vec<Vec<u8>>);
+pub(crate) struct SpareScratch {
+    spares: Vec<Vec<u8>>,
+    /// Bytes of all of them.
+    bytes: usize,
+}
 
 impl SpareScratch {
-    /// As many as short operations are likely to be on their way at once.
-    const KEPT_MAX: usize = 64;
     /// Together they have no more bytes than this: the slots of a few chunks.
     const KEPT_BYTES_MAX: usize = 64 << 20;
 
     /// At least this many bytes, of any values.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let mut spare = self.0.pop().unwrap_or_default();
+        let mut spare = self.spares.pop().unwrap_or_default();
+        self.bytes -= spare.len();
         if spare.len() < bytes {
             spare.clear();
             spare.resize(bytes, 0);
@@ -62,10 +68,9 @@ impl SpareScratch {
 
     /// Keeps bytes that [`SpareScratch::take`] gave.
     pub(crate) fn keep(&mut self, spare: Vec<u8>) {
-        let kept: usize = self.0.iter().map(Vec::len).sum();
-        let fits = self.0.len() < Self::KEPT_MAX && kept + spare.len() <= Self::KEPT_BYTES_MAX;
-        if fits && !spare.is_empty() {
-            self.0.push(spare);
+        if self.bytes + spare.len() <= Self::KEPT_BYTES_MAX && !spare.is_empty() {
+            self.bytes += spare.len();
+            self.spares.push(spare);
         }
     }
 }

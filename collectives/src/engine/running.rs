@@ -50,7 +50,7 @@ use loss_rules::{LossLimits, LossRules};
 use ordered_sum::{LandedBytes, OrderedSum, SumShape};
 use progress::PlanProgress;
 use residual_draft::ResidualDraft;
-use tensor_bytes::{RegionSum, TensorBytes};
+use tensor_bytes::{MissingSegments, RegionSum, TensorBytes};
 
 /// A submitted operation.
 #[derive(Debug)]
@@ -106,9 +106,9 @@ impl RunningOperation {
             self.expect_order(at, parts);
             let request = self.post(inbound, parts);
             if let Some(early) = stash.take(inbound.from, request.key) {
-                let spares = &mut parts.memory.spares;
+                let cells = &mut parts.memory.cells;
                 for (placement, payload) in early.segments() {
-                    self.place(at, placement.offset, payload, spares);
+                    self.place(at, placement.offset, payload, cells);
                 }
             }
             parts.endpoint.expect(now, inbound.from, request);
@@ -221,7 +221,7 @@ impl RunningOperation {
         inbound: usize,
         offset: u32,
         payload: Payload<'_>,
-        spares: &mut SpareScratch,
+        cells: &mut SpareScratch,
     ) {
         let inbound = &self.plan.inbounds[inbound];
         let (offset, length) = (offset as usize, payload.len());
@@ -236,7 +236,7 @@ impl RunningOperation {
         let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
         let landed = LandedBytes { offset, bytes };
         self.bytes
-            .place(&mut self.operation, inbound, landed, spares);
+            .place(&mut self.operation, inbound, landed, cells);
     }
 
     /// The bytes of a message out.
@@ -260,7 +260,10 @@ impl RunningOperation {
         if let Some(holes) = holes {
             let cut = parts.cut(inbound.region, inbound.from);
             self.losses.note(&inbound, cut, holes);
-            self.bytes.skip(&mut self.operation, &inbound, cut, holes);
+            let missing = MissingSegments { cut, holes };
+            let cells = &mut parts.memory.cells;
+            self.bytes
+                .skip(&mut self.operation, &inbound, missing, cells);
         }
         if self.progress.reach(inbound.gate) {
             self.open_gate(inbound.gate, now, parts);
@@ -349,7 +352,7 @@ impl RunningOperation {
                 next,
                 ..
             } = &plan.gates[gate.0];
-            self.bytes.end_sum(gate, &mut parts.memory.spares);
+            self.bytes.end_sum(gate);
             if let Some(region) = finish {
                 self.bytes.reduce_slots(&mut self.operation, &plan);
                 self.finish(gate, *region, parts);
@@ -359,8 +362,8 @@ impl RunningOperation {
             }
             for &next in next {
                 if let Some(&first) = plan.gates[next.0].contributions.first() {
-                    let operation = &mut self.operation;
-                    self.bytes.open_before(operation, &plan.inbounds[first]);
+                    let (operation, cells) = (&mut self.operation, &mut parts.memory.cells);
+                    (self.bytes).open_before(operation, &plan.inbounds[first], cells);
                 }
                 if self.progress.reach(next) {
                     opening.push(next);
@@ -556,7 +559,7 @@ impl RunningOperation {
 
     /// Ends the operation.
     pub(crate) fn into_completion(
-        self,
+        self: Box<Self>,
         result: Result<(), OperationError>,
         memory: &mut StepMemory,
     ) -> Completion {

@@ -73,7 +73,7 @@ struct LastLookup {
 /// All running operations of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct OperationTable {
-    slots: Vec<Option<RunningOperation>>,
+    slots: Vec<Option<Box<RunningOperation>>>,
     /// Slots without an operation.
     free: Vec<usize>,
     by_key: BTreeMap<OperationKey, usize>,
@@ -99,7 +99,7 @@ impl OperationTable {
     }
 
     /// Adds an operation whose key is not in use. Returns its slot.
-    pub(crate) fn insert(&mut self, running: RunningOperation) -> usize {
+    pub(crate) fn insert(&mut self, running: Box<RunningOperation>) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -111,7 +111,7 @@ impl OperationTable {
     }
 
     /// Removes an operation.
-    pub(crate) fn remove(&mut self, slot: usize) -> Option<RunningOperation> {
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<RunningOperation>> {
         let running = self.slots.get_mut(slot)?.take()?;
         let known = self.by_key.remove(&OperationKey::of(&running.operation));
         known.expect("it was inserted with its slot");
@@ -122,12 +122,12 @@ impl OperationTable {
 
     /// The operation in a slot, to go on with it.
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut RunningOperation> {
-        self.slots.get_mut(slot)?.as_mut()
+        self.slots.get_mut(slot)?.as_deref_mut()
     }
 
     /// The operation in a slot.
     pub(crate) fn get(&self, slot: usize) -> Option<&RunningOperation> {
-        self.slots.get(slot)?.as_ref()
+        self.slots.get(slot)?.as_deref()
     }
 
     /// The operation that runs with this key, or for a key of point-to-point the receive from or
@@ -156,7 +156,7 @@ impl OperationTable {
     /// The running operations and their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RunningOperation)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(slot, running)| Some((slot, running.as_ref()?)))
+        slots.filter_map(|(slot, running)| Some((slot, running.as_deref()?)))
     }
 
     /// The message in with this sender and key.

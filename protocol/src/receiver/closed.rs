@@ -35,6 +35,9 @@ impl ClosedMessages {
     }
 
     pub(super) fn is_closed(&self, serial: MessageSerial) -> bool {
+        if Some(serial) > self.newest {
+            return false; // as for nearly all
+        }
         let range = self.ranges.range(..=serial.0).next_back();
         range.is_some_and(|(_, &end)| serial.0 < end)
     }
@@ -42,6 +45,12 @@ impl ClosedMessages {
     /// A message is closed. Each one is closed once.
     pub(super) fn close(&mut self, MessageSerial(serial): MessageSerial) {
         self.on_open(MessageSerial(serial));
+        if let Some(mut last) = self.ranges.last_entry()
+            && *last.get() == serial
+        {
+            *last.get_mut() = serial + 1;
+            return;
+        }
         let end = self.ranges.remove(&(serial + 1)).unwrap_or(serial + 1);
         match self.ranges.range_mut(..=serial).next_back() {
             Some((_, before)) if *before == serial => *before = end,

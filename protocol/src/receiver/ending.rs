@@ -31,8 +31,9 @@ impl Receiver {
             self.counters.refused += 1;
             return;
         }
-        let closed = self.close(at);
-        if closed.stops_said() < STOPS_EACH {
+        let stops_said = self.messages[at].stops_said();
+        self.close(at);
+        if stops_said < STOPS_EACH {
             return;
         }
         // The sender hears again, so the next message that was quiet says STOP now.
@@ -109,19 +110,21 @@ impl Receiver {
 
     /// Forgets a message that is not complete. Gives how many of its segments were on their way.
     fn drop_message(&mut self, at: usize, ledger: &mut Ledger) -> u32 {
-        let mut dropped = self.close(at);
+        let dropped = &mut self.messages[at];
         if dropped.stage == ReceiveStage::Early {
             self.early_segments -= u64::from(dropped.cut.segments());
         }
         dropped.release(ledger);
-        dropped.settle()
+        let settled = dropped.settle();
+        self.close(at);
+        settled
     }
 
     /// No packet opens the message again.
-    fn close(&mut self, at: usize) -> ReceiveMessage {
-        let closed = self.messages.remove(at);
-        self.closed.close(closed.serial);
-        closed
+    fn close(&mut self, at: usize) {
+        self.closed.close(self.messages[at].serial);
+        // Unlike `remove` this does not move the message, which is large.
+        drop(self.messages.drain(at..=at));
     }
 
     /// Releases the holes that are reserved in the ledger: the peer is lost.

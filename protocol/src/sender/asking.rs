@@ -14,6 +14,7 @@
 use super::Sender;
 use super::message::{GRANT_WAITS, SendMessage};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty};
+use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, Span, Stamp};
@@ -90,10 +91,11 @@ impl PeerSilence {
 
 impl Sender {
     /// No later than the next PROBE.
+    #[inline]
     pub(super) fn next_probe(&self) -> Option<Instant> {
         match self.watch.silence {
             Some(silence) => Some(silence.at),
-            None => self.probe_due.into_iter().chain(self.watch.at).min(),
+            None => earlier(self.probe_due, self.watch.at),
         }
     }
 
@@ -146,9 +148,9 @@ impl Sender {
                 self.still.push(sending.key());
             }
         }
-        let (unanswered, asked) = (sending.probe.unanswered, sending.probe.asked);
-        if unanswered >= SILENT_PROBES && self.heard < asked {
-            self.fall_silent(now, asked, doubled.min(longest));
+        let (unheard, first) = sending.probe.count_unheard(now, self.heard);
+        if unheard >= SILENT_PROBES {
+            self.fall_silent(now, first, doubled.min(longest));
         }
         self.queue_probe(at, stage, settings);
         self.poll_queued(now, settings, body)

@@ -40,6 +40,10 @@ impl CancelledMessages {
         });
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }

@@ -99,12 +99,16 @@ impl Sender {
     /// Finds segments that are lost by now, and tells how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let horizons = LossHorizons::new(rtt, gap, self.judge);
-        let (mut lost, mut newest) = (FoundLost::default(), None);
+        // Before the first echo it is the start, before which no packet was sent.
+        let (mut lost, mut newest) = (FoundLost::default(), Stamp::default());
         // From the lowest class up, so that `newest` covers a class and all lower ones.
         for class in (0..self.classes.len()).rev() {
-            let of_class = self.classes[class].newest;
-            newest = of_class.max(newest);
-            if let Some(newest) = newest {
+            let ClassFlights {
+                flights,
+                newest: own,
+            } = &self.classes[class];
+            newest = newest.max(own.unwrap_or_default());
+            if !flights.is_empty() {
                 lost.add(self.find_lost_before(now, class, newest, horizons));
             }
         }
@@ -172,10 +176,15 @@ impl Sender {
         let mut lost = FoundLost::default();
         let repaired_before = newest.before(horizons.repaired);
         let tolerated_before = newest.before(horizons.tolerated);
+        // Flights come in runs of one message.
+        let mut last = None;
         while let Some(&flight) = self.classes[class].flights.front() {
-            let sending = self
-                .position(flight.message)
-                .map(|at| &mut self.messages[at]);
+            let at = match last {
+                Some((message, at)) if message == flight.message => at,
+                _ => self.position(flight.message),
+            };
+            last = Some((flight.message, at));
+            let sending = at.map(|at| &mut self.messages[at]);
             let alive = sending.filter(|sending| sending.is_current(&flight));
             if let Some(sending) = alive {
                 let lost_before = match sending.may_miss(flight.segment) {

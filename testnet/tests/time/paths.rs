@@ -1,5 +1,6 @@
 //! Slow paths, reroutes, and outages.
 
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Layer, Rank, Rate, Share, Span};
 use gradwire_testnet::link::{Profile, Queue};
@@ -116,4 +117,22 @@ fn a_lost_acknowledgement_is_no_loss_of_segments() {
         found <= data,
         "{found} segments found lost, {data} were, and {acks} ACKs"
     );
+}
+
+#[test]
+fn messages_go_on_after_a_path_has_failed() {
+    let bad = Profile {
+        drop: Share::new(0.7).expect("a share"),
+        ..Profile::perfect(Span::from_micros(20))
+    };
+    let mut pair = Pair::new(Job::default(), bad);
+    let is_fault = |event: &EndpointEvent| matches!(event, EndpointEvent::PathFault { .. });
+    while !pair.events.iter().any(is_fault) {
+        pair.transfer(PairMessage::lossless(20_000));
+    }
+    for _ in 0..20 {
+        pair.transfer(PairMessage::lossless(20_000));
+        let is_busy = pair.network.hosts().iter().any(Endpoint::is_busy);
+        assert!(!is_busy, "a message hangs");
+    }
 }

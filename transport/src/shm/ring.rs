@@ -10,7 +10,7 @@
 //!   a gap. Its first byte is [`GAP`], where a packet has its version.
 //! - Counts only grow. A record starts at its count modulo the ring's length, a power of two.
 //! - Only the first [`RESERVED`] bytes of records exist at first. The writer goes back to the start
-//!   when the reader has emptied it, and allocates more only when the reader lags behind.
+//!   if the reader has emptied the ring by then; else it allocates more, up to the whole ring.
 #![expect(
     unsafe_code,
     reason = "the other side of this memory is another process"
@@ -122,6 +122,8 @@ pub(super) struct RingWriter {
     file: Option<RingFile>,
     /// Bytes of records that exist.
     reserved: usize,
+    /// Whether the ring has ever been full.
+    has_lagged: bool,
     head: u64,
     /// The reader's count when it was last looked at.
     tail: u64,
@@ -139,6 +141,7 @@ impl RingWriter {
             place: RingMemory::new(mapping, start, bytes),
             file: Some(file),
             reserved: RESERVED.min(bytes),
+            has_lagged: false,
             head: 0,
             tail: 0,
         }
@@ -172,18 +175,29 @@ impl RingWriter {
     fn gap_before(&mut self, bytes: usize) -> Option<usize> {
         let left = self.place.to_the_end(self.head);
         let offset = self.place.bytes - left;
-        if offset + bytes <= self.usable() {
-            return self.is_free(bytes).then_some(0);
+        let fits = offset + bytes <= self.usable() || self.goes_further(offset + bytes);
+        let gap = if fits { 0 } else { left };
+        let is_free = self.is_free(gap + bytes);
+        self.has_lagged |= !is_free;
+        is_free.then_some(gap)
+    }
+
+    /// Whether the ring grows until it has records up to `end`. It goes back to the start instead
+    /// while it is emptied in time. Then the skipped rest counts as used until the reader has
+    /// passed it, so this would be a short ring for a reader that lags behind.
+    fn goes_further(&mut self, end: usize) -> bool {
+        let may_grow = end <= self.place.bytes && (self.has_lagged || !self.is_empty());
+        while may_grow && end > self.usable() {
+            if self.grow().is_none() {
+                return false;
+            }
         }
-        // Back to the start if the reader is done there, else further on if there is more memory.
-        if self.is_free(left + bytes) {
-            return Some(left);
-        }
-        let may_grow = offset + bytes <= self.place.bytes && self.is_free(bytes);
-        while may_grow && offset + bytes > self.usable() {
-            self.grow()?;
-        }
-        may_grow.then_some(0)
+        may_grow
+    }
+
+    fn is_empty(&mut self) -> bool {
+        self.tail = self.place.tail().load(Ordering::Acquire);
+        self.tail == self.head
     }
 
     /// The end of the bytes that records may take. A line is left for the mark of a gap.

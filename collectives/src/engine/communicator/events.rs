@@ -25,8 +25,8 @@ impl Communicator {
             return; // its operation has failed
         };
         if let Some(running) = self.table.get_mut(found.slot) {
-            let spares = &mut self.parts.memory.spares;
-            running.place(found.message, placement.offset, payload, spares);
+            let cells = &mut self.parts.memory.cells;
+            running.place(found.message, placement.offset, payload, cells);
         }
     }
 

@@ -185,7 +185,11 @@ impl Communicator {
         self.conclude_running(running, Err(error));
     }
 
-    fn conclude_running(&mut self, running: RunningOperation, result: Result<(), OperationError>) {
+    fn conclude_running(
+        &mut self,
+        running: Box<RunningOperation>,
+        result: Result<(), OperationError>,
+    ) {
         self.deadlines.end(running.id);
         if result.is_err() && self.failures.aborted.is_none() {
             for (from, key) in running.missing() {

@@ -3,10 +3,12 @@
 //! The order holds for each cell of a region; a cell is as long as a full segment.
 //!
 //! 1. A cell's turns go to the ranks in ascending order, this rank among them.
-//! 2. A segment whose turn it is is added at once. An earlier one waits in the slot of its rank.
-//! 3. The sum of the ranks before this one forms in the first slot. At this rank's turn it is added
+//! 2. A segment whose turn it is is added at once. An earlier one waits in a copy of its cell.
+//! 3. The sum of the ranks before this one forms in a cell apart. At this rank's turn it is added
 //!    to the own values, and from then on the sum forms in the region.
 //! 4. This rank's turn comes when its own values are there. A hole's turn is skipped.
+//! 5. The memory of a copy goes to the next one as soon as it is added. So copies take as much as
+//!    ranks are ahead of each other, and most of them stay in the cache.
 //!
 //! So equal contributions with equal holes give equal bits. A rank that is first or second copies
 //! only segments that come early; a later one also copies the first contribution.
@@ -35,20 +37,52 @@ pub(super) struct LandedBytes<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// How far the sum of a cell has come.
-#[derive(Clone, Copy, Debug, Default)]
-struct CellSum {
-    /// Turns that are over.
-    turn: usize,
-    /// Whether the first slot has the sum of ranks before this one.
-    has_begun: bool,
-}
-
 /// The owner of a turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TurnOwner {
     Slot(usize),
     Own,
+}
+
+/// Copies of cells that wait, by slot and cell.
+#[derive(Debug, Default)]
+struct CellCopies {
+    /// The place of each copy in `memory`, counted from 1; 0 if there is none.
+    places: Vec<u32>,
+    memory: Vec<Vec<u8>>,
+    /// Places that are free.
+    free: Vec<u32>,
+}
+
+impl CellCopies {
+    fn has(&self, at: usize) -> bool {
+        self.places[at] > 0
+    }
+
+    /// The copy at this slot and cell, or new memory for it.
+    fn at(&mut self, at: usize, cell_bytes: usize, cells: &mut SpareScratch) -> &mut Vec<u8> {
+        if !self.has(at) {
+            let copy = cells.take(cell_bytes);
+            self.put(at, copy);
+        }
+        &mut self.memory[self.places[at] as usize - 1]
+    }
+
+    fn put(&mut self, at: usize, copy: Vec<u8>) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.memory.push(Vec::new());
+            self.memory.len() as u32
+        });
+        self.memory[place as usize - 1] = copy;
+        self.places[at] = place;
+    }
+
+    /// The copy that lies there.
+    fn take(&mut self, at: usize) -> Vec<u8> {
+        let place = std::mem::take(&mut self.places[at]);
+        self.free.push(place);
+        std::mem::take(&mut self.memory[place as usize - 1])
+    }
 }
 
 /// The sum of one region.
@@ -61,12 +95,12 @@ pub(super) struct OrderedSum {
     before_own: usize,
     /// Gates that have to open before the own values are there.
     closed_gates: usize,
-    /// Empty until the first segment comes.
-    cells: Vec<CellSum>,
-    /// Bytes that wait in each cell of each slot, or [`HOLE`].
-    waiting: Vec<u32>,
-    /// As many bytes as the region for each of the others; empty until a segment has to wait.
-    slots: Vec<u8>,
+    /// Turns that are over, by cell. Empty until the first segment comes.
+    turns: Vec<u32>,
+    /// Bytes that have come of each cell of each slot, or [`HOLE`].
+    came: Vec<u32>,
+    /// Cells that wait. In the first slot the sum of the ranks before this one forms.
+    copies: CellCopies,
 }
 
 /// Stands for the bytes of a cell that will never come.
@@ -88,9 +122,9 @@ impl OrderedSum {
             others,
             before_own,
             closed_gates,
-            cells: Vec::new(),
-            waiting: Vec::new(),
-            slots: Vec::new(),
+            turns: Vec::new(),
+            came: Vec::new(),
+            copies: CellCopies::default(),
         }
     }
 
@@ -100,9 +134,9 @@ impl OrderedSum {
         target: &mut [u8],
         from: Rank,
         landed: LandedBytes<'_>,
-        spares: &mut SpareScratch,
+        cells: &mut SpareScratch,
     ) {
-        self.begin(target);
+        self.begin(target, cells);
         let slot = self.slot_of(from);
         let LandedBytes { mut offset, bytes } = landed;
         let mut rest = bytes;
@@ -111,58 +145,57 @@ impl OrderedSum {
             let range = self.range(cell);
             let (part, behind) = rest.split_at(rest.len().min(range.end - offset));
             if part.len() == range.len() && self.owner(cell) == Some(TurnOwner::Slot(slot)) {
-                self.add(target, cell, part, spares);
-                self.cells[cell].turn += 1;
+                self.add(target, cell, part, cells);
+                self.turns[cell] += 1;
             } else {
-                self.keep(
-                    slot,
-                    LandedBytes {
-                        offset,
-                        bytes: part,
-                    },
-                    spares,
-                );
-                let at = self.waiting_at(slot, cell);
-                self.waiting[at] += part.len() as u32;
+                let (at, start) = (self.place_of(slot, cell), offset - range.start);
+                let copy = self.copies.at(at, self.shape.cell_bytes, cells);
+                copy[start..start + part.len()].copy_from_slice(part);
+                self.came[at] += part.len() as u32;
             }
-            self.drain(target, cell);
+            self.drain(target, cell, cells);
             (offset, rest) = (offset + part.len(), behind);
         }
     }
 
     /// Skips bytes that rank `from` will never bring: whole cells.
-    pub(super) fn skip(&mut self, target: &mut [u8], from: Rank, hole: Range<usize>) {
-        self.begin(target);
+    pub(super) fn skip(
+        &mut self,
+        target: &mut [u8],
+        from: Rank,
+        hole: Range<usize>,
+        cells: &mut SpareScratch,
+    ) {
+        self.begin(target, cells);
         let slot = self.slot_of(from);
         for cell in hole.start / self.shape.cell_bytes..hole.end.div_ceil(self.shape.cell_bytes) {
-            let at = self.waiting_at(slot, cell);
-            self.waiting[at] = HOLE;
-            self.drain(target, cell);
+            let at = self.place_of(slot, cell);
+            self.came[at] = HOLE;
+            if self.copies.has(at) {
+                cells.keep(self.copies.take(at));
+            }
+            self.drain(target, cell, cells);
         }
     }
 
     /// One of the gates has opened that the own values in `target` come after.
-    pub(super) fn open_gate(&mut self, target: &mut [u8]) {
+    pub(super) fn open_gate(&mut self, target: &mut [u8], cells: &mut SpareScratch) {
         self.closed_gates -= 1;
-        (0..self.cells.len()).for_each(|cell| self.drain(target, cell));
+        (0..self.turns.len()).for_each(|cell| self.drain(target, cell, cells));
     }
 
     /// Whether segments can be added as they come from now on.
     pub(super) fn needs_no_order(&self) -> bool {
-        self.others.len() == 1 && self.closed_gates == 0 && self.cells.is_empty()
+        self.others.len() == 1 && self.closed_gates == 0 && self.turns.is_empty()
     }
 
-    /// The slots, to be used again.
-    pub(super) fn into_slots(self) -> Vec<u8> {
-        self.slots
-    }
-
-    fn begin(&mut self, target: &mut [u8]) {
-        if self.cells.is_empty() {
-            let cells = self.shape.bytes.div_ceil(self.shape.cell_bytes);
-            self.cells = vec![CellSum::default(); cells];
-            self.waiting = vec![0; cells * self.others.len()];
-            (0..cells).for_each(|cell| self.drain(target, cell));
+    fn begin(&mut self, target: &mut [u8], cells: &mut SpareScratch) {
+        if self.turns.is_empty() {
+            let count = self.shape.bytes.div_ceil(self.shape.cell_bytes);
+            self.turns = vec![0; count];
+            self.came = vec![0; count * self.others.len()];
+            self.copies.places = vec![0; count * self.others.len()];
+            (0..count).for_each(|cell| self.drain(target, cell, cells));
         }
     }
 
@@ -176,13 +209,13 @@ impl OrderedSum {
         start..self.shape.bytes.min(start + self.shape.cell_bytes)
     }
 
-    fn waiting_at(&self, slot: usize, cell: usize) -> usize {
-        slot * self.cells.len() + cell
+    fn place_of(&self, slot: usize, cell: usize) -> usize {
+        slot * self.turns.len() + cell
     }
 
     /// The rank whose turn it is, if any turn is left.
     fn owner(&self, cell: usize) -> Option<TurnOwner> {
-        let turn = self.cells[cell].turn;
+        let turn = self.turns[cell] as usize;
         match turn.checked_sub(self.before_own) {
             None => Some(TurnOwner::Slot(turn)),
             Some(0) => Some(TurnOwner::Own),
@@ -191,78 +224,76 @@ impl OrderedSum {
     }
 
     /// Adds the whole cell of the rank whose turn it is.
-    fn add(&mut self, target: &mut [u8], cell: usize, part: &[u8], spares: &mut SpareScratch) {
-        let SumShape { dtype, op, .. } = self.shape;
-        let range = self.range(cell);
-        let CellSum { turn, has_begun } = self.cells[cell];
-        if turn > self.before_own {
+    fn add(&mut self, target: &mut [u8], cell: usize, part: &[u8], cells: &mut SpareScratch) {
+        let SumShape {
+            dtype,
+            op,
+            cell_bytes,
+            ..
+        } = self.shape;
+        let (range, first) = (self.range(cell), self.place_of(0, cell));
+        if self.turns[cell] as usize > self.before_own {
             accumulate(dtype, op, &mut target[range], part);
-        } else if has_begun {
-            accumulate(dtype, op, &mut self.slots[range], part);
         } else {
-            let (offset, bytes) = (range.start, part);
-            self.keep(0, LandedBytes { offset, bytes }, spares);
-            self.cells[cell].has_begun = true;
+            let has_begun = self.copies.has(first);
+            let sum = &mut self.copies.at(first, cell_bytes, cells)[..part.len()];
+            match has_begun {
+                true => accumulate(dtype, op, sum, part),
+                false => sum.copy_from_slice(part),
+            }
         }
-    }
-
-    /// Writes bytes to a slot.
-    fn keep(&mut self, slot: usize, landed: LandedBytes<'_>, spares: &mut SpareScratch) {
-        if self.slots.is_empty() {
-            self.slots = spares.take(self.shape.bytes * self.others.len());
-        }
-        let at = slot * self.shape.bytes + landed.offset;
-        self.slots[at..at + landed.bytes.len()].copy_from_slice(landed.bytes);
     }
 
     /// Takes the turns of a cell until one has to wait.
-    fn drain(&mut self, target: &mut [u8], cell: usize) {
+    fn drain(&mut self, target: &mut [u8], cell: usize, cells: &mut SpareScratch) {
         let range = self.range(cell);
         while let Some(owner) = self.owner(cell) {
             let whole = range.len() as u32;
             match owner {
                 TurnOwner::Own if self.closed_gates > 0 => return,
-                TurnOwner::Own => self.add_own(target, cell),
-                TurnOwner::Slot(slot) => match self.waiting[self.waiting_at(slot, cell)] {
+                TurnOwner::Own => {
+                    let first = self.place_of(0, cell);
+                    // Without ranks before this one the first slot has a later contribution.
+                    if self.before_own > 0 && self.copies.has(first) {
+                        self.add_copy(first, &mut target[range.clone()], cells);
+                    }
+                }
+                TurnOwner::Slot(slot) => match self.came[self.place_of(slot, cell)] {
                     HOLE => {}
-                    bytes if bytes == whole => self.add_slot(target, cell, slot),
+                    bytes if bytes == whole => self.add_slot(target, cell, slot, cells),
                     _ => return,
                 },
             }
-            self.cells[cell].turn += 1;
-        }
-    }
-
-    /// Adds the sum of the ranks before this one to the own values.
-    fn add_own(&self, target: &mut [u8], cell: usize) {
-        let SumShape { dtype, op, .. } = self.shape;
-        let range = self.range(cell);
-        if self.cells[cell].has_begun {
-            accumulate(dtype, op, &mut target[range.clone()], &self.slots[range]);
+            self.turns[cell] += 1;
         }
     }
 
     /// Adds the cell that waits in a slot.
-    fn add_slot(&mut self, target: &mut [u8], cell: usize, slot: usize) {
-        let SumShape {
-            dtype, op, bytes, ..
-        } = self.shape;
-        let range = self.range(cell);
+    fn add_slot(&mut self, target: &mut [u8], cell: usize, slot: usize, cells: &mut SpareScratch) {
+        let (range, at) = (self.range(cell), self.place_of(slot, cell));
         if slot >= self.before_own {
-            let waiting = &self.slots[slot * bytes..][range.clone()];
-            return accumulate(dtype, op, &mut target[range], waiting);
+            return self.add_copy(at, &mut target[range], cells);
         }
-        let has_begun = std::mem::replace(&mut self.cells[cell].has_begun, true);
         if slot == 0 {
             return; // the sum begins with it, where it is
         }
-        let (first, later) = self.slots.split_at_mut(bytes);
-        let waiting = &later[(slot - 1) * bytes..][range.clone()];
-        if has_begun {
-            accumulate(dtype, op, &mut first[range], waiting);
+        let (first, waiting) = (self.place_of(0, cell), self.copies.take(at));
+        if self.copies.has(first) {
+            let SumShape { dtype, op, .. } = self.shape;
+            let sum = &mut self.copies.at(first, range.len(), cells)[..range.len()];
+            accumulate(dtype, op, sum, &waiting[..range.len()]);
+            cells.keep(waiting);
         } else {
-            first[range].copy_from_slice(waiting);
+            self.copies.put(first, waiting);
         }
+    }
+
+    /// Adds a copy to values of the region, and frees its memory.
+    fn add_copy(&mut self, at: usize, values: &mut [u8], cells: &mut SpareScratch) {
+        let SumShape { dtype, op, .. } = self.shape;
+        let copy = self.copies.take(at);
+        accumulate(dtype, op, values, &copy[..values.len()]);
+        cells.keep(copy);
     }
 }
 
@@ -368,7 +399,7 @@ mod tests {
             let (mut left, mut closed) = (self.segments.clone(), gates);
             while !left.is_empty() || closed > 0 {
                 if closed > 0 && draws.below(left.len() + 1) == 0 {
-                    sum.open_gate(&mut target);
+                    sum.open_gate(&mut target, &mut spares);
                     closed -= 1;
                     continue;
                 }
@@ -381,21 +412,27 @@ mod tests {
                     &mut spares,
                 );
                 if left.iter().all(|(rank, ..)| *rank != from) {
-                    self.skip_holes_of(from, &mut sum, &mut target);
+                    self.skip_holes_of(from, &mut sum, &mut target, &mut spares);
                 }
             }
             // A rank of which no segment came is told by its holes alone.
             let came = |rank| self.segments.iter().any(|segment| segment.0 == rank);
             for silent in (0..self.holes.len()).filter(|&rank| rank != self.me && !came(rank)) {
-                self.skip_holes_of(silent, &mut sum, &mut target);
+                self.skip_holes_of(silent, &mut sum, &mut target, &mut spares);
             }
             target
         }
 
-        fn skip_holes_of(&self, from: usize, sum: &mut OrderedSum, target: &mut [u8]) {
+        fn skip_holes_of(
+            &self,
+            from: usize,
+            sum: &mut OrderedSum,
+            target: &mut [u8],
+            spares: &mut SpareScratch,
+        ) {
             for cell in &self.holes[from] {
                 let hole = cell * CELL..target.len().min((cell + 1) * CELL);
-                sum.skip(target, Rank(from as u16), hole);
+                sum.skip(target, Rank(from as u16), hole, spares);
             }
         }
     }

@@ -48,6 +48,13 @@ pub(super) struct RegionSum<'a> {
     pub(super) previous: Option<&'a mut PreviousResults>,
 }
 
+/// The segments of a message that will never come, and how it is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MissingSegments<'a> {
+    pub(super) cut: Segmentation,
+    pub(super) holes: &'a Bitmap,
+}
+
 /// The memory that an operation has besides its buffer and its input.
 #[derive(Debug, Default)]
 pub(super) struct TensorBytes {
@@ -109,18 +116,27 @@ impl TensorBytes {
         operation: &mut Operation,
         inbound: &PlannedReceive,
         landed: LandedBytes<'_>,
-        spares: &mut SpareScratch,
+        cells: &mut SpareScratch,
     ) {
         let (dtype, op) = (operation.dtype, operation.op);
-        let Some((target, sum)) = self.target(operation, inbound) else {
-            return; // a simulated buffer has no bytes
-        };
         let LandedBytes { offset, bytes } = landed;
         let part = offset..offset + bytes.len();
-        match (inbound.landing, sum) {
-            (SegmentLanding::Copy, _) => target[part].copy_from_slice(bytes),
-            (SegmentLanding::Reduce, None) => accumulate(dtype, op, &mut target[part], bytes),
-            (SegmentLanding::Reduce, Some(sum)) => sum.land(target, inbound.from, landed, spares),
+        let is_copied = inbound.landing == SegmentLanding::Copy;
+        if is_copied || (self.sums.is_empty() && self.coefficients.is_empty()) {
+            let scratch = self.scratch.as_mut();
+            let Some(memory) = memory_of(inbound, &mut operation.buffer, scratch) else {
+                return; // a simulated buffer has no bytes
+            };
+            let target = &mut memory[inbound.region.range()][part];
+            return match is_copied {
+                true => target.copy_from_slice(bytes),
+                false => accumulate(dtype, op, target, bytes),
+            };
+        }
+        match self.target(operation, inbound) {
+            Some((target, None)) => accumulate(dtype, op, &mut target[part], bytes),
+            Some((target, Some(sum))) => sum.land(target, inbound.from, landed, cells),
+            None => {}
         }
     }
 
@@ -130,11 +146,7 @@ impl TensorBytes {
         operation: &'a mut Operation,
         inbound: &PlannedReceive,
     ) -> Option<(&'a mut [u8], Option<&'a mut OrderedSum>)> {
-        let memory = match inbound.region.place {
-            TensorMemory::Scratch => self.scratch.as_mut(),
-            _ => Some(&mut operation.buffer),
-        };
-        let memory = memory.and_then(Buffer::bytes_mut)?;
+        let memory = memory_of(inbound, &mut operation.buffer, self.scratch.as_mut())?;
         let sum = self.sums.get_mut(&inbound.gate);
         let target = match self.coefficients.get_mut(&inbound.gate) {
             Some(coefficients) if inbound.landing == SegmentLanding::Reduce => {
@@ -151,26 +163,32 @@ impl TensorBytes {
         &mut self,
         operation: &mut Operation,
         inbound: &PlannedReceive,
-        cut: Segmentation,
-        holes: &Bitmap,
+        missing: MissingSegments<'_>,
+        cells: &mut SpareScratch,
     ) {
+        let MissingSegments { cut, holes } = missing;
         let Some((target, Some(sum))) = self.target(operation, inbound) else {
             return;
         };
         for segment in holes.iter_ones() {
             let start = segment as usize * cut.segment_bytes() as usize;
             let hole = start..start + cut.length(segment) as usize;
-            sum.skip(target, inbound.from, hole);
+            sum.skip(target, inbound.from, hole, cells);
         }
     }
 
     /// Notes that a gate has opened before the one that waits for a contribution.
-    pub(super) fn open_before(&mut self, operation: &mut Operation, inbound: &PlannedReceive) {
+    pub(super) fn open_before(
+        &mut self,
+        operation: &mut Operation,
+        inbound: &PlannedReceive,
+        cells: &mut SpareScratch,
+    ) {
         if self.has_coefficients(inbound.gate) {
             return; // their sum is apart from the values behind that gate
         }
         if let Some((target, Some(sum))) = self.target(operation, inbound) {
-            sum.open_gate(target);
+            sum.open_gate(target, cells);
             if sum.needs_no_order() {
                 self.sums.remove(&inbound.gate);
             }
@@ -178,10 +196,8 @@ impl TensorBytes {
     }
 
     /// Ends the sum of the contributions that a gate waited for.
-    pub(super) fn end_sum(&mut self, gate: GateId, spares: &mut SpareScratch) {
-        if let Some(sum) = self.sums.remove(&gate) {
-            spares.keep(sum.into_slots());
-        }
+    pub(super) fn end_sum(&mut self, gate: GateId) {
+        self.sums.remove(&gate);
     }
 
     /// The bytes of message out number `outbound`, whose region this is.
@@ -303,4 +319,17 @@ impl TensorBytes {
     pub(super) fn into_scratch(self) -> Option<Buffer> {
         self.scratch
     }
+}
+
+/// The memory that the region of a message in lies in; `None` if it has no bytes.
+fn memory_of<'a>(
+    inbound: &PlannedReceive,
+    buffer: &'a mut Buffer,
+    scratch: Option<&'a mut Buffer>,
+) -> Option<&'a mut [u8]> {
+    let memory = match inbound.region.place {
+        TensorMemory::Scratch => scratch,
+        _ => Some(buffer),
+    };
+    memory.and_then(Buffer::bytes_mut)
 }

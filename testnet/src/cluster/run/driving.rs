@@ -73,8 +73,10 @@ impl ClusterRun<'_> {
         let host = &mut self.hosts[at];
         match host.step {
             DriverStep::Sleep | DriverStep::Receive => {
-                let (evidence, to) = (&mut self.evidence, host.rank.0);
+                let (evidence, traffic) = (&mut self.evidence, &mut self.traffic);
+                let to = host.rank.0;
                 host.receive(now, |header| {
+                    traffic.heard(now, (header.source.0, to), header.kind);
                     if header.kind == PacketKind::Data {
                         evidence.handed(to, header, now);
                     }
@@ -172,7 +174,7 @@ impl ClusterRun<'_> {
         if header.kind == PacketKind::Data {
             self.traffic.data(self.now, (from, to));
         } else {
-            self.traffic.control(self.now, (from, to))?;
+            self.traffic.control(self.now, (from, to), header.kind)?;
         }
         let copies = self.paths.carry(self.now, (from, to), &header, packet.ecn);
         if header.kind == PacketKind::Data {
