@@ -113,6 +113,12 @@ class Backend(_Backend):
         The next step no longer adds it. ``None`` where nothing is kept.
         """
 
+    def scale_residual(self, tensor_key: int, factor: float) -> None:
+        """Multiply what error feedback keeps of a tensor by the new scale of the loss over the old.
+
+        Every rank does so between the same two steps.
+        """
+
     def perform_nocolor_split(self, device: torch.device) -> None:
         """Take no part in a split; PyTorch calls it on ranks that are not in the new group."""
 

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gradwire.gradients import (
     Groups,
     LayerOrder,
+    LossScaler,
     Message,
     Residuals,
     agreed_settings,
@@ -47,6 +48,7 @@ def register(
     *,
     groups: Groups | None = None,
     priority: Sequence[str] = (),
+    scaler: LossScaler | None = None,
 ) -> "GradientHook":
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -62,12 +64,14 @@ def register(
         priority: names of modules whose gradients go before all others, the most urgent first, for
             example ``["head"]``. The rest follows in the order in which the forward pass runs it,
             since the next one needs it so.
+        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
+            scale of the loss, the values that error feedback keeps follow.
 
     Returns:
         The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose
         ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"``.
     """
-    hook = GradientHook(model, tolerance, groups=groups, priority=priority)
+    hook = GradientHook(model, tolerance, groups=groups, priority=priority, scaler=scaler)
     model.register_comm_hook(hook, all_reduce_hook)
     return hook
 
@@ -93,6 +97,7 @@ class GradientHook:
         *,
         groups: Groups | None = None,
         priority: Sequence[str] = (),
+        scaler: LossScaler | None = None,
     ) -> None:
         """Prepare the hook for ``model``; see :func:`register`."""
         if model.mixed_precision is not None:
@@ -113,7 +118,7 @@ class GradientHook:
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
-        self._residuals = Residuals(self._backend)
+        self._residuals = Residuals(self._backend, scaler)
         self._tuning = Tuning(self._group, self._backend)
 
     def all_reduce(self, bucket: dist.GradBucket) -> Reduced:
@@ -146,8 +151,16 @@ class GradientHook:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that :meth:`state_dict` returned on this rank and world size."""
         check_state(state, self._group, self._sizes)
-        self._residuals.load(state["residuals"])
+        self._residuals.load(state)
         self.step = state["step"]
+
+    def scale_residuals(self, factor: float) -> None:
+        """Multiply what error feedback keeps by the new scale of the loss over the one before.
+
+        For a training that scales its loss without a ``scaler``: call it between the two steps, on
+        every rank.
+        """
+        self._residuals.scale(factor)
 
     def _start(self, flat: torch.Tensor, piece: _Piece, op: dist.ReduceOp) -> dist.Work:
         gradients = flat[piece.start : piece.start + piece.message.elements]
@@ -165,6 +178,7 @@ class GradientHook:
 
     def _begin_step(self) -> None:
         self._wire_step = next_step()
+        self._residuals.follow_scaler()
         if self._tuning.begin_step():  # other chunks move this rank's own part of a tensor
             self._cut_anew = True
         if self._cut_anew:  # gradients owed to messages of the old buckets; none is in flight

@@ -7,6 +7,7 @@ Not here: the C interface (``native.py``).
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import itertools
@@ -67,7 +68,7 @@ _MIN, _MAX, _XOR = 3, 4, 7
 _OF_BOOLS = {0: _MAX, 4: _MAX, 6: _MAX, 2: _MIN, 3: _MIN, 5: _MIN, 7: _XOR}
 _LINEAR = (0, 1)
 _CLOSE_SECONDS = 3.0
-_LEAVE_SECONDS = 30.0
+_LEAVE_SECONDS = 10.0
 
 _core: list[ctypes.CDLL] = []
 _settling = threading.local()
@@ -127,7 +128,7 @@ class Rank:
         self.job = job
         self._process = os.getpid()
         self._idle = threading.Condition()
-        self._running = 0
+        self._running: collections.Counter[int] = collections.Counter()
         self._calls = 0
         self._groups = 0
         self._handle = _core[0].gw_open(ctypes.byref(opening), error, len(error))
@@ -178,7 +179,7 @@ class Rank:
             return
         with self._idle:
             grace = min(patience, _CLOSE_SECONDS)
-            if not self._idle.wait_for(lambda: self._running == 0, grace) and patience > 0:
+            if not self._idle.wait_for(lambda: not self._running, grace) and patience > 0:
                 self.abort(f"rank {self.place[0]} left with operations still pending")
             handle, self._handle = self._handle, None
             self._idle.wait_for(lambda: self._calls == 0)
@@ -207,6 +208,14 @@ class Rank:
             raise RuntimeError(error.value.decode())
         return taken > 0
 
+    def scale_residual(self, tensor_key: int, factor: float) -> None:
+        """Multiply a tensor's residual of error feedback."""
+        error = ctypes.create_string_buffer(native.ERROR_BYTES)
+        with self._call() as handle:
+            failed = _core[0].gw_residual_scale(handle, tensor_key, factor, error, len(error))
+        if failed:
+            raise RuntimeError(error.value.decode())
+
     def abort(self, reason: str) -> None:
         """Fail every pending operation on every rank."""
         if self.is_open:
@@ -218,20 +227,37 @@ class Rank:
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         with self._call() as handle:
             with self._idle:
-                self._running += 1
+                self._running[operation.group] += 1
             ticket = _core[0].gw_submit(
                 handle, ctypes.byref(operation), _done, number, error, len(error)
             )
         if not ticket:
-            self.ended()
+            self.ended(operation.group)
             raise DistBackendError(error.value.decode())
         return ticket
 
-    def ended(self) -> None:
-        """Count an operation out."""
+    def ended(self, group: int) -> None:
+        """Count an operation of a group out."""
         with self._idle:
-            self._running -= 1
+            self._running[group] -= 1
+            if self._running[group] == 0:
+                del self._running[group]
             self._idle.notify_all()
+
+    def let_group_finish(self, group: int) -> None:
+        """Wait until a group has no pending operation. A callback may be part of one: it does not.
+
+        After some seconds the operations are given up.
+        """
+        if os.getpid() == self._process and not getattr(_settling, "here", False):
+            with self._idle:
+                self._idle.wait_for(lambda: group not in self._running, _CLOSE_SECONDS)
+
+    def end_group(self, group: int) -> None:
+        """End a group here, at once; see the header."""
+        if self.is_open and os.getpid() == self._process:
+            with self._call() as handle:
+                _core[0].gw_end_group(handle, group, None, 0)
 
     def wait(self, ticket: int, seconds: float) -> None:
         """Drive the core on this thread until the operation has ended."""
@@ -321,10 +347,11 @@ class _Call:
 class _PendingWork(Work):
     """A submitted operation; its future is fulfilled by a thread of the core, or of a waiter."""
 
-    def __init__(self, call: _Call, core: Rank) -> None:
+    def __init__(self, call: _Call, core: Rank, group: int) -> None:
         super().__init__()
         self._call = call
         self._core = core
+        self._group = group
         self._ticket = 0
         self._future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
 
@@ -351,7 +378,7 @@ class _PendingWork(Work):
         else:
             self._future.set_result(self._call.outputs)
         finally:
-            self._core.ended()
+            self._core.ended(self._group)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         seconds = timeout.total_seconds() or float("inf")
@@ -416,6 +443,8 @@ class Backend(_Backend):
     def shutdown(self) -> None:
         if not self._is_gone:
             self._is_gone = True
+            self._core.let_group_finish(self._group)
+            self._core.end_group(self._group)
             self._core.group_gone()
 
     def __del__(self) -> None:
@@ -444,6 +473,10 @@ class Backend(_Backend):
         """Take a tensor's residual; see the stub of the compiled binding."""
         values = torch.zeros(elements, dtype=dtype)
         return values if self._core.take_residual(tensor_key, values) else None
+
+    def scale_residual(self, tensor_key: int, factor: float) -> None:
+        """Scale a tensor's residual; see the stub of the compiled binding."""
+        self._core.scale_residual(tensor_key, factor)
 
     def counters(self) -> dict[str, int]:
         """Read the counters of this rank."""
@@ -611,7 +644,7 @@ class Backend(_Backend):
                     "tensors in CPU memory; use tensor.cpu(), or NCCL for this group"
                 )
         call.input = self._apart(call)
-        work = _PendingWork(call, self._core)
+        work = _PendingWork(call, self._core, self._group)
         work.starts(self._operation(call))
         return work
 

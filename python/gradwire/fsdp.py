@@ -20,6 +20,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 from gradwire.gradients import (
     Groups,
     LayerOrder,
+    LossScaler,
     Message,
     Residuals,
     agreed_settings,
@@ -41,6 +42,7 @@ def register(
     *,
     groups: Groups | None = None,
     priority: Sequence[str] = (),
+    scaler: LossScaler | None = None,
 ) -> ShardedGradients:
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -52,12 +54,14 @@ def register(
         groups: other tolerances for parts of the model, as in :func:`gradwire.ddp.register`.
             Parameters that are sharded together take the strictest of their tolerances.
         priority: names of modules whose gradients go before all others, the most urgent first.
+        scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
+            scale of the loss, the values that error feedback keeps follow.
 
     Returns:
         The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
         on the hook of :func:`gradwire.ddp.register`.
     """
-    gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority)
+    gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority, scaler=scaler)
     for unit in gradients.units:
         unit.modules[0].set_custom_reduce_scatter(TaggedReduceScatter(gradients, unit))
     return gradients
@@ -85,6 +89,7 @@ class ShardedGradients:
         *,
         groups: Groups | None = None,
         priority: Sequence[str] = (),
+        scaler: LossScaler | None = None,
     ) -> None:
         """Prepare for ``model``; see :func:`register`."""
         if not isinstance(model, FSDPModule):
@@ -104,7 +109,7 @@ class ShardedGradients:
         check_agreed(self._group, agreed_settings(shares, priority))
         self.units = list(_units_of(model, shares))
         self._messages: dict[str, Message] = {}
-        self._residuals = Residuals(self._backend)
+        self._residuals = Residuals(self._backend, scaler)
 
     def tags_of(self, unit: Unit, gradients: torch.Tensor) -> dict[str, Any]:
         """Return the tags of the gradients of ``unit``, and add their residuals."""
@@ -127,8 +132,12 @@ class ShardedGradients:
         units = {unit.name for unit in self.units}
         owed = state.get("residuals", {})
         check_state(state, self._group, {key: None for key in owed if _unit_of(key) in units})
-        self._residuals.load(owed)
+        self._residuals.load(state)
         self.step = state["step"]
+
+    def scale_residuals(self, factor: float) -> None:
+        """Multiply what error feedback keeps by the new scale of the loss over the one before."""
+        self._residuals.scale(factor)
 
     def _message_of(self, unit: Unit, gradients: torch.Tensor) -> Message:
         """Find the message. Its length differs if parameters had no gradient."""
@@ -148,6 +157,7 @@ class ShardedGradients:
         """Begin a step: the first message comes again."""
         self._reduced.clear()
         self._wire_step = next_step()
+        self._residuals.follow_scaler()
         self.step += 1
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 Groups = Mapping[str, float] | Callable[[str, nn.Parameter], float | None]
 """Tolerances of parts of a model: by name, or by a function of name and parameter."""
+
+
+class LossScaler(Protocol):
+    """Scales the loss, as ``torch.amp.GradScaler`` does."""
+
+    def get_scale(self) -> float:
+        """Return the scale of the loss whose backward pass runs or comes next."""
+
 
 _STATE_VERSION = 1
 _steps = itertools.count()
@@ -243,9 +251,12 @@ class Residuals:
     from the core until gradients of that name are sent again.
     """
 
-    def __init__(self, backend: _binding.Backend) -> None:
-        """Start without residuals."""
+    def __init__(self, backend: _binding.Backend, scaler: LossScaler | None = None) -> None:
+        """Start without residuals; keep them in the scale of ``scaler``, if there is one."""
         self._backend = backend
+        self._scaler = scaler
+        self.loss_scale: float | None = None
+        """The scale of the loss that the residuals have; ``None`` where no scaler tells it."""
         self._owed: dict[str, torch.Tensor] = {}
         self._messages: list[Message] = []
         self._exist = backend.job()["holes"] == '"error-feedback"'  # as in a job file
@@ -254,6 +265,22 @@ class Residuals:
         """Note a message that was not sent before."""
         if self._exist and message.tolerance > 0.0:
             self._messages.append(message)
+
+    def follow_scaler(self) -> None:
+        """Bring the residuals to the scale of the loss in this step; call it between two steps."""
+        if self._scaler is None:
+            return
+        scale = float(self._scaler.get_scale())
+        if self.loss_scale not in (None, scale):
+            self.scale(scale / self.loss_scale)
+        self.loss_scale = scale
+
+    def scale(self, factor: float) -> None:
+        """Multiply all residuals by ``factor``; values that become infinite are dropped."""
+        for message in self._messages:
+            self._backend.scale_residual(message.key, factor)
+        for values in self._owed.values():
+            values.mul_(factor).nan_to_num_(0.0, 0.0, 0.0)
 
     def collect(self) -> None:
         """Take the residuals that the core keeps."""
@@ -290,10 +317,12 @@ class Residuals:
         self.collect()
         return {name: values.clone() for name, values in self._owed.items()}
 
-    def load(self, owed: Mapping[str, torch.Tensor]) -> None:
-        """Replace all residuals by ``owed``."""
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Replace all residuals by those of a state of :func:`state_of`."""
         self.collect()
+        owed = state["residuals"]
         self._owed = {name: values.detach().clone() for name, values in owed.items()}
+        self.loss_scale = state.get("loss_scale")
 
 
 def state_of(group: dist.ProcessGroup, step: int, residuals: Residuals) -> dict[str, Any]:
@@ -304,6 +333,7 @@ def state_of(group: dist.ProcessGroup, step: int, residuals: Residuals) -> dict[
         "world_size": group.size(),
         "step": step,
         "residuals": residuals.state(),
+        "loss_scale": residuals.loss_scale,
     }
 
 

@@ -42,8 +42,8 @@ class _Opened:
         return set(members) <= set(self.members) and self.members[self.place] == members[position]
 
 
-_LEAVE_SECONDS = 30.0
-"""How long a rank stays reachable for ranks that are not done."""
+_LEAVE_SECONDS = 10.0
+"""How long a rank waits until others have got what it owes them."""
 
 _opened: list[_Opened] = []
 _changing = threading.Lock()

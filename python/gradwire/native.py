@@ -121,10 +121,12 @@ _FUNCTIONS = {
     "gw_trace_json": (c_void_p, (c_void_p,)),
     "gw_text_free": (None, (c_void_p,)),
     "gw_residual_take": (c_int, (c_void_p, c_uint64, c_uint32, c_void_p, c_size_t, *_ERROR)),
+    "gw_residual_scale": (c_int, (c_void_p, c_uint64, c_double, *_ERROR)),
     "gw_tune": (c_int, (c_void_p, c_double, POINTER(Schedule), *_ERROR)),
     "gw_reschedule": (c_int, (c_void_p, POINTER(Schedule), *_ERROR)),
     "gw_takes_operations": (c_int, (c_void_p,)),
     "gw_abort": (None, (c_void_p, c_char_p)),
+    "gw_end_group": (c_int, (c_void_p, c_uint32, *_ERROR)),
     "gw_close": (None, (c_void_p, c_double)),
     "gw_operation_bytes": (c_size_t, ()),
 }

@@ -236,13 +236,27 @@ int gw_takes_operations(gw_rank* rank);
 /* Fails every pending operation of this rank, and tells the other ranks the reason. */
 void gw_abort(gw_rank* rank, const char* reason);
 
+/* Ends a group on this rank, without waiting: its pending operations here fail, messages that it
+ * has sent and no rank has received are cancelled, and messages that come for it later are refused,
+ * which fails their sends. Ranks that are behind still get the results of operations that have
+ * ended here. The group's number cannot be used again. A group that has ended may end again.
+ * Returns 0 on success. */
+int gw_end_group(gw_rank* rank, uint32_t group, char* error, size_t error_len);
+
 /* Takes the residual that error feedback keeps of a tensor for its next step, since a checkpoint
  * must contain it. The rank then adds none of it to the next step; the caller may add it itself.
  * `values` has the tensor's length in bytes. It receives each lost value at its place, and zeros
  * elsewhere. Returns 1 if there was a residual; 0 if there was none, and then `values` is
- * unchanged; a negative number on failure, which includes a tensor of another type or length. */
+ * unchanged; a negative number on failure, which includes a tensor of another type or length: then
+ * the rank keeps the residual. */
 int gw_residual_take(gw_rank* rank, uint64_t tensor_key, uint32_t dtype, void* values,
                      size_t bytes, char* error, size_t error_len);
+
+/* Multiplies the residual of a tensor by `factor`: the scale of the loss, as mixed precision sets
+ * it, over the one before. Call it between two steps, on every rank. Does nothing where there is no
+ * residual. Returns 0 on success; a factor must be finite and above 0. */
+int gw_residual_scale(gw_rank* rank, uint64_t tensor_key, double factor, char* error,
+                      size_t error_len);
 
 /* The size of a tensor's messages, and how many bytes of them may be pending at once. */
 typedef struct {
@@ -261,8 +275,9 @@ int gw_tune(gw_rank* rank, double step_seconds, gw_schedule* out, char* error, s
  * same two operations. Returns 0, or a negative number on failure. */
 int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_t error_len);
 
-/* Waits up to `seconds` for pending operations, and as long again for ranks that are not done and
- * may need an answer of this one; then joins every thread, and frees the rank. Null is ignored. */
+/* Waits up to `seconds` for pending operations, as long again for ranks that have not got what
+ * ended operations owe them, and as long again, 5 s at most, for ranks that are not done, which the
+ * log names. Then joins every thread, and frees the rank. Null is ignored. */
 void gw_close(gw_rank* rank, double seconds);
 
 #ifdef __cplusplus

@@ -556,6 +556,27 @@ pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
     });
 }
 
+/// See `gw_end_group` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_end_group(
+    rank: *mut GwRank,
+    group: u32,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let error = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    let ended = guarded(error, || {
+        // SAFETY: the header asks for a valid rank.
+        let rank = unsafe { joined(rank) }?;
+        rank.end_group(operation::group_number(group)?);
+        Ok(())
+    });
+    c_int::from(ended.is_none())
+}
+
 /// See `gw_close` in the header. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_close(rank: *mut GwRank, seconds: f64) {

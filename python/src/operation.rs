@@ -54,8 +54,7 @@ pub(crate) unsafe fn task(
     let ((buffer, input), layers) = unsafe { (memory(operation, role)?, layers(operation)?) };
     let taken = Operation {
         group: Group {
-            id: u16::try_from(operation.group)
-                .map_err(|_| format!("group {}: allowed are 0 to 65535", operation.group))?,
+            id: group_number(operation.group)?,
             ranks: ranks.into(),
         },
         sequence: operation.sequence,
@@ -78,6 +77,11 @@ pub(crate) unsafe fn task(
         operation: taken,
         timeout: timeout(operation.timeout_seconds),
     })
+}
+
+/// The group with this number.
+pub(crate) fn group_number(number: u32) -> Result<u16, String> {
+    u16::try_from(number).map_err(|_| format!("group {number}: allowed are 0 to 65535"))
 }
 
 /// The element type with this number in the header.

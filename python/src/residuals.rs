@@ -1,4 +1,5 @@
-//! Residuals of error feedback, for checkpoints: `gw_residual_take`.
+//! Residuals of error feedback: `gw_residual_take` for checkpoints, `gw_residual_scale` for mixed
+//! precision.
 //!
 //! The header states the safety rules, as for all entry points.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
@@ -9,8 +10,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gradwire_collectives::dtype::DType;
-use gradwire_collectives::holes::Residual;
+use gradwire_collectives::holes::TensorShape;
 
 use crate::abi::{ErrorOut, GwRank, guarded, joined};
 use crate::operation::{dtype, slice_mut};
@@ -33,12 +33,11 @@ pub unsafe extern "C" fn gw_residual_take(
     let taken = guarded(error, || {
         // SAFETY: the header asks for a valid rank and for memory as long as its length says.
         let (rank, values) = unsafe { (joined(rank)?, slice_mut(values.cast(), bytes, "values")?) };
-        let element = dtype(element)?;
-        let residual = rank.take_residual(tensor_key);
+        let dtype = dtype(element)?;
+        let residual = rank.take_residual(tensor_key, TensorShape { dtype, bytes });
         let Some(residual) = residual.map_err(|error| error.to_string())? else {
             return Ok(0);
         };
-        fits(&residual, element, bytes)?;
         values.fill(0);
         residual.write_to(values);
         Ok(1)
@@ -46,25 +45,32 @@ pub unsafe extern "C" fn gw_residual_take(
     taken.unwrap_or(-1)
 }
 
-fn fits(residual: &Residual, element: DType, bytes: usize) -> Result<(), String> {
-    let shape = residual.shape;
-    if (shape.dtype, shape.bytes) == (element, bytes) {
-        return Ok(());
-    }
-    Err(format!(
-        "the residual is of {} bytes of {}, but {bytes} bytes of {element} were asked for: give \
-         the tensor as it was when it was sent",
-        shape.bytes, shape.dtype
-    ))
+/// See `gw_residual_scale` in the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gw_residual_scale(
+    rank: *mut GwRank,
+    tensor_key: u64,
+    factor: f64,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    let error = ErrorOut {
+        out: error,
+        room: error_len,
+    };
+    let scaled = guarded(error, || {
+        // SAFETY: the header asks for a valid rank.
+        let rank = unsafe { joined(rank) }?;
+        let scaled = rank.scale_residual(tensor_key, factor);
+        scaled.map_err(|error| error.to_string())
+    });
+    c_int::from(scaled.is_none())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::ffi::CStr;
     use std::ptr::null_mut;
-
-    use gradwire_collectives::holes::TensorShape;
 
     use super::*;
 
@@ -79,24 +85,7 @@ mod tests {
                 -1
             );
             assert_eq!(CStr::from_ptr(out), c"the rank is null");
+            assert_eq!(gw_residual_scale(null_mut(), 1, 0.5, null_mut(), 0), 1);
         }
-    }
-
-    #[test]
-    fn a_residual_of_another_shape_is_refused() {
-        let shape = TensorShape {
-            dtype: DType::F32,
-            bytes: 8,
-        };
-        let residual = Residual {
-            shape,
-            pieces: BTreeMap::new(),
-        };
-        assert_eq!(fits(&residual, DType::F32, 8), Ok(()));
-        let error = fits(&residual, DType::BF16, 8).expect_err("of another type");
-        assert!(
-            error.starts_with("the residual is of 8 bytes of f"),
-            "{error}"
-        );
     }
 }

@@ -81,5 +81,6 @@ def builds_of_two_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> 
     assert build._name_of_build("2.15.0", Path("library")) != own
 
 
-def the_oldest_pytorch_that_is_accepted_is_the_tested_one() -> None:
-    assert torch.__version__.startswith(".".join(map(str, build.MINIMUM_TORCH)) + ".")
+def the_pytorch_of_these_tests_is_the_one_that_is_named() -> None:
+    assert torch.__version__.startswith(".".join(map(str, build.TESTED_TORCH)) + ".")
+    assert build.MINIMUM_TORCH <= build.TESTED_TORCH

@@ -51,3 +51,34 @@ def what_was_lost_before_an_interruption_comes_after_it(training: Training) -> N
     assert [rank["step"] for rank in resumed] == [STEPS, STEPS]
     for ours, theirs in zip(resumed, training.straight, strict=True):
         assert ours["parameters"] == theirs["parameters"]
+
+
+def _scaled(way: str, scaler: str) -> tuple[list[dict[str, Any]], float]:
+    """Train under a changing loss scale; return the reports, and what is missing of all sums."""
+    ended = Launch("scaling.py", arguments=(way, scaler), job=LOSSY).run()
+    ranks = [rank.succeeded() for rank in ended]
+    replicas = 2 if way == "ddp" else 1
+    taken = sum(rank["taken"] for rank in ranks) / replicas * len(ranks)
+    owed = sum(rank["owed"] for rank in ranks)
+    return ranks, sum(rank["gradients"] for rank in ranks) - taken - owed
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def residuals_follow_the_scale_of_the_loss(way: str) -> None:
+    ranks, missing = _scaled(way, "scaler")
+    assert missing == 0
+    assert sum(rank["lost"] for rank in ranks) > 0
+    assert sum(rank["owed"] for rank in ranks) > 0
+    assert [rank["loss_scale"] for rank in ranks] == [2.0, 2.0]
+    assert [rank["halved"] for rank in ranks] == [rank["owed"] / 2 for rank in ranks]
+
+
+def residuals_of_another_shape_are_refused_and_kept() -> None:
+    ranks, _ = _scaled("ddp", "scaler")
+    assert all(rank["refused"] and rank["owed"] for rank in ranks)
+
+
+def residuals_without_a_scaler_keep_their_scale() -> None:
+    ranks, missing = _scaled("ddp", "none")
+    assert missing != 0
+    assert [rank["loss_scale"] for rank in ranks] == [None, None]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gradwire_collectives::holes::TensorShape;
 use gradwire_collectives::operation::{OperationError, SubmitError};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control;
@@ -109,6 +110,32 @@ pub enum EndError {
     Forked,
     /// The driver thread has ended.
     #[error("this rank was closed, or its driver thread failed, before the operation ended")]
+    Closed,
+}
+
+/// Why the lost values of a tensor were not taken or scaled.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ResidualError {
+    /// The tensor has another shape than the one that is asked for.
+    #[error(
+        "the residual is of {} bytes of {}, but {} bytes of {} were asked for: give the tensor as \
+         it was when it was sent; its residual is kept",
+        kept.bytes, kept.dtype, asked.bytes, asked.dtype
+    )]
+    Shape {
+        /// As it was sent.
+        kept: TensorShape,
+        /// As it was asked for.
+        asked: TensorShape,
+    },
+    /// The scale of a loss has not changed by such a factor.
+    #[error("a factor of {given}: give the new scale over the one before, finite and above 0")]
+    Factor {
+        /// As given.
+        given: f64,
+    },
+    /// The rank has been closed.
+    #[error("this rank was closed, or its driver thread does not answer")]
     Closed,
 }
 

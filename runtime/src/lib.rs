@@ -40,7 +40,7 @@ mod vicinity;
 mod vigil;
 
 pub use counters::RankCounters;
-pub use error::{EndError, OpenError, RankJoinError};
+pub use error::{EndError, OpenError, RankJoinError, ResidualError};
 pub use gradwire_transport::control::{CertificateError, CertificateFiles};
 pub use metrics::Snapshot;
 pub use open::{AUTO_MTU_MAX, OpenRank, Opening};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradwire_collectives::communicator::Communicator;
-use gradwire_collectives::holes::Residual;
+use gradwire_collectives::holes::{Residual, TensorShape};
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Job, PacketSecurity};
 use gradwire_protocol::launch;
@@ -15,7 +15,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
-    self, ControlPlane, ControlSender, JoinRole, Membership, RosterPeer,
+    self, ControlPlane, ControlSender, JoinRole, LeaveError, Membership, RosterPeer,
 };
 use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
@@ -25,7 +25,7 @@ use gradwire_transport::shm::RankLife;
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
-use crate::error::{EndError, RankJoinError};
+use crate::error::{EndError, RankJoinError, ResidualError};
 use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::metrics::snapshot::RankSubject;
 use crate::metrics::{self, Snapshot, SnapshotSource};
@@ -42,8 +42,12 @@ use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
 use crate::vigil::ProcessVigil;
 
-/// How long a closing rank goes on answering others that are not done.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a closing rank waits until others have got what it owes them.
+const DEBT_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a closing rank looks whether it still owes something.
+const DEBT_PAUSE: Duration = Duration::from_millis(5);
+/// How long a closing rank that owes nothing goes on answering others that are not done.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -273,24 +277,41 @@ impl LocalRank {
             .advise(step.as_secs_f64())
     }
 
-    /// Takes the lost values that error feedback keeps of a tensor: the next step no longer adds
-    /// them. `None` if there are none.
+    /// Takes the lost values that error feedback keeps of a tensor of this shape: the next step no
+    /// longer adds them. `None` if there are none.
     ///
     /// # Errors
-    /// [`EndError::Closed`] when the rank has been closed or does not answer.
-    pub fn take_residual(&self, tensor_key: u64) -> Result<Option<Residual>, EndError> {
-        self.ask(move |seat| seat.communicator_mut().take_residual(tensor_key))
-            .ok_or(EndError::Closed)
+    /// [`ResidualError`] when the rank has been closed or does not answer, and when the tensor has
+    /// another shape: its lost values stay with the rank.
+    pub fn take_residual(
+        &self,
+        tensor_key: u64,
+        shape: TensorShape,
+    ) -> Result<Option<Residual>, ResidualError> {
+        let take = move |seat: &mut RankDriver| {
+            let communicator = seat.communicator_mut();
+            match communicator.residuals().shape(tensor_key) {
+                Some(kept) if kept != shape => Err(ResidualError::Shape { kept, asked: shape }),
+                _ => Ok(communicator.take_residual(tensor_key)),
+            }
+        };
+        self.ask(take).unwrap_or(Err(ResidualError::Closed))
     }
 
-    /// Multiplies the lost values that error feedback keeps, of all tensors, by the factor by which
-    /// the scale of the loss has changed; see [`Communicator::scale_residuals`].
+    /// Multiplies the lost values that error feedback keeps of a tensor by the factor by which the
+    /// scale of the loss has changed; see [`Communicator::scale_residual`].
     ///
     /// # Errors
-    /// [`EndError::Closed`] when the rank has been closed or does not answer.
-    pub fn scale_residuals(&self, factor: f64) -> Result<(), EndError> {
-        self.ask(move |seat| seat.communicator_mut().scale_residuals(factor))
-            .ok_or(EndError::Closed)
+    /// [`ResidualError`] when the rank has been closed or does not answer, and for a factor that is
+    /// not positive and finite.
+    pub fn scale_residual(&self, tensor_key: u64, factor: f64) -> Result<(), ResidualError> {
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(ResidualError::Factor { given: factor });
+        }
+        self.ask(move |seat| {
+            seat.communicator_mut().scale_residual(tensor_key, factor);
+        })
+        .ok_or(ResidualError::Closed)
     }
 
     /// The counts so far, by peer and class; `None` if the rank has been closed.
@@ -376,26 +397,56 @@ impl LocalRank {
         });
     }
 
-    /// Waits up to `patience` for operations to end, stays reachable until the others are done
-    /// too, then stops all threads. Operations that have not ended fail with
+    /// Waits up to `patience` for operations to end, and until the others have got what those owe
+    /// them. Stays reachable for 5 s, or until the others are done too; the log names those that
+    /// are not. Then stops all threads. Operations that have not ended fail with
     /// [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
-        self.close_within(patience, LEAVE_PATIENCE);
+        self.close_within(patience, DEBT_PATIENCE);
     }
 
-    /// Like [`LocalRank::close`], but stays reachable for `others` at most.
+    /// Like [`LocalRank::close`], but waits for the others no longer than `others`.
     pub fn close_within(&self, patience: Duration, others: Duration) {
         if self.inbox.is_of_parent() {
             return;
         }
         self.pending.wait_for_none(patience);
+        self.pay_debts(others);
         let control = self.control().take();
         if let Some(control) = control {
-            // Even if the others are lost or slow, this rank can do no more for them.
-            let _ = control.leave(others);
+            if let Err(error @ LeaveError::TimedOut { .. }) =
+                control.leave(others.min(LEAVE_PATIENCE))
+            {
+                log::info!("{error}");
+            }
             self.recorder.leave(|| self.watch.snapshot());
         }
         self.end();
+    }
+
+    /// Waits until the other ranks have got the messages of operations that have ended here. Ranks
+    /// that are lost need none.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a caller waits is no matter of the protocol"
+    )]
+    fn pay_debts(&self, patience: Duration) {
+        let start = std::time::Instant::now();
+        loop {
+            let owed = self.ask(|seat| seat.communicator().owed_ranks());
+            let Some(owed) = owed.filter(|owed| !owed.is_empty()) else {
+                return;
+            };
+            if start.elapsed() > patience {
+                let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
+                log::info!(
+                    "ranks {owed:?} have not taken in {patience:?} what operations that ended here \
+                     owe them: this rank goes without that"
+                );
+                return;
+            }
+            std::thread::sleep(DEBT_PAUSE);
+        }
     }
 
     /// Ends all threads but those of the control plane.

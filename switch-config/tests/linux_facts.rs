@@ -416,3 +416,11 @@ fn counters_of_red_and_program_are_read() {
     let wanted = Some(count(5, 60, Some(19), Some(27), 3));
     assert_eq!(queue_of(&plan, &text, 5), wanted);
 }
+
+#[test]
+fn counters_of_the_neutral_form_are_read() {
+    let plan = plan_of(target("linux:switch"), 7);
+    let neutral = r#"[{"port": "swp1", "queue": 0, "sent": 1, "full": 0}]"#;
+    let counts = linux().counters(&plan, neutral);
+    assert_eq!(counts.expect("the neutral form")[0].sent, 1);
+}

@@ -20,6 +20,25 @@ use rcgen::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A certificate and its key as `openssl x509 -req` makes them without extensions.
+const FIRST_VERSION: (&str, &str) = (
+    "-----BEGIN CERTIFICATE-----
+MIIBFjCBvQIUGIuCS3im+9vEBS6D03M65Dh7/aYwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCdjEwIBcNMjYxMTIzMDA0MTE4WhgPMjEyNjEwMzAwMDQxMThaMA0xCzAJ
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJkaK7QJKwR1ydnF1
+yk4/l5WAOXYw+O2yE6SrfjB47s6EvGp5U/ee9bJlvLLkEF3+mv9omT3sBV76qQh4
+LgYfhzAKBggqhkjOPQQDAgNIADBFAiEAoI2C00Oj3ue0YfuOxDun+Kw/NjLVVqil
+uuRPguhE6JUCIGBRVn4QIHM6jhkgFz8p6b91y9vZeW3c7EqRF0kQfuet
+-----END CERTIFICATE-----
+",
+    "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5CP8Jp7hl3vXx8YB
+kUqJ8Y8n32n+IPqsFscNqdlN8bOhRANCAAQmRortAkrBHXJ2cXXKTj+XlYA5djD4
+7bITpKt+MHjuzoS8anlT9571smW8suQQXf6a/2iZPewFXvqpCHguBh+H
+-----END PRIVATE KEY-----
+",
+);
+
 /// A folder of one test, removed when the test ends.
 struct Folder(PathBuf);
 
@@ -260,6 +279,19 @@ fn invalid_certificate_files_are_named() {
     assert!(message.starts_with(&format!("the certificate {name}: no certificate in it")));
     let message = said(&|files| files.key.clone_from(&text));
     assert!(message.starts_with(&format!("the key {name}: no private key in it")));
+    let (certificate, key) = FIRST_VERSION;
+    let (certificate, key) = (
+        folder.write("v1.crt", certificate),
+        folder.write("v1.key", key),
+    );
+    let message = said(&|files| {
+        files.certificate.clone_from(&certificate);
+        files.key.clone_from(&key);
+    });
+    assert!(
+        message.contains("is of X.509 version 1, and version 3 is needed"),
+        "{message}"
+    );
     let message = said(&|files| files.authority = Path::new("/nowhere").into());
     assert!(
         message.starts_with("the authority /nowhere: No such file"),

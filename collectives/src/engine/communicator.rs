@@ -9,7 +9,7 @@
 mod events;
 mod failing;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gradwire_protocol::endpoint::Endpoint;
@@ -292,6 +292,11 @@ impl Communicator {
         self.promised.len() + early + self.parts.departures.left()
     }
 
+    /// The ranks for which messages of operations that have ended here are still on their way.
+    pub fn owed_ranks(&self) -> BTreeSet<Rank> {
+        self.promised.keys().map(|&(to, _)| to).collect()
+    }
+
     /// The counters of the endpoint.
     pub fn counters(&self) -> EndpointCounters {
         self.parts.endpoint.counters()
@@ -313,11 +318,11 @@ impl Communicator {
         &self.parts.memory.residuals
     }
 
-    /// Multiplies all residuals by the factor by which the scale of the loss has changed: mixed
-    /// precision scales gradients, and a residual is in the scale of its step. Call it between
-    /// steps, on every rank.
-    pub fn scale_residuals(&mut self, factor: f64) {
-        self.parts.memory.residuals.scale(factor);
+    /// Multiplies the residual of a tensor by the factor by which the scale of the loss has
+    /// changed: mixed precision scales gradients, and a residual is in the scale of its step. Call
+    /// it between steps, on every rank.
+    pub fn scale_residual(&mut self, tensor_key: u64, factor: f64) {
+        self.parts.memory.residuals.scale(tensor_key, factor);
     }
 
     /// Takes the residual of a tensor, for example into a checkpoint; it is not kept any more.

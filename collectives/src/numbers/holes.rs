@@ -160,19 +160,25 @@ impl Residuals {
         self.tensors.iter().map(|(&key, residual)| (key, residual))
     }
 
+    /// The shape of the tensor whose residual is kept.
+    pub fn shape(&self, key: u64) -> Option<TensorShape> {
+        self.tensors.get(&key).map(|residual| residual.shape)
+    }
+
     /// Takes the residual of one tensor, which is not kept any more.
     pub fn take(&mut self, key: u64) -> Option<Residual> {
         self.tensors.remove(&key)
     }
 
-    /// Multiplies everything kept: by the new scale of the loss over the one before. Operations
-    /// that have not ended keep to the scale before.
-    pub fn scale(&mut self, factor: f64) {
-        for residual in self.tensors.values_mut() {
-            for values in residual.pieces.values_mut() {
-                multiply(residual.shape.dtype, values, factor);
-                self.dropped += drop_not_finite(residual.shape.dtype, values);
-            }
+    /// Multiplies the residual of one tensor: by the new scale of the loss over the one before.
+    /// Operations that have not ended keep to the scale before.
+    pub fn scale(&mut self, key: u64, factor: f64) {
+        let Some(residual) = self.tensors.get_mut(&key) else {
+            return;
+        };
+        for values in residual.pieces.values_mut() {
+            multiply(residual.shape.dtype, values, factor);
+            self.dropped += drop_not_finite(residual.shape.dtype, values);
         }
     }
 
@@ -448,7 +454,9 @@ mod tests {
         let values = [1.0, f32::INFINITY, f32::NAN, f32::MAX];
         keep(&mut residuals, shape, 0, &values);
         assert_eq!(residuals.dropped_elements(), 2);
-        residuals.scale(2.0);
+        residuals.scale(8, 2.0);
+        assert_eq!(residuals.dropped_elements(), 2, "of another tensor");
+        residuals.scale(9, 2.0);
         assert_eq!(residuals.dropped_elements(), 3, "the largest has grown");
         let mut kept = floats(&[9.0; 4]);
         residuals.take(9).expect("it was kept").write_to(&mut kept);

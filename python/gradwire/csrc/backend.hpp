@@ -51,12 +51,17 @@ class Backend : public c10d::Backend {
     return submit_->sequence();
   }
 
+  // Ends the whole job, so that every rank learns of it at once.
   void abort() override {
     core().abort("rank " + std::to_string(core().place().rank) + " called abort()");
   }
 
   void shutdown() override {
-    if (!gone_.exchange(true)) core().group_gone();
+    if (gone_.exchange(true)) return;
+    const auto group = submit_->group().id;
+    core().let_group_finish(group);
+    core().end_group(group);
+    core().group_gone();
   }
 
   Rank& core() const {
@@ -84,7 +89,7 @@ class Backend : public c10d::Backend {
     return c10::make_intrusive<Backend>(submit_->shared_core(), std::move(child), own, store);
   }
 
-#ifdef C10D_BACKEND_HAS_HOOKS
+#ifdef GRADWIRE_COMPLETION_HOOKS
   // Abort hooks are left out: PyTorch's own dumps a trace for up to 15 s while the error waits.
   bool supportsCompletionHooks() const override {
     return true;
@@ -144,6 +149,11 @@ class Backend : public c10d::Backend {
     const bool kept = core().take_residual(
         {tensor_key, moved_dtype(values), values.data_ptr(), values.nbytes()});
     return kept ? values : at::Tensor();
+  }
+
+  // Multiplies the residual of a tensor by the new scale of the loss over the one before.
+  void scale_residual(uint64_t tensor_key, double factor) {
+    core().scale_residual(tensor_key, factor);
   }
 
   WorkPtr lossy_message(const Address& address, const at::Tensor& tensor, const Loss& loss) {

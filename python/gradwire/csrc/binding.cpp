@@ -95,7 +95,9 @@ void bind_gradients(BoundBackend& backend) {
             const auto values = backend.take_residual(tensor_key, elements, dtype);
             return values.defined() ? std::make_optional(values) : std::nullopt;
           },
-          py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil());
+          py::arg("tensor_key"), py::arg("elements"), py::arg("dtype"), NoGil())
+      .def("scale_residual", &Backend::scale_residual, py::arg("tensor_key"), py::arg("factor"),
+           NoGil());
 }
 
 // Messages that tolerate loss, for a parameter server.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/headeronly/version.h>
 
 #include <cstdint>
 #include <functional>
@@ -10,6 +11,11 @@
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
+
+// PyTorch 2.14 has other hooks under C10D_BACKEND_HAS_HOOKS.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+#define GRADWIRE_COMPLETION_HOOKS
+#endif
 
 namespace gradwire {
 

@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,10 +24,10 @@
 
 namespace gradwire {
 
-// How long close() lets pending operations finish before it aborts them.
+// How long pending operations may still finish when their group or rank ends.
 constexpr std::chrono::seconds kCloseGrace{3};
-// How long a rank that is closed stays reachable for ranks that are not done.
-constexpr std::chrono::seconds kLeavePatience{30};
+// How long a rank that is closed waits until others have got what it owes them.
+constexpr std::chrono::seconds kLeavePatience{10};
 
 // True while this thread runs a gw_done.
 inline thread_local bool on_completion_thread = false;
@@ -115,10 +116,10 @@ class Rank {
     std::shared_lock lock(handle_mutex_);
     std::array<char, kErrorBytes> error{};
     auto* handle = open_handle();
-    operation_started();
+    operation_started(operation.group);
     Ticket ticket(gw_submit(handle, &operation, done, user, error.data(), error.size()));
     if (!ticket) {
-      operation_ended();
+      operation_ended(operation.group);
       TORCH_CHECK_WITH(DistBackendError, false, error.data());
     }
     return ticket;
@@ -134,9 +135,12 @@ class Rank {
     }
   }
 
-  void operation_ended() {
+  void operation_ended(uint32_t group) {
     std::lock_guard lock(pending_mutex_);
-    if (--pending_ == 0) idle_.notify_all();
+    const auto of_group = pending_.find(group);
+    if (--of_group->second > 0) return;
+    pending_.erase(of_group);
+    idle_.notify_all();
   }
 
   gw_counters counters() {
@@ -167,6 +171,13 @@ class Rank {
                                        residual.values, residual.bytes, error.data(), error.size());
     if (taken < 0) throw std::runtime_error(error.data());
     return taken > 0;
+  }
+
+  void scale_residual(uint64_t tensor_key, double factor) {
+    std::shared_lock lock(handle_mutex_);
+    std::array<char, kErrorBytes> error{};
+    if (gw_residual_scale(open_handle(), tensor_key, factor, error.data(), error.size()))
+      throw std::runtime_error(error.data());
   }
 
   // The next schedule: whether it is a trial or the one to keep, then chunk and credit.
@@ -215,6 +226,22 @@ class Rank {
     return handle_ != nullptr && gw_takes_operations(handle_) != 0;
   }
 
+  // Ends a group here, at once: its pending operations fail, and no rank waits for it in vain.
+  void end_group(uint32_t group) {
+    if (getpid() != process_) return;
+    std::shared_lock lock(handle_mutex_);
+    if (handle_ != nullptr) gw_end_group(handle_, group, nullptr, 0);
+  }
+
+  // Waits until a group has no pending operation. A callback does not wait: it may be part of one.
+  void let_group_finish(uint32_t group) {
+    if (getpid() != process_ || on_completion_thread || !is_open()) return;
+    std::optional<pybind11::gil_scoped_release> no_gil;
+    if (PyGILState_Check()) no_gil.emplace();
+    std::unique_lock lock(pending_mutex_);
+    idle_.wait_for(lock, kCloseGrace, [this, group] { return pending_.count(group) == 0; });
+  }
+
   // Each group counts itself in and out, and the last one out closes the rank. If a callback drops
   // the last group, closing would join the callback's own thread, so the exit of Python closes.
   void group_created() {
@@ -241,8 +268,8 @@ class Rank {
     if (PyGILState_Check()) no_gil.emplace();
     if (patience.count() > 0) {
       std::unique_lock lock(pending_mutex_);
-      idle_.wait_for(lock, kCloseGrace, [this] { return pending_ == 0; });
-      if (pending_ > 0) {
+      idle_.wait_for(lock, kCloseGrace, [this] { return pending_.empty(); });
+      if (!pending_.empty()) {
         lock.unlock();
         abort("rank " + std::to_string(place_.rank) + " left with operations still pending");
       }
@@ -278,9 +305,9 @@ class Rank {
     return handle_;
   }
 
-  void operation_started() {
+  void operation_started(uint32_t group) {
     std::lock_guard lock(pending_mutex_);
-    ++pending_;
+    ++pending_[group];
   }
 
   std::string text(size_t (*read)(gw_rank*, char*, size_t)) {
@@ -299,7 +326,7 @@ class Rank {
   std::shared_mutex handle_mutex_;  // held exclusively only to take the handle away
   std::mutex pending_mutex_;
   std::condition_variable idle_;
-  size_t pending_ = 0;
+  std::map<uint32_t, size_t> pending_;  // how many operations have not ended, by group
   size_t groups_ = 0;
 };
 

@@ -167,7 +167,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
       work->settle(nullptr);
       return noted(work);
     }
-    auto ticket = std::make_unique<Ticket>(Ticket{work, core_});
+    auto ticket = std::make_unique<Ticket>(Ticket{work, core_, group_.id});
     auto waited = core_->submit(operation, Ticket::done, ticket.get());
     ticket.release();
     work->waits_by(core_, std::move(waited));

@@ -78,7 +78,7 @@ class PlannedWork : public c10d::Work {
     return plan_.timeout;
   }
 
-#ifdef C10D_BACKEND_HAS_HOOKS
+#ifdef GRADWIRE_COMPLETION_HOOKS
   uint64_t getCompletionKey() const override {
     return key_;
   }
@@ -211,6 +211,7 @@ class JoinedWork : public PlannedWork {
 struct Ticket {
   c10::intrusive_ptr<PendingWork> work;
   std::shared_ptr<Rank> rank;
+  uint32_t group;
 
   static void done(void* user, int code, const char* message) {
     std::unique_ptr<Ticket> ticket(static_cast<Ticket*>(user));
@@ -224,7 +225,7 @@ struct Ticket {
     ticket->work->settle(error);
     ticket->work.reset();
     on_completion_thread = false;
-    ticket->rank->operation_ended();
+    ticket->rank->operation_ended(ticket->group);
   }
 };
 

@@ -75,6 +75,9 @@ def aborted(store: dist.Store) -> Any:
     """The first group was aborted by every rank, and is kept."""
     first = group_of(dist.PrefixStore("first", store), RANK, WORLD)
     seen_in(first)
+    # A rank that has its part may abort before the other has its own.
+    store.set(f"seen{RANK}", "it")
+    store.wait([f"seen{rank}" for rank in range(WORLD)])
     first.abort()
     started = time.monotonic()
     second = group_of(dist.PrefixStore("second", store), RANK, WORLD)

@@ -29,7 +29,7 @@ use form::LinuxForm;
 use state::TcState;
 
 use crate::change::ConfigChange;
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, neutral};
 use crate::dialect::contract::{Dialect, Look};
 use crate::limits::PlatformLimits;
 use crate::lint::Finding;
@@ -148,6 +148,6 @@ impl Dialect for Linux {
     }
 
     fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        Ok(counters::counts(plan, &export::read(text)?))
+        neutral::read(text).unwrap_or_else(|| Ok(counters::counts(plan, &export::read(text)?)))
     }
 }

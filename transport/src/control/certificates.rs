@@ -82,6 +82,18 @@ pub enum CertificateError {
         /// The reason.
         reason: String,
     },
+    /// The certificate is of a version before 3.
+    #[error(
+        "the certificate {} is of X.509 version {version}, and version 3 is needed: give `openssl \
+         x509 -req` its extensions by -extfile, or make it by `openssl req -x509`",
+        path.display()
+    )]
+    Version {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Its version.
+        version: u8,
+    },
     /// The certificate was made for another key.
     #[error(
         "the certificate {} does not go with the key {}: {reason}; give the key it was made for",
@@ -121,6 +133,10 @@ impl Certificates {
     /// authority signed the certificate and whether it is valid now.
     pub fn read(files: &CertificateFiles) -> Result<Self, CertificateError> {
         let chain = certificates("certificate", &files.certificate)?;
+        if let Some(version) = chain.iter().map(|one| version_of(one)).find(|&one| one < 3) {
+            let path = files.certificate.clone();
+            return Err(CertificateError::Version { path, version });
+        }
         let key = PrivateKeyDer::from_pem_file(&files.key)
             .map_err(|error| unreadable("key", &files.key, words(&error, "private key")))?;
         let mut authority = RootCertStore::empty();
@@ -156,6 +172,29 @@ fn certificates(
     match found.is_empty() {
         true => Err(failed(pem::Error::NoItemsFound)),
         false => Ok(found),
+    }
+}
+
+/// The version of an X.509 certificate in DER (RFC 5280, 4.1), which leaves version 1 out. The TLS
+/// library refuses what is no certificate at all.
+fn version_of(certificate: &[u8]) -> u8 {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: [u8; 4] = [0xa0, 3, 2, 1];
+    let body = inside(certificate, SEQUENCE).and_then(|signed| inside(signed, SEQUENCE));
+    match body.map(|body| body.strip_prefix(&VERSION)) {
+        Some(Some([number, ..])) => number.saturating_add(1),
+        Some(_) => 1,
+        None => 3,
+    }
+}
+
+/// What follows the tag and the length of a DER value.
+fn inside(der: &[u8], tag: u8) -> Option<&[u8]> {
+    let (&length, rest) = der.strip_prefix(&[tag])?.split_first()?;
+    // Above 127 it is the number of bytes that the length has.
+    match length {
+        0..0x80 => Some(rest),
+        long => rest.get(usize::from(long - 0x80)..),
     }
 }
 

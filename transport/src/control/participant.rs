@@ -27,6 +27,8 @@ pub(super) struct Participant {
     gone: BTreeMap<Rank, Absence>,
     present: Vec<Rank>,
     aborted: Option<(Rank, String)>,
+    /// Why the connection to rank 0 has ended, if it has.
+    leaderless: Option<String>,
     reached: u64,
     barriers: BTreeMap<u64, PendingCall<BarrierError>>,
     leave: Option<PendingCall<LeaveError>>,
@@ -62,6 +64,7 @@ impl Participant {
             gone: BTreeMap::new(),
             present: ranks.filter(|other| *other != rank).collect(),
             aborted: None,
+            leaderless: None,
             reached: 0,
             barriers: BTreeMap::new(),
             leave: None,
@@ -163,6 +166,7 @@ impl Participant {
     /// The connection to rank 0 has ended.
     pub(super) fn leader_lost(&mut self, reason: &str) {
         self.lost(LEADER, reason.to_owned());
+        self.leaderless = Some(reason.to_owned());
         if self.leave.is_some() {
             self.part(Err(LeaveError::LeaderLost {
                 reason: reason.to_owned(),
@@ -184,9 +188,12 @@ impl Participant {
             self.timed_out(*index.0, RankList::default());
         }
         if let Some(wait) = self.leave.as_ref().filter(|wait| wait.deadline <= now) {
-            let error = LeaveError::TimedOut {
-                waited: wait.timeout,
-                present: self.present.iter().copied().collect(),
+            let error = match self.leaderless.clone() {
+                Some(reason) => LeaveError::LeaderLost { reason },
+                None => LeaveError::TimedOut {
+                    waited: wait.timeout,
+                    present: self.present.iter().copied().collect(),
+                },
             };
             self.part(Err(error));
         }
@@ -223,12 +230,17 @@ impl Participant {
 
     fn leave(&mut self, wait: PendingCall<LeaveError>) {
         self.leave = Some(wait);
-        match self.gone.get(&LEADER) {
-            Some(Absence::Lost(reason)) => {
-                let reason = reason.clone();
-                self.part(Err(LeaveError::LeaderLost { reason }));
+        match (self.leaderless.clone(), self.gone.get(&LEADER)) {
+            (None, _) => self.outgoing.push_back(FromMember::Leave),
+            // No rank hears who else leaves, so this one stays for its last answers only.
+            (Some(_), Some(Absence::Left)) => {
+                if let Some(wait) = &mut self.leave {
+                    wait.deadline = wait
+                        .deadline
+                        .min(wait.deadline - wait.timeout + ANSWER_TIME);
+                }
             }
-            _ => self.outgoing.push_back(FromMember::Leave),
+            (Some(reason), _) => self.part(Err(LeaveError::LeaderLost { reason })),
         }
         // The job is over: no rank waits for an answer of this one.
         if self.aborted.is_some() {
@@ -379,6 +391,22 @@ mod tests {
         participant.leader_lost("closed");
         let raised: Vec<ControlEvent> = events.try_iter().collect();
         assert_eq!(raised, [ControlEvent::PeerLeft { rank: LEADER }]);
+    }
+
+    #[test]
+    fn leaving_after_rank_0_takes_a_second() {
+        let (mut participant, _events) = participant();
+        participant.receive(FromLeader::PeerLeft { rank: LEADER });
+        participant.leader_lost("closed");
+        let now = Instant::now();
+        let result = leave(&mut participant, now);
+        let deadline = participant.poll_timeout().expect("waits");
+        assert_eq!(deadline, now + ANSWER_TIME.min(TIMEOUT));
+        participant.handle_timeout(deadline);
+        let reason = "closed".into();
+        let error = Err(LeaveError::LeaderLost { reason });
+        assert_eq!(result.try_recv(), Ok(error));
+        assert!(participant.is_finished());
     }
 
     #[test]
