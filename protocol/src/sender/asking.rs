@@ -147,9 +147,9 @@ impl Sender {
                 self.still.push(sending.key());
             }
         }
-        let (unanswered, asked) = (sending.probe.unanswered, sending.probe.asked);
-        if unanswered >= SILENT_PROBES && self.heard < asked {
-            self.fall_silent(now, asked, doubled.min(longest));
+        let (unheard, first) = sending.probe.count_unheard(now, self.heard);
+        if unheard >= SILENT_PROBES {
+            self.fall_silent(now, first, doubled.min(longest));
         }
         let sending = &self.messages[at];
         let flags = match sending.all_sent() {

@@ -43,6 +43,8 @@ pub(super) struct ProbeState {
     pub(super) unanswered: u32,
     /// When the first of those was sent.
     pub(super) asked: Instant,
+    /// Probes since the peer was last heard, and when the first of them was sent.
+    unheard: (u32, Instant),
     /// When the last one was sent.
     pub(super) last: Instant,
     /// How many holes the last one named.
@@ -62,6 +64,7 @@ impl ProbeState {
             at,
             unanswered: 0,
             asked: now,
+            unheard: (0, now),
             last: now,
             holes_told: 0,
             asked_still: false,
@@ -74,6 +77,17 @@ impl ProbeState {
         self.stage = SendStage::Sending;
         self.duty = ProbeDuty::Itself;
         self.asked_still = false;
+    }
+
+    /// A probe goes out to a peer that was last heard at `heard`; gives how many did since then,
+    /// and when the first did.
+    pub(super) fn count_unheard(&mut self, now: Instant, heard: Instant) -> (u32, Instant) {
+        let (count, first) = self.unheard;
+        self.unheard = match count {
+            1.. if first >= heard => (count + 1, first),
+            _ => (1, now),
+        };
+        self.unheard
     }
 
     /// A probe goes out that names so many holes; the next one is due at `next`.

@@ -65,7 +65,7 @@ faults! {
     Jump = "jump",
     /// Hosts stop between any two steps of their driver.
     Freeze = "freeze",
-    /// Packets that arrive while a host stops come up a little after its driver goes on.
+    /// Packets that arrive while a host stops for long come up a little after its driver goes on.
     StallBelow = "stall-below",
     /// Hosts do not take a part of a run, because their own queue is full.
     Unsent = "unsent",

@@ -24,6 +24,9 @@ const FREEZE: f64 = 0.004;
 const UNSENT: f64 = 0.01;
 /// A host drops arrived packets with this probability.
 const HOST_DROP: f64 = 0.01;
+/// Packets come up late only after a pause of more gaps than this: the longest wait for stragglers
+/// and one gap more. The receiver sees no shorter pause, since a driver that sleeps looks alike.
+const GAPS_STALLED: u64 = 18;
 /// Rounds without work after which a driver spins.
 pub(crate) const IDLE_ROUNDS_MAX: u32 = 2_000;
 
@@ -87,8 +90,9 @@ pub(crate) struct ClusterHost {
     faults: FaultSet,
     step_time: Span,
     queue_delay: Span,
-    /// How long after a pause packets come up that arrived in it.
-    below: Span,
+    gap: Span,
+    /// Packets that arrive before come up then: half a gap after a long pause.
+    shown_from: Instant,
     /// Until then the host's own queue takes no packet.
     pub(crate) full_until: Instant,
 }
@@ -133,7 +137,8 @@ impl ClusterHost {
             faults,
             step_time,
             queue_delay,
-            below: gap.divided(2),
+            gap,
+            shown_from: Instant::START,
             full_until: Instant::START,
         }
     }
@@ -151,8 +156,9 @@ impl ClusterHost {
         }
         let mut arrival = HostArrival::Shown;
         let mut shown = now;
-        if now < self.ready_at && self.faults.has(ClusterFault::StallBelow) {
-            shown = self.ready_at + self.below;
+        if now < self.shown_from {
+            // One queue: later packets do not overtake those that wait.
+            shown = self.shown_from;
             arrival = HostArrival::Stalled(shown - now);
         } else if packet.header.entropy.0 % 2 == 1 && self.queue_delay > Span::ZERO {
             shown = now + self.queue_delay;
@@ -231,6 +237,9 @@ impl ClusterHost {
             );
             let pause = span_between(&mut self.rng, Span::from_micros(50), most);
             self.ready_at = self.ready_at + pause;
+            if self.faults.has(ClusterFault::StallBelow) && pause > self.gap * GAPS_STALLED {
+                self.shown_from = self.ready_at + self.gap.divided(2);
+            }
         }
         self.look_again(now);
     }
@@ -255,6 +264,7 @@ impl ClusterHost {
         self.faults = FaultSet::NONE;
         self.step_time = Span::ZERO;
         self.queue_delay = Span::ZERO;
+        self.shown_from = self.shown_from.min(now);
         self.full_until = self.full_until.min(now);
         self.ready_at = self.ready_at.min(now);
         self.look_again(now);

@@ -20,6 +20,10 @@ use super::schedule::ClusterSchedule;
 
 /// Peers may be silent for this long: longer than all outages of a run together.
 const PEER_TIMEOUT: Span = Span::from_millis(3_600_000);
+/// The longest pause of most seeds: time stamps of 32 bits wrap twice in it.
+const PAUSE_MAX: Span = Span::from_millis(3 * 3_600_000);
+/// One seed in so many pauses for days, which costs as much as a hundred others.
+const PAUSES_DAYS: u64 = 32;
 /// Parts of messages from here on are of messages from rank to rank.
 const MESSAGE_PARTS: u16 = 1 << 15;
 /// Bytes of a packet beside its payload: IP, UDP, and the header.
@@ -376,6 +380,11 @@ impl PlannedOperation {
             && rng.random_bool(0.5)
         {
             *receipt = Receipt::Never;
+        }
+        if !seed.is_multiple_of(PAUSES_DAYS) {
+            for delay in &mut self.delays {
+                *delay = PAUSE_MAX.min(*delay);
+            }
         }
     }
 }
