@@ -119,10 +119,10 @@ class Rank:
         job: str,
     ) -> None:
         """Open the sockets; see the stub of the compiled binding."""
-        job, trace, log = (text.encode() or None for text in settings)
+        own = tuple(text.encode() or None for text in settings)
         token, *files = (text.encode() for text in credentials)
         secrets = native.Credentials(token, *(path or None for path in files))
-        opening = native.Opening(job, *place, host.encode(), trace, log, secrets)
+        opening = native.Opening(own[0], *place, host.encode(), *own[1:], secrets)
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         self.place = place
         self.job = job

@@ -416,6 +416,7 @@ impl LocalRank {
         if let Some(control) = control {
             if let Err(error @ LeaveError::TimedOut { .. }) =
                 control.leave(others.min(LEAVE_PATIENCE))
+                && !others.is_zero()
             {
                 log::info!("{error}");
             }

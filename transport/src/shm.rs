@@ -294,8 +294,8 @@ impl HostNeighbours {
         outbox.is_some_and(Option::is_some)
     }
 
-    /// Writes the packets of a run, as many as fit, and wakes the receiver if it sleeps. Returns how
-    /// many are written.
+    /// Writes the packets of a run, as many as fit, and wakes the receiver if it sleeps. Returns
+    /// how many are written.
     pub fn send(&mut self, transmit: &Transmit<'_>) -> usize {
         let outbox = self.outboxes[usize::from(transmit.to.0)].as_mut();
         let outbox = outbox.expect("sent to ranks that are reached only");
