@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::policy::{Balance, QosPolicy};
@@ -103,6 +103,9 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     }
     if open("transport.entropies") {
         transport.entropies = 64;
+    }
+    if open("transport.order") && fabric.balance.unwrap_or(Balance::Ecmp) == Balance::Ecmp {
+        transport.order = PacketOrder::Kept;
     }
     if open("transport.gap") {
         // Packets overtake each other by as much as a full port holds.

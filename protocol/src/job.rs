@@ -32,7 +32,7 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketSecurity, ReduceAlgorithm, SumOrder, WireChoice,
+    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm, SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -85,6 +85,9 @@ job_keys! {
         entropies: u8 = 8, whole(1..=64);
         /// Packets in a row over one path; fewer spread better, more cost less processor time.
         spray_burst: u16 = 46, whole(1..=64);
+        /// Whether packets of one source port keep their order: "kept" where switches hash, "auto"
+        /// after thousands have. A loss within the tolerance then needs no quiet time.
+        order: PacketOrder = PacketOrder::Auto, one_of();
         /// Quiet time after which missing segments count as lost.
         gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
         /// Queueing delay above which the window shrinks.

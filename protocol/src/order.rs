@@ -4,24 +4,28 @@
 //! These packets share a *path*.
 //!
 //! 1. The sender numbers the DATA and PROBE packets of each path ([`PathNumbers`]).
-//! 2. The receiver follows the numbers ([`ArrivalOrder`]). Numbers that are skipped belong to packets
-//!    that are lost, if the path keeps order. The next report tells the sender, which knows what
-//!    these packets carried.
-//! 3. When all of a message was sent, PROBE names the last packet of the message on each path. Once
-//!    every path has passed it, each segment that is missing is lost, and the receiver need not wait
-//!    for a gap. Where no later packet has left on a path, a PROBE marks its end there.
+//! 2. The receiver follows the numbers ([`ArrivalOrder`]). Numbers that are skipped belong to
+//!    packets that are lost, unless the path has let others overtake them. The next report tells
+//!    the sender, which knows what these packets carried. A mistake costs a duplicate.
+//! 3. When all of a message that tolerates loss was sent, PROBE names its last packet on each path.
+//!    Once every path has passed it, each segment that is missing is lost, and the receiver need
+//!    not wait for a gap. Here a mistake would lose a segment that only came late, so the paths are
+//!    trusted only if the job says so ([`PacketOrder::Kept`]) or [`ORDER_PROOF`] packets in a row
+//!    have come in order.
 //! 4. Packets that overtake each other, because switches spray or reroute them, show at once: a
 //!    number comes after a higher one. From then on neither rule is used, and gaps and time decide
-//!    as on paths that never keep order, until [`ORDER_PROOF`] packets in a row came in order, twice
-//!    as many each time.
+//!    as on paths that never keep order, until twice as many packets have come in order as the last
+//!    time.
 
+use crate::job::PacketOrder;
+use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
 use crate::wire::PathMark;
 
 /// Packets that come in order before a peer's paths are trusted to keep it.
-const ORDER_PROOF: u32 = 64;
+const ORDER_PROOF: u32 = 4096;
 /// The proof doubles at most so often.
-const PROOF_DOUBLINGS: u32 = 20;
+const PROOF_DOUBLINGS: u32 = 16;
 /// Packets before the newest one of a path of which it is remembered whether they came.
 const REMEMBERED: i32 = 32;
 
@@ -76,7 +80,7 @@ impl PathNumbers {
 
 /// What the number of an arrived packet shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Passage {
+pub(crate) enum PathPassage {
     /// No packet before it is newly missing.
     InOrder,
     /// Packets before it are missing.
@@ -106,11 +110,15 @@ pub(crate) struct ArrivalOrder {
 
 impl ArrivalOrder {
     /// A DATA or PROBE packet has come.
-    pub(crate) fn on_packet(&mut self, packet: PathMark, entropies: u8) -> Passage {
-        if packet.entropy.0 >= entropies
-            || usize::from(packet.class.0) >= crate::metrics::CLASSES_MAX
-        {
-            return Passage::InOrder;
+    pub(crate) fn on_packet(
+        &mut self,
+        packet: PathMark,
+        settings: &EndpointSettings,
+    ) -> PathPassage {
+        let entropies = settings.entropies;
+        let classes = settings.policy.dscps.len();
+        if packet.entropy.0 >= entropies || usize::from(packet.class.0) >= classes {
+            return PathPassage::InOrder;
         }
         let at = place(packet.class, packet.entropy, entropies);
         if at >= self.paths.len() {
@@ -124,30 +132,31 @@ impl ArrivalOrder {
             path.next = packet.number.plus(1);
             self.in_order = self.in_order.saturating_add(1);
             return match ahead {
-                0 => Passage::InOrder,
-                _ => Passage::Skips,
+                0 => PathPassage::InOrder,
+                _ => PathPassage::Skips,
             };
         }
         if -ahead <= REMEMBERED {
             let bit = 1 << (-ahead - 1);
             if path.came & bit != 0 {
-                return Passage::InOrder;
+                return PathPassage::InOrder;
             }
             path.came |= bit;
         }
         self.in_order = 0;
         self.overtakings = self.overtakings.saturating_add(1);
-        Passage::Overtaken
+        PathPassage::Overtaken
     }
 
     /// Whether the peer's paths are trusted to keep order.
-    pub(crate) fn is_trusted(&self) -> bool {
-        self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+    pub(crate) fn is_trusted(&self, order: PacketOrder) -> bool {
+        let is_said = order == PacketOrder::Kept && self.overtakings == 0;
+        is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
     }
 
     /// Whether they may keep order, as far as is known: no packet was overtaken of late.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.overtakings == 0 || self.is_trusted()
+        self.overtakings == 0 || self.is_trusted(PacketOrder::Auto)
     }
 
     /// Whether a packet of its path after `mark`, or this one itself, has come.
@@ -167,6 +176,19 @@ impl ArrivalOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Job;
+    use crate::settings::Identity;
+    use crate::units::{JobId, Rank};
+
+    fn settings() -> EndpointSettings {
+        let identity = Identity {
+            rank: Rank(0),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        };
+        EndpointSettings::new(identity, &Job::default())
+    }
 
     fn packet(number: u32) -> PathMark {
         PathMark {
@@ -179,21 +201,27 @@ mod tests {
     fn proven() -> ArrivalOrder {
         let mut order = ArrivalOrder::default();
         for number in 0..ORDER_PROOF {
-            assert!(!order.is_trusted());
-            assert_eq!(order.on_packet(packet(number), 8), Passage::InOrder);
+            assert!(!order.is_trusted(PacketOrder::Auto));
+            assert_eq!(
+                order.on_packet(packet(number), &settings()),
+                PathPassage::InOrder
+            );
         }
-        assert!(order.is_trusted());
+        assert!(order.is_trusted(PacketOrder::Auto));
         order
     }
 
     #[test]
     fn a_skipped_number_shows_at_the_next_packet() {
         let mut order = proven();
-        assert_eq!(order.on_packet(packet(ORDER_PROOF + 2), 8), Passage::Skips);
+        assert_eq!(
+            order.on_packet(packet(ORDER_PROOF + 2), &settings()),
+            PathPassage::Skips
+        );
         assert!(order.has_passed(packet(ORDER_PROOF + 2), 8));
         assert!(!order.has_passed(packet(ORDER_PROOF + 3), 8));
         assert_eq!(order.passed(packet(0), 8), packet(ORDER_PROOF + 3));
-        assert!(order.is_trusted(), "loss is no disorder");
+        assert!(order.is_trusted(PacketOrder::Auto), "loss is no disorder");
     }
 
     #[test]
@@ -201,53 +229,75 @@ mod tests {
         let mut order = proven();
         let mut next = ORDER_PROOF;
         for doubled in 1..4 {
-            assert_eq!(order.on_packet(packet(next + 1), 8), Passage::Skips);
-            assert_eq!(order.on_packet(packet(next), 8), Passage::Overtaken);
+            assert_eq!(
+                order.on_packet(packet(next + 1), &settings()),
+                PathPassage::Skips
+            );
+            assert_eq!(
+                order.on_packet(packet(next), &settings()),
+                PathPassage::Overtaken
+            );
             next += 2;
             for _ in 0..ORDER_PROOF << doubled {
-                assert!(!order.is_trusted());
-                order.on_packet(packet(next), 8);
+                assert!(!order.is_trusted(PacketOrder::Auto));
+                order.on_packet(packet(next), &settings());
                 next += 1;
             }
-            assert!(order.is_trusted());
+            assert!(order.is_trusted(PacketOrder::Auto));
         }
+    }
+
+    #[test]
+    fn paths_that_a_job_trusts_lose_it_by_one_overtaking() {
+        let mut order = ArrivalOrder::default();
+        assert!(order.is_trusted(PacketOrder::Kept) && order.may_be_kept());
+        order.on_packet(packet(1), &settings());
+        assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
+        order.on_packet(packet(0), &settings());
+        assert!(!order.is_trusted(PacketOrder::Kept) && !order.may_be_kept());
     }
 
     #[test]
     fn a_packet_that_comes_twice_is_not_overtaken() {
         let mut order = proven();
         assert_eq!(
-            order.on_packet(packet(ORDER_PROOF - 1), 8),
-            Passage::InOrder
+            order.on_packet(packet(ORDER_PROOF - 1), &settings()),
+            PathPassage::InOrder
         );
         assert_eq!(
-            order.on_packet(packet(ORDER_PROOF - 30), 8),
-            Passage::InOrder
+            order.on_packet(packet(ORDER_PROOF - 30), &settings()),
+            PathPassage::InOrder
         );
-        assert!(order.is_trusted());
+        assert!(order.is_trusted(PacketOrder::Auto));
     }
 
     #[test]
-    fn numbers_wrap() {
+    fn numbers_wrap_without_a_skip_or_an_overtaking() {
         let mut order = ArrivalOrder::default();
-        order.on_packet(packet(i32::MAX as u32), 8);
-        order.on_packet(packet(u32::MAX - 1), 8);
-        assert_eq!(order.on_packet(packet(u32::MAX), 8), Passage::InOrder);
-        assert_eq!(order.on_packet(packet(1), 8), Passage::Skips);
-        assert_eq!(order.on_packet(packet(0), 8), Passage::Overtaken);
+        order.on_packet(packet(i32::MAX as u32), &settings());
+        order.on_packet(packet(u32::MAX - 1), &settings());
+        assert_eq!(
+            order.on_packet(packet(u32::MAX), &settings()),
+            PathPassage::InOrder
+        );
+        assert_eq!(order.on_packet(packet(1), &settings()), PathPassage::Skips);
+        assert_eq!(
+            order.on_packet(packet(0), &settings()),
+            PathPassage::Overtaken
+        );
         assert!(order.has_passed(packet(u32::MAX), 8));
     }
 
     #[test]
     fn packets_of_no_path_of_the_job_count_for_nothing() {
         let mut order = proven();
-        for (class, entropy) in [(255, 0), (0, 8), (8, 0)] {
+        for (class, entropy) in [(255, 0), (0, 8), (64, 0)] {
             let stray = PathMark {
                 class: Class(class),
                 entropy: Entropy(entropy),
                 number: PathNumber(1 << 30),
             };
-            assert_eq!(order.on_packet(stray, 8), Passage::InOrder);
+            assert_eq!(order.on_packet(stray, &settings()), PathPassage::InOrder);
         }
         assert_eq!(order.paths.len(), 11);
     }

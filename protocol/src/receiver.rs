@@ -12,9 +12,9 @@
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
 //!    packets overtake each other by. There is a gap only if the message is posted, its sender has
 //!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. Where paths keep
-//!    order ([`crate::order`]), the gap ends as soon as they have passed the end of the message, and
-//!    it begins anew, a few times, as long as they have not. Elsewhere it also ends at once when the
-//!    sender has named every missing segment as lost.
+//!    order ([`crate::order`]), the gap ends as soon as they have passed the end of the message,
+//!    and it begins anew, a few times, as long as they have not. Elsewhere it also ends at once
+//!    when the sender has named every missing segment as lost, and not as a guess.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
@@ -58,7 +58,7 @@ use crate::footprint::EndpointFootprint;
 use crate::grants::{GrantNeed, Grants};
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
-use crate::order::{ArrivalOrder, Passage};
+use crate::order::{ArrivalOrder, PathPassage};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
@@ -376,22 +376,22 @@ impl Receiver {
     }
 
     /// A packet of a path has come.
-    fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> Passage {
+    fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
         let packet = PathMark {
             class: header.class,
             entropy: header.entropy,
             number: header.number,
         };
-        let passage = self.order.on_packet(packet, lent.settings.entropies);
+        let passage = self.order.on_packet(packet, lent.settings);
         match passage {
-            Passage::InOrder => {}
-            Passage::Overtaken => {
+            PathPassage::InOrder => {}
+            PathPassage::Overtaken => {
                 self.counters.overtaken += 1;
                 self.skipped.clear();
             }
-            Passage::Skips => {
+            PathPassage::Skips => {
                 let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
-                if self.order.is_trusted() && !is_known {
+                if self.order.may_be_kept() && !is_known {
                     self.skipped.push(packet);
                 }
             }
@@ -401,8 +401,8 @@ impl Receiver {
 
     /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
     /// others are lost.
-    fn tell_skips(&mut self, header: &Header, passage: Passage, now: Instant) {
-        if passage != Passage::Skips || self.skipped.is_empty() {
+    fn tell_skips(&mut self, header: &Header, passage: PathPassage, now: Instant) {
+        if passage != PathPassage::Skips || self.skipped.is_empty() {
             return;
         }
         let at = self.find(header.message).unwrap_or(0);
@@ -635,7 +635,7 @@ impl Receiver {
         if receiving.renew_gap(lent.now, lent.gap) {
             return;
         }
-        if receiving.awaits_ends(&self.order, lent.settings.entropies)
+        if receiving.awaits_ends(&self.order, lent.settings)
             && receiving.waits_for_ends(lent.now, lent.gap)
         {
             return;
@@ -690,7 +690,7 @@ impl Receiver {
         let mut report = polled.report;
         report.keeps_order = self.order.may_be_kept();
         if polled.answers {
-            report.awaited = self.messages[at].awaited(&self.order, settings.entropies);
+            report.awaited = self.messages[at].awaited(&self.order, settings);
         }
         // Only when all that has come is reported do the packets before a number count as lost.
         if untold.is_none() && polled.is_whole {

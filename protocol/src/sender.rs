@@ -47,7 +47,7 @@ use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge};
-use self::message::{Departure, NewlyAcked, SendMessage, UnscheduledStart};
+use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
 use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
@@ -421,7 +421,7 @@ impl Sender {
             self.counters.sent_segments += segments;
         }
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        let departure = Departure {
+        let departure = RunDeparture {
             at: now.stamp(),
             first,
         };
@@ -523,20 +523,7 @@ impl Sender {
             false => HoleJudge::Sender,
         };
         let Some(at) = self.position(header.message) else {
-            // The message has ended, and the receiver has not heard the CLOSE.
-            if header.kind == PacketKind::Stop {
-                self.closes.push(close_of(header, now));
-                self.cancelled.on_answer(header.message);
-            }
-            let in_flight = ByteCount::new(self.in_flight);
-            let lost = self.find_lost_on(now, packet.report.passed);
-            if lost.all > 0 {
-                let news = Feedback {
-                    in_flight,
-                    ..Feedback::default()
-                };
-                self.take_feedback(now, news, lost, rtt);
-            }
+            self.take_late_report(now, packet, rtt);
             return;
         };
         let report = &packet.report;
@@ -611,8 +598,26 @@ impl Sender {
         }
     }
 
-    /// Takes the news of a report, and the losses that it shows, to the window and to the watch over
-    /// the path.
+    /// Takes the report of a message that has ended: the receiver has not heard the CLOSE. It may
+    /// tell of losses of other messages.
+    fn take_late_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &Rtt) {
+        let header = packet.header;
+        if header.kind == PacketKind::Stop {
+            self.closes.push(close_of(header, now));
+            self.cancelled.on_answer(header.message);
+        }
+        let news = Feedback {
+            in_flight: ByteCount::new(self.in_flight),
+            ..Feedback::default()
+        };
+        let lost = self.find_lost_on(now, packet.report.passed);
+        if lost.all > 0 {
+            self.take_feedback(now, news, lost, rtt);
+        }
+    }
+
+    /// Takes the news of a report, and the losses that it shows, to the window and to the watch
+    /// over the path.
     fn take_feedback(&mut self, now: Instant, news: Feedback, lost: FoundLost, rtt: &Rtt) {
         let feedback = Feedback {
             lost: lost.all,

@@ -1,6 +1,6 @@
 //! A job's parameters for one rank, in the units of its machine.
 
-use crate::job::{GrantWindow, Job, Mtu};
+use crate::job::{GrantWindow, Job, Mtu, PacketOrder};
 use crate::priority::Policy;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, Rank, Span};
@@ -46,6 +46,8 @@ pub struct EndpointSettings {
     pub entropies: u8,
     /// Least gap after which holes are accepted.
     pub gap: Span,
+    /// Whether paths keep order.
+    pub order: PacketOrder,
     /// How much the round trip may exceed the least one without congestion.
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
@@ -81,6 +83,7 @@ impl EndpointSettings {
             run_segments: run_segments as usize,
             entropies: job.transport.entropies,
             gap: job.transport.gap,
+            order: job.transport.order,
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),

@@ -155,6 +155,17 @@ pub enum ReduceAlgorithm {
     Hierarchical,
 }
 
+/// Whether packets of one class and one UDP source port keep their order on the way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum PacketOrder {
+    /// Thousands of packets in order show it.
+    Auto,
+    /// They do: switches choose paths by hash. As with `Auto`, packets that overtake each other end
+    /// the trust.
+    Kept,
+}
+
 /// The order in which the contributions of ranks are summed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]

@@ -233,27 +233,29 @@ impl ReceiveMessage {
 
     /// Whether its last packets on a path may still come: the paths keep order, and not all have
     /// passed the end of the message.
-    pub(super) fn awaits_ends(&self, order: &ArrivalOrder, entropies: u8) -> bool {
-        order.is_trusted()
+    pub(super) fn awaits_ends(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> bool {
+        order.is_trusted(settings.order)
             && !self
                 .ends
                 .iter()
-                .all(|&end| order.has_passed(end, entropies))
+                .all(|&end| order.has_passed(end, settings.entropies))
     }
 
     /// The ends that paths have yet to pass before its holes are accepted, as a report names them.
-    pub(super) fn awaited(&self, order: &ArrivalOrder, entropies: u8) -> u64 {
-        if !self.has_gaps() || !order.is_trusted() {
+    pub(super) fn awaited(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> u64 {
+        if !self.has_gaps() || !order.is_trusted(settings.order) {
             return 0;
         }
         let ends = (0..64).zip(&self.ends);
-        let awaited = ends.filter(|&(_, &end)| !order.has_passed(end, entropies));
+        let awaited = ends.filter(|&(_, &end)| !order.has_passed(end, settings.entropies));
         awaited.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
     /// Whether all paths have passed the end of the message, so that no packet of it is on its way.
-    fn is_passed(&self, order: &ArrivalOrder, entropies: u8) -> bool {
-        order.is_trusted() && !self.ends.is_empty() && !self.awaits_ends(order, entropies)
+    fn is_passed(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> bool {
+        order.is_trusted(settings.order)
+            && !self.ends.is_empty()
+            && !self.awaits_ends(order, settings)
     }
 
     /// Whether the passing of a path may end its gap.
@@ -307,10 +309,10 @@ impl ReceiveMessage {
         if !self.has_gaps() || self.received.zeros() == 0 {
             return;
         }
-        let entropies = lent.settings.entropies;
+        let settings = lent.settings;
         let is_named = || self.holes.is_settled(&self.received);
         let is_settled =
-            self.is_passed(order, entropies) || (is_named() && !self.awaits_ends(order, entropies));
+            self.is_passed(order, settings) || (is_named() && !self.awaits_ends(order, settings));
         if is_settled {
             self.gap.ends = Some(lent.now);
         }
@@ -398,8 +400,8 @@ impl ReceiveMessage {
         }
     }
 
-    /// Writes the bitmap of the next report into `body`, behind room for the report; the whole has at
-    /// most `room` bytes. `None` when none is due. It echoes no packet that was sent after `untold`.
+    /// Writes the bitmap of the next report into `body`, behind room for the report; the whole has
+    /// at most `room` bytes. `None` when none is due. It echoes no packet sent after `untold`.
     pub(super) fn poll_report(
         &mut self,
         now: Instant,

@@ -8,10 +8,10 @@
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For one
 //!    that may stay missing the job's gap at least, since a mistake would lose a segment that was
-//!    only late; but not where paths may keep order, and the receiver accepts no hole for the sender's
-//!    word, which PROBE calls a guess.
-//! 4. A path that keeps order proves more: a report says that it has passed a number, so all packets
-//!    before it are lost or reported ([`crate::order`]). No time has to go by for these.
+//!    only late; but not where paths may keep order, and the receiver accepts no hole
+//!    for the sender's word, which PROBE calls a guess.
+//! 4. A path that keeps order proves more: a report says that it has passed a number, so all
+//!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these.
 
 use std::collections::VecDeque;
 

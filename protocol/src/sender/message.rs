@@ -36,7 +36,7 @@ pub(super) struct SegmentFlight {
 
 /// When a run leaves, and its first packet on its path.
 #[derive(Clone, Copy)]
-pub(super) struct Departure {
+pub(super) struct RunDeparture {
     pub(super) at: Stamp,
     pub(super) first: PathMark,
 }
@@ -266,8 +266,8 @@ impl SendMessage {
         self.probe.on_probe(now, next, self.repair.holes().ones());
     }
 
-    /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last packet
-    /// on each path if it tolerates loss and all of it was sent.
+    /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last
+    /// packet on each path if it tolerates loss and all of it was sent.
     pub(super) fn write_probe(&self, room: usize, body: &mut Vec<u8>) {
         let ends = match self.all_sent() && !self.tolerance.is_none() {
             true => self.ends.as_slice(),
@@ -382,7 +382,7 @@ impl SendMessage {
     pub(super) fn on_sent(
         &mut self,
         run: &SegmentRun,
-        departure: Departure,
+        departure: RunDeparture,
         flights: &mut VecDeque<SegmentFlight>,
     ) -> u64 {
         self.probe.on_sent();

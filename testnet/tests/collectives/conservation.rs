@@ -293,5 +293,5 @@ fn booked_losses_are_exactly_the_missing_values() {
         assert_eq!([lost, missed, booked], [missing; 3], "{told}");
         holes += missing;
     }
-    assert!(holes > 1_000, "{holes} holes");
+    assert!(holes > 500, "{holes} holes");
 }
