@@ -102,7 +102,7 @@ MISTAKES = (
     ),
     Mistake(
         "the first lost values of a message are not kept",
-        ((RUNNING, "missing.for_each(|lost| keep", "missing.skip(1).for_each(|lost| keep"),),
+        ((RUNNING, "for piece in left {", "for piece in left.into_iter().skip(1) {"),),
     ),
     Mistake(
         "grants end after the first",
@@ -131,9 +131,8 @@ MISTAKES = (
         (
             (
                 SENDER,
-                "                self.closes.push(close_of(header, now));\n"
-                "                self.cancelled",
-                "                self.cancelled",
+                "            self.closes.push(close_of(header, now));\n            self.cancelled",
+                "            self.cancelled",
             ),
         ),
     ),

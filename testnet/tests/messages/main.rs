@@ -4,6 +4,7 @@
 mod cancels;
 mod ids;
 mod memory;
+mod order;
 mod pair;
 mod stops;
 mod tolerances;
