@@ -5,6 +5,7 @@
 //! host dropped it and never told its driver. A protected segment is never a hole.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use gradwire_protocol::bitmap;
 use gradwire_protocol::segment::Segmentation;
@@ -53,6 +54,8 @@ struct SeenSegment {
     /// Transmissions that the network lost.
     lost: u32,
     handed: Option<Instant>,
+    /// When its receiver first told, by a BITMAP, that it does without.
+    accepted: Option<Instant>,
     /// Copies that the network did not lose and that were not handed over.
     underway: Vec<SeenCopy>,
 }
@@ -200,6 +203,26 @@ impl Evidence {
         Ok(())
     }
 
+    /// A receiver tells by a BITMAP which segments it needs no more: those that are not there are
+    /// accepted as holes.
+    pub(crate) fn accepted(
+        &mut self,
+        name: MessageName,
+        report: (SegmentReport, &[u8]),
+        at: Instant,
+    ) {
+        let Some(seen) = self.messages.get_mut(&name) else {
+            return;
+        };
+        let (shown, arrived) = seen.arrived(report);
+        for segment in shown.filter(|&segment| arrived[segment]) {
+            let segment = &mut seen.segments[segment];
+            if segment.handed.is_none() {
+                segment.accepted.get_or_insert(at);
+            }
+        }
+    }
+
     /// The holes of the messages that `of` selects, as their receivers told them.
     pub(crate) fn holes(&self, of: impl Fn(&MessageName) -> bool) -> ToldHoles {
         let mut sum = ToldHoles::default();
@@ -226,8 +249,8 @@ impl SeenMessage {
         }
     }
 
-    /// Reads a STOP; gives the segments that it names as holes for the first time.
-    fn hear(&mut self, (report, encoded): (SegmentReport, &[u8])) -> Vec<usize> {
+    /// The segments that a report covers, and which of all it shows as arrived.
+    fn arrived(&self, (report, encoded): (SegmentReport, &[u8])) -> (Range<usize>, Vec<bool>) {
         let mut arrived = vec![false; self.segments.len()];
         let end = (report.first + report.bits).min(self.cut.segments()) as usize;
         let first = (report.first as usize).min(end);
@@ -235,11 +258,14 @@ impl SeenMessage {
             let start = first + at as usize;
             arrived[start.min(end)..(start + run as usize).min(end)].fill(true);
         });
+        (first..end, arrived)
+    }
+
+    /// Reads a STOP; gives the segments that it names as holes for the first time.
+    fn hear(&mut self, report: (SegmentReport, &[u8])) -> Vec<usize> {
+        let (shown, arrived) = self.arrived(report);
         let mut news = Vec::new();
-        for (segment, _) in (first..end)
-            .zip(&arrived[first..])
-            .filter(|(_, arrived)| !**arrived)
-        {
+        for segment in shown.filter(|&segment| !arrived[segment]) {
             if !std::mem::replace(&mut self.holes[segment], true) {
                 news.push(segment);
             }
@@ -277,8 +303,11 @@ impl SeenSegment {
         }
         // Clocks of hosts differ a little.
         let allowed = gap.beyond(gap.divided(50));
+        // A repair that the host drops after it has told that it does without is late.
+        let is_late = |copy: &SeenCopy| self.accepted.is_some_and(|told| told <= copy.visible);
         let is_blamed = |copy: &SeenCopy| {
-            !copy.is_dropped || begun.is_some_and(|begun| begun <= copy.visible + KNOWN_AFTER)
+            !copy.is_dropped
+                || !is_late(copy) && begun.is_some_and(|begun| begun <= copy.visible + KNOWN_AFTER)
         };
         let here = |copy: &&SeenCopy| copy.visible < decided && is_blamed(copy);
         if let Some(copy) = self.underway.iter().find(here) {

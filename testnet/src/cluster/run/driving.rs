@@ -142,18 +142,18 @@ impl ClusterRun<'_> {
                 }
             };
             let mut packets: Vec<ArrivedPacket> = (0..count).map(packet).collect();
-            let stops = packets
-                .iter()
-                .filter(|packet| packet.header.kind == PacketKind::Stop);
-            let stops: Vec<ArrivedPacket> = stops.cloned().collect();
+            let verdicts = packets.iter().filter(|packet| {
+                matches!(packet.header.kind, PacketKind::Bitmap | PacketKind::Stop)
+            });
+            let verdicts: Vec<ArrivedPacket> = verdicts.cloned().collect();
             if let Some((taken, pause)) = room {
                 packets.truncate(taken % count);
                 let unsent = transmit.unsent_from(packets.len());
                 host.communicator.handle_unsent(reading, &unsent);
                 host.full_until = self.now + pause;
             }
-            for stop in stops {
-                self.hear_stop(at as u16, to, &stop)?;
+            for verdict in verdicts {
+                self.hear_verdict(at as u16, to, &verdict)?;
             }
             for packet in packets {
                 self.transmit(at as u16, to, packet)?;
@@ -217,7 +217,7 @@ impl ClusterRun<'_> {
         self.tally.hash = fold(fold(hash, &time.to_le_bytes()), &to.to_le_bytes());
     }
 
-    pub(super) fn hear_stop(
+    pub(super) fn hear_verdict(
         &mut self,
         from: u16,
         to: u16,
@@ -227,6 +227,10 @@ impl ClusterRun<'_> {
             return Ok(());
         };
         let key = packet.header.key;
+        if packet.header.kind == PacketKind::Bitmap {
+            self.evidence.accepted((to, from, key), report, self.now);
+            return Ok(());
+        }
         let decided = self.hosts[usize::from(from)].decided;
         let tolerance = self.tolerance(Rank(from), key);
         let decided = decided.unwrap_or(self.now);
