@@ -27,7 +27,7 @@ const ORDER_PROOF: u32 = 4096;
 /// The proof doubles at most so often.
 const PROOF_DOUBLINGS: u32 = 16;
 /// Packets before the newest one of a path of which it is remembered whether they came.
-const REMEMBERED: i32 = 32;
+const REMEMBERED: u32 = 32;
 
 /// A path's place in a table of all paths to or from one peer.
 fn place(class: Class, entropy: Entropy, entropies: u8) -> usize {
@@ -110,11 +110,29 @@ pub(crate) struct ArrivalOrder {
 
 impl ArrivalOrder {
     /// A DATA or PROBE packet has come.
+    #[inline]
     pub(crate) fn on_packet(
         &mut self,
         packet: PathMark,
         settings: &EndpointSettings,
     ) -> PathPassage {
+        let at = place(packet.class, packet.entropy, settings.entropies);
+        // Most packets are the next ones of their path.
+        if packet.entropy.0 < settings.entropies
+            && let Some(path) = self.paths.get_mut(at)
+            && path.next == packet.number
+        {
+            path.next = packet.number.plus(1);
+            path.came = path.came << 1 | 1;
+            self.in_order = self.in_order.saturating_add(1);
+            return PathPassage::InOrder;
+        }
+        self.on_surprise(packet, settings)
+    }
+
+    /// A packet has come that is the first of its path, or not the one that is awaited there.
+    #[inline(never)]
+    fn on_surprise(&mut self, packet: PathMark, settings: &EndpointSettings) -> PathPassage {
         let entropies = settings.entropies;
         let classes = settings.policy.dscps.len();
         if packet.entropy.0 >= entropies || usize::from(packet.class.0) >= classes {
@@ -136,8 +154,9 @@ impl ArrivalOrder {
                 _ => PathPassage::Skips,
             };
         }
-        if -ahead <= REMEMBERED {
-            let bit = 1 << (-ahead - 1);
+        let behind = ahead.unsigned_abs();
+        if behind <= REMEMBERED {
+            let bit = 1 << (behind - 1);
             if path.came & bit != 0 {
                 return PathPassage::InOrder;
             }
@@ -286,6 +305,17 @@ mod tests {
             PathPassage::Overtaken
         );
         assert!(order.has_passed(packet(u32::MAX), 8));
+    }
+
+    #[test]
+    fn any_number_of_a_stranger_is_taken_without_a_panic() {
+        for first in [0, 1, 1 << 31, u32::MAX] {
+            for second in [0, 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, u32::MAX] {
+                let mut order = ArrivalOrder::default();
+                order.on_packet(packet(first), &settings());
+                order.on_packet(packet(first.wrapping_add(second)), &settings());
+            }
+        }
     }
 
     #[test]
