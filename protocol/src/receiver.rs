@@ -12,7 +12,7 @@
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
 //!    packets overtake each other by. There is a gap only if the message is posted, its sender has
 //!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. Where paths keep
-//!    order ([`crate::order`]), the gap ends as soon as they have passed the end of the message,
+//!    order (`order.rs`), the gap ends as soon as they have passed the end of the message,
 //!    and it begins anew, a few times, as long as they have not. Elsewhere it also ends at once
 //!    when the sender has named every missing segment as lost, and not as a guess.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
