@@ -37,16 +37,20 @@ def forked() -> Any:
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
     told = {}
-    work = dist.all_reduce(torch.ones(4), async_op=True) if dist.get_rank() == 1 else None
-    if work is not None:
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 1:
+        # Rank 0 takes part only when the child has told: until then the operation is not done.
+        work = dist.all_reduce(torch.ones(4), async_op=True)
 
         def act() -> dict[str, str]:
             submitted = error_of(lambda: dist.all_reduce(torch.full((4,), 100.0)))
             return {"submitted": submitted, "waited": error_of(work.wait)}
 
         told = told_by_fork(act)
+        store.set("the child has told", "")
         work.wait()
     else:
+        store.wait(["the child has told"])
         dist.all_reduce(torch.ones(4))
     sums = []
     for _ in range(3):
