@@ -174,6 +174,17 @@ pub enum PeerStanding {
     Failed,
 }
 
+/// Whether the packets from a peer keep their order on each path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OrderTrust {
+    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    Unproven,
+    /// They do: a later packet of a path shows that an earlier one is lost.
+    Kept,
+    /// Packets were overtaken of late: gaps and time decide.
+    Broken,
+}
+
 /// Counts over all peers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EndpointCounters {
@@ -202,6 +213,8 @@ pub struct PeerMetrics {
     pub sender: SenderCounters,
     /// Counts of the messages from it.
     pub receiver: ReceiverCounters,
+    /// Whether its packets keep their order.
+    pub order: OrderTrust,
     /// The traffic by class; `None` when the endpoint does not keep it.
     pub traffic: Option<Box<PeerTraffic>>,
 }

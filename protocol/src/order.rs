@@ -18,6 +18,7 @@
 //!    time.
 
 use crate::job::PacketOrder;
+use crate::metrics::OrderTrust;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
 use crate::wire::PathMark;
@@ -179,6 +180,15 @@ impl ArrivalOrder {
         is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
     }
 
+    /// How far they are trusted, for people.
+    pub(crate) fn trust(&self, order: PacketOrder) -> OrderTrust {
+        match (self.is_trusted(order), self.may_be_kept()) {
+            (true, _) => OrderTrust::Kept,
+            (false, true) => OrderTrust::Unproven,
+            (false, false) => OrderTrust::Broken,
+        }
+    }
+
     /// Whether they may keep order, as far as is known: no packet was overtaken of late.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.overtakings == 0 || self.is_trusted(PacketOrder::Auto)
@@ -280,6 +290,19 @@ mod tests {
         assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
         order.on_packet(packet(0), &settings());
         assert!(!order.is_trusted(PacketOrder::Kept) && !order.may_be_kept());
+    }
+
+    #[test]
+    fn trust_is_unproven_then_kept_then_broken() {
+        let mut order = ArrivalOrder::default();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Unproven);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
+        order = proven();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Kept);
+        order.on_packet(packet(ORDER_PROOF + 1), &settings());
+        order.on_packet(packet(ORDER_PROOF), &settings());
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Broken);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Broken);
     }
 
     #[test]
