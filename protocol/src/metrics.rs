@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::budget::LossAccount;
 use crate::machine::{Datagram, Ecn, Transmit};
+pub use crate::order::OrderTrust;
 use crate::receiver::ReceiverCounters;
 use crate::sender::{SenderCounters, SentMessage};
 use crate::units::{ByteCount, Class, Rank, Span};
@@ -172,17 +173,6 @@ pub enum PeerStanding {
     Silent,
     /// It was lost: no packet goes to it, and none of its packets is taken.
     Failed,
-}
-
-/// Whether the packets from a peer keep their order on each path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum OrderTrust {
-    /// They have as far as was seen, and not for long enough: gaps decide about holes.
-    Unproven,
-    /// They do: a later packet of a path shows that an earlier one is lost.
-    Kept,
-    /// Packets were overtaken of late: gaps and time decide.
-    Broken,
 }
 
 /// Counts over all peers.

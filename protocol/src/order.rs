@@ -18,7 +18,6 @@
 //!    time.
 
 use crate::job::PacketOrder;
-use crate::metrics::OrderTrust;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
 use crate::wire::PathMark;
@@ -106,6 +105,17 @@ impl PathArrivals {
         self.next = self.next.plus(skipped + 1);
         self.came = self.came.checked_shl(skipped + 1).unwrap_or(0) | 1;
     }
+}
+
+/// Whether the packets from a peer keep their order on each path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OrderTrust {
+    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    Unproven,
+    /// They do: a later packet of a path shows that an earlier one is lost.
+    Kept,
+    /// Packets were overtaken of late: gaps and time decide.
+    Broken,
 }
 
 /// The packets that have come from one peer, path by path.
