@@ -98,6 +98,15 @@ struct PathArrivals {
     came: u32,
 }
 
+impl PathArrivals {
+    /// A packet comes after so many that have not.
+    #[inline]
+    fn advance(&mut self, skipped: u32) {
+        self.next = self.next.plus(skipped + 1);
+        self.came = self.came.checked_shl(skipped + 1).unwrap_or(0) | 1;
+    }
+}
+
 /// The packets that have come from one peer, path by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalOrder {
@@ -122,8 +131,7 @@ impl ArrivalOrder {
             && let Some(path) = self.paths.get_mut(at)
             && path.next == packet.number
         {
-            path.next = packet.number.plus(1);
-            path.came = path.came << 1 | 1;
+            path.advance(0);
             self.in_order = self.in_order.saturating_add(1);
             return PathPassage::InOrder;
         }
@@ -145,9 +153,7 @@ impl ArrivalOrder {
         let path = &mut self.paths[at];
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
-            let shifted = path.came.checked_shl(ahead as u32 + 1).unwrap_or(0);
-            path.came = shifted | 1;
-            path.next = packet.number.plus(1);
+            path.advance(ahead.unsigned_abs());
             self.in_order = self.in_order.saturating_add(1);
             return match ahead {
                 0 => PathPassage::InOrder,
