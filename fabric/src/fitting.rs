@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, Span};
 
+use crate::exchange;
 use crate::policy::{Balance, QosPolicy};
 use crate::topology::Fabric;
 
@@ -55,9 +56,9 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes where its senders have several such receivers, as workers
-/// have servers: granted bytes then wait for their turn at the sender (Homa's overcommitment,
-/// Montazeri et al., SIGCOMM 2018, section 3.4). But they may all come at once, and then the
-/// switch's port must hold them together with unscheduled packets.
+/// have servers, and ranks all others in a direct reduction: granted bytes then wait for their turn
+/// at the sender (Homa's overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But they may
+/// all come at once, and then the switch's port must hold them together with unscheduled packets.
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: SendPattern) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
@@ -71,6 +72,9 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     if open("security") {
         // A simulated fabric has no attacker, and the packets of references have no seal either.
         job.security = PacketSecurity::None;
+    }
+    if open("collectives.core") {
+        job.collectives.core = Some(exchange::core_share(fabric));
     }
     let transport = &mut job.transport;
     if open("transport.mtu") {
@@ -91,11 +95,13 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         };
     }
     if open("transport.grant_window") {
-        let one = of_bdp(6, 16 << 10);
+        let one = of_bdp(7, 16 << 10);
         let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
         transport.grant_window = Some(GrantWindow::Bytes(match senders {
-            SendPattern::ToRoots => one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held)),
-            SendPattern::InTurns | SendPattern::Unannounced => one,
+            SendPattern::ToRoots | SendPattern::InTurns => {
+                one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held))
+            }
+            SendPattern::Unannounced => one,
         }));
     }
     if open("transport.spray_burst") {

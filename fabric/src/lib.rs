@@ -5,7 +5,8 @@
 //!   `fabric.toml` ([`mod@file`]) or from the files of other simulators ([`htsim`], [`hpcc`]), all
 //!   with the same [`settings`].
 //! - [`check`]: whether it holds together; [`paths`]: round trips and ideal times without
-//!   simulating; [`routing`]: the ports that lead to each host.
+//!   simulating; [`exchange`]: how fast all hosts send to all; [`routing`]: the ports that lead to
+//!   each host.
 //! - [`policy`]: the one value that says which DSCP goes to which queue, when a queue marks, drops,
 //!   trims or pauses, and how packets are spread over equal paths. Switch configurations are
 //!   rendered from it, simulated switches execute it.
@@ -15,6 +16,7 @@
 //! (`gradwire-netsim`). No clock, file or socket.
 
 pub mod check;
+pub mod exchange;
 pub mod file;
 pub mod fitting;
 mod graph;

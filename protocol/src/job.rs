@@ -164,6 +164,10 @@ job_keys! {
             allowed: "entries such as [\"4 256KiB direct\"]: most ranks from 2, most bytes, and an \
                       algorithm other than \"auto\"",
         };
+        /// Share of the ranks' bandwidth that the network carries while all send to all: "100%"
+        /// where its core is not oversubscribed. From 90% on, reductions of one chunk that tolerate
+        /// loss are direct; with "auto" those of up to 8 ranks. Others are as without a tolerance.
+        core: Option<Share> = None, or("auto", AnyShare);
         /// Bytes of a tensor that are reduced at a time.
         chunk: ByteCount = ByteCount::mib(4), Size(CHUNKS);
         /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for

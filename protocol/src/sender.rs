@@ -562,12 +562,13 @@ impl Sender {
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {
-            self.watch.hasten(now, wait);
+            let waits = self.tail.record().grant_waits();
+            self.watch.hasten(now, wait * waits);
         }
+        self.mark_awaited(at, report.awaited);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
             self.on_answer(now, at, echo, wait);
         }
-        self.mark_awaited(at, report.awaited);
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
             self.closes.push(close_of(header, now));

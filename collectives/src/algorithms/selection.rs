@@ -2,18 +2,23 @@
 //! the hosts and the operation, which are equal on all ranks.
 //!
 //! 1. An algorithm that the job names is taken if it exists for the operation.
-//! 2. Otherwise, if no loss is tolerated, the job's measured table decides.
-//! 3. Otherwise an all-reduce follows these rules:
+//! 2. A reduction that tolerates loss is an *exchange*, direct, since other algorithms are lossless;
+//!    but only where that is surely not slower. An oversubscribed core makes it slower than loss
+//!    does, and so do several chunks on several switches, which a ring hardly loads. So it is one
+//!    where the network is known to carry what all ranks send to all, for one chunk; and where the
+//!    network is not known, in small groups. Elsewhere a tolerance does not affect the choice.
+//! 3. Without an exchange the job's measured table decides.
+//! 4. Otherwise an all-reduce follows these rules:
 //!
 //!    - All ranks on one host: direct, at any size. Memory is the wire then, and direct moves each
 //!      byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
-//!    - Flat: direct if contributions may be lost or few bytes are sent (in one step, if very few).
+//!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few).
 //!      Otherwise the ring if its messages are long enough, and else halving-doubling.
 
 use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::units::{ByteCount, Share};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::{
@@ -32,6 +37,13 @@ const DIRECT_BYTES_MAX: usize = 256 << 10;
 /// of a small tensor, each a packet or two and its answer, outweigh the 2 log2 n steps of
 /// halving-doubling.
 const DIRECT_WORLD_MAX: usize = 64;
+
+/// Where the network is not known, a reduction that tolerates loss is direct up to this many ranks:
+/// so few are mostly on one switch.
+const EXCHANGE_WORLD_MAX: usize = 8;
+
+/// The least share of the ranks' bandwidth that the core has to carry for a direct reduction.
+const EXCHANGE_CORE_MIN: f64 = 0.9;
 
 /// A ring whose messages are shorter than this spends its 2 (n - 1) steps waiting: 32 KiB are 10
 /// microseconds at 25 Gb/s, about one step's latency. Halving-doubling takes 2 log2 n steps for as
@@ -53,6 +65,8 @@ pub(crate) struct Preference {
     table: Vec<AlgorithmChoice>,
     chunk: ByteCount,
     min_lossy: ByteCount,
+    /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
+    core: Option<Share>,
     /// The host of every rank; empty if each has one of its own.
     hosts: Vec<u16>,
 }
@@ -66,6 +80,7 @@ impl Preference {
             hosts: Vec::new(),
             chunk: job.collectives.chunk,
             min_lossy: job.loss.min_message,
+            core: job.collectives.core,
         }
     }
 
@@ -222,12 +237,13 @@ impl Preference {
     /// How an all-reduce or reduce-scatter is done.
     fn reduces_by(&self, operation: &Operation, seat: GroupSeat<'_>) -> ReductionWay {
         let hosts = self.hosts_of(seat);
-        let is_lossy = self.is_lossy(operation);
         let (world, bytes) = (seat.world(), operation.tensor_bytes());
+        let is_exchange = self.is_exchange(operation, world);
         let matches = |choice: &&AlgorithmChoice| {
             world <= usize::from(choice.world) && bytes as u64 <= choice.bytes.get()
         };
-        let table = self.table.iter().filter(|_| !is_lossy).filter(matches);
+        let table = self.table.iter().filter(|_| !is_exchange);
+        let table = table.filter(matches);
         let listed = table.map(|choice| choice.algorithm);
         let named = Some(self.algorithm).filter(|named| *named != ReduceAlgorithm::Auto);
         let wanted = named.into_iter().chain(listed.filter(|_| named.is_none()));
@@ -244,6 +260,18 @@ impl Preference {
 
     fn is_lossy(&self, operation: &Operation) -> bool {
         operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
+    }
+
+    /// Whether a reduction is direct for the sake of its tolerance.
+    fn is_exchange(&self, operation: &Operation, world: usize) -> bool {
+        let is_sure = match self.core {
+            Some(core) => {
+                let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
+                is_one_chunk && core.get() >= EXCHANGE_CORE_MIN
+            }
+            None => world <= EXCHANGE_WORLD_MAX,
+        };
+        is_sure && self.is_lossy(operation)
     }
 
     fn automatic(
@@ -275,7 +303,7 @@ impl Preference {
     ) -> ReductionWay {
         let shard = bytes.min(chunk) / world;
         let is_small = world <= DIRECT_WORLD_MAX && bytes <= DIRECT_BYTES_MAX;
-        if self.is_lossy(operation) || world <= 2 || is_small {
+        if self.is_exchange(operation, world) || world <= 2 || is_small {
             ReductionWay::Direct
         } else if shard < RING_SHARD_MIN || ring::chunks_max(world) == 0 {
             ReductionWay::HalvingDoubling
@@ -321,7 +349,7 @@ enum ReductionWay {
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::job::notation;
-    use gradwire_protocol::units::{Rank, Share, Step};
+    use gradwire_protocol::units::{Rank, Step};
 
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
@@ -383,21 +411,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn auto_is_direct_where_loss_is_tolerated() {
-        let mut lossy = operation(Collective::AllReduce, 1000, 1 << 30);
+    /// The choice for a tolerant all-reduce where the core carries this share.
+    fn exchanged(core: Option<f64>, world: u16, bytes: usize) -> ReductionWay {
+        let mut lossy = operation(Collective::AllReduce, world, bytes);
         lossy.loss.tolerance = Share::ALL;
-        assert_eq!(choice(ReduceAlgorithm::Auto, &lossy), ReductionWay::Direct);
-        lossy.dtype = DType::I32;
-        assert_eq!(
-            choice(ReduceAlgorithm::Auto, &lossy),
-            ReductionWay::HalvingDoubling
-        );
+        let mut job = Job::default();
+        job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
+        let ranks = &lossy.group.ranks;
+        Preference::of(&job).reduces_by(&lossy, GroupSeat::new(ranks, 0))
+    }
+
+    #[test]
+    fn one_tolerant_chunk_is_direct_through_a_full_core() {
+        let mib = 1 << 20;
+        for core in [1.0, 0.9] {
+            let way = exchanged(Some(core), 64, 4 * mib);
+            assert_eq!(way, ReductionWay::Direct, "core {core}");
+        }
+        let way = exchanged(Some(1.0), 64, 5 * mib);
+        assert_eq!(way, ReductionWay::Ring, "two chunks");
+        for core in [0.89, 0.32, 0.0] {
+            let way = exchanged(Some(core), 64, 4 * mib);
+            assert_eq!(way, ReductionWay::Ring, "core {core}");
+        }
+    }
+
+    #[test]
+    fn in_unknown_networks_only_small_groups_exchange() {
+        assert_eq!(exchanged(None, 8, 1 << 30), ReductionWay::Direct);
+        assert_eq!(exchanged(None, 9, 1 << 30), ReductionWay::Ring);
+        let mut whole = operation(Collective::AllReduce, 8, 1 << 30);
+        whole.loss.tolerance = Share::ALL;
+        whole.dtype = DType::I32;
+        assert_eq!(choice(ReduceAlgorithm::Auto, &whole), ReductionWay::Ring);
     }
 
     #[test]
     fn tolerant_shards_are_long_enough_to_be_lossy() {
-        let preference = Preference::of(&Job::default());
+        let mut job = Job::default();
+        job.collectives.algorithm = ReduceAlgorithm::Direct;
+        let preference = Preference::of(&job);
         let shortest = preference.min_lossy_bytes();
         let collectives = [
             Collective::AllReduce,
@@ -494,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_decides_for_lossless_operations() {
+    fn the_table_decides_where_there_is_no_exchange() {
         let mut job = Job::default();
         let entries = [
             "4 64KiB ring",

@@ -8,6 +8,7 @@
 mod all_reduce;
 mod alone;
 mod fairness;
+mod never_slower;
 mod paths;
 mod programs;
 mod published;

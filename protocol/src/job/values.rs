@@ -140,7 +140,8 @@ impl PacketSecurity {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum ReduceAlgorithm {
-    /// Direct where loss is tolerated, else chosen by size and world size.
+    /// Chosen by size and world size; direct where loss is tolerated and the network carries what
+    /// all ranks send to all.
     Auto,
     /// Each rank sends each shard straight to the rank that sums it.
     Direct,

@@ -318,13 +318,14 @@ impl ReceiveMessage {
         }
     }
 
-    /// The gap is over, and the end of a path has yet to pass: waits on, but not for ever; tells
-    /// whether it does. The sender marks the ends again as long as it hears no more.
+    /// The gap is over, and the end of a path has yet to pass: waits on, but not for ever, and has
+    /// the sender mark the ends again; tells whether it does.
     pub(super) fn waits_for_ends(&mut self, now: Instant, gap: Span) -> bool {
         let waits = self.gap.rounds < ENDS_AWAITED;
         if waits {
             self.gap.rounds += 1;
             self.gap.restart(now, gap);
+            self.answer_probe();
         }
         waits
     }

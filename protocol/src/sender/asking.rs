@@ -14,7 +14,7 @@
 use smallvec::SmallVec;
 
 use super::Sender;
-use super::message::{GRANT_WAITS, PathRecord, SendMessage};
+use super::message::{PathRecord, SendMessage};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::TailMark;
 use crate::outlook::earlier;
@@ -65,17 +65,17 @@ struct PeerSilence {
 }
 
 impl PeerWatch {
-    /// A message begins to rest, of a peer that is probed after `wait`.
+    /// A message begins to rest, of a peer that is asked after `wait`.
     fn begin(&mut self, now: Instant, wait: Span) {
-        self.at.get_or_insert(now + wait * GRANT_WAITS);
+        self.at.get_or_insert(now + wait);
         self.hasten(now, wait);
     }
 
-    /// The peer has made progress: if it is watched, it is asked soon.
+    /// The peer has made progress: if it is watched, it is asked after `wait` at the latest.
     pub(super) fn hasten(&mut self, now: Instant, wait: Span) {
         if let Some(at) = &mut self.at {
-            self.wait = wait * GRANT_WAITS;
-            *at = (now + self.wait).min(*at);
+            self.wait = wait;
+            *at = (now + wait).min(*at);
         }
     }
 
@@ -231,14 +231,16 @@ impl Sender {
         let sending = &mut self.messages[at];
         let is_answered = sending.is_answered(echo);
         let probe_at = sending.next_probe(now, wait, self.tail.record());
-        let may_rest = sending.stands_still() && !sending.has_untold_holes();
+        let is_news = sending.has_untold_holes() || sending.probe.is_awaited;
+        let may_rest = sending.stands_still() && !is_news;
         let probe = &mut sending.probe;
         probe.unanswered = 0;
         probe.at = probe_at;
         if is_answered && probe.asked_still && may_rest {
             // One that asked for all while none rested has no watch any more.
             if probe.duty == ProbeDuty::Itself || self.watch.at.is_none() {
-                self.watch.begin(now, wait);
+                let waits = self.tail.record().grant_waits();
+                self.watch.begin(now, wait * waits);
             }
             probe.duty = ProbeDuty::Rests;
         } else {
@@ -268,14 +270,27 @@ impl Sender {
     /// them: marks them again.
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64) {
         let sending = &mut self.messages[at];
-        if awaited == 0 || sending.probe.marked_again >= MARKED_AGAIN_MAX {
+        if awaited == 0 {
+            return;
+        }
+        sending.probe.is_awaited = true;
+        if sending.probe.marked_again >= MARKED_AGAIN_MAX {
             return;
         }
         sending.probe.marked_again += 1;
+        let copies = 1 + sending.probe.marked_again as usize;
+        let message = sending.id();
         let ends = (0..64).zip(sending.ends());
         let ends = ends.filter(|(bit, _)| awaited >> bit & 1 == 1);
-        let ends = ends.map(|(_, &end)| end).collect();
-        self.queue_marks(at, ends);
+        let marks = ends.flat_map(|(_, &path)| {
+            let mark = TailMark {
+                message,
+                path,
+                flags: Flags::NONE,
+            };
+            std::iter::repeat_n(mark, copies)
+        });
+        self.tail.due.extend(marks);
     }
 
     /// Queues a PROBE on each of these paths. The last one asks for a report: it has the lowest

@@ -22,7 +22,9 @@ use crate::wire::{
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
-pub(super) const GRANT_WAITS: u64 = 16;
+const GRANT_WAITS: u64 = 16;
+/// On paths that have lost packets lately it probably is.
+const GRANT_WAITS_LOSSY: u64 = 2;
 
 /// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +49,16 @@ pub(super) struct RunDeparture {
 pub(super) enum PathRecord {
     Clean,
     Lossy,
+}
+
+impl PathRecord {
+    /// After how many waits a message asks that only waits for a grant.
+    pub(super) fn grant_waits(self) -> u64 {
+        match self {
+            Self::Clean => GRANT_WAITS,
+            Self::Lossy => GRANT_WAITS_LOSSY,
+        }
+    }
 }
 
 /// How the segments of a run are sent.
@@ -220,7 +232,7 @@ impl SendMessage {
         if is_news && self.progress.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
-            now + wait * GRANT_WAITS
+            now + wait * record.grant_waits()
         } else {
             now + wait
         }

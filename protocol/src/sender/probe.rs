@@ -49,6 +49,8 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths were marked again that the receiver awaits.
     pub(super) marked_again: u32,
+    /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
+    pub(super) is_awaited: bool,
     /// How many holes the last one named.
     pub(super) holes_told: u32,
     /// Whether one was sent since the message stands still.
@@ -69,6 +71,7 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
+            is_awaited: false,
             holes_told: 0,
             asked_still: false,
             told_still: false,
@@ -79,6 +82,7 @@ impl ProbeState {
     pub(super) fn on_sent(&mut self) {
         self.stage = SendStage::Sending;
         self.marked_again = 0;
+        self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
         self.asked_still = false;
     }

@@ -1,0 +1,57 @@
+//! A tolerance does not make a workload slower. `benches/never_slower.py` asks that of 210 cells.
+
+use gradwire_netsim::results::statistics;
+use gradwire_netsim::setup::Setup;
+use gradwire_protocol::job::ReduceAlgorithm;
+
+use super::world::{lines, run, tolerant};
+
+/// Microseconds until the last byte is there.
+fn makespan(setup: &Setup) -> f64 {
+    let outcome = run(setup);
+    statistics::micros(statistics::makespan(&outcome.flows, &outcome.tasks))
+}
+
+/// The time with a tolerance of a tenth over the time without.
+fn ratio(shape: &str, workload: &str, seed: u64) -> f64 {
+    let setup = lines(shape, workload, seed);
+    let lossless = makespan(&setup);
+    let ratio = makespan(&tolerant(setup)) / lossless;
+    println!("{shape} {workload} seed {seed}: {ratio:.3} of {lossless:.1} us");
+    ratio
+}
+
+#[test]
+fn a_thin_core_keeps_tolerant_reductions_in_a_ring() {
+    let ratio = ratio("leaf-spine:4x8x2@25G", "all-reduce:8MiB", 1);
+    assert!(ratio <= 1.01, "{ratio:.3}");
+}
+
+/// Each of a message's paths has to pass its end before its holes are accepted, so one lost mark
+/// holds the message up. Its sender marks the end again, and does not rest meanwhile.
+#[test]
+fn lost_marks_of_an_end_cost_no_gaps() {
+    let ratio = ratio("single:8@100G,loss=2.53%", "all-to-all:500KB", 1);
+    assert!(ratio <= 1.1, "{ratio:.3}");
+}
+
+/// The queues of a healthy fabric drop early; repairs saved elsewhere pay for that.
+#[test]
+fn early_drops_cost_a_healthy_permutation_little() {
+    let ratio = ratio("fat-tree:k=4@100G", "permutation:2MB", 1);
+    assert!(ratio <= 1.01, "{ratio:.3}");
+}
+
+/// In a direct reduction each rank receives from all others, which are granted as much as a port
+/// holds: with one round trip's worth links stood still, and it took 1.18 times as long as a ring.
+#[test]
+fn a_direct_reduction_keeps_the_links_busy() {
+    let by = |algorithm| {
+        let mut setup = lines("leaf-spine:4x4x4@100G", "all-reduce:16MiB", 1);
+        setup.job.collectives.algorithm = algorithm;
+        makespan(&setup)
+    };
+    let (direct, ring) = (by(ReduceAlgorithm::Direct), by(ReduceAlgorithm::Ring));
+    println!("direct {direct:.1} us, ring {ring:.1}");
+    assert!(direct <= ring * 1.05, "{direct:.1} us, ring {ring:.1}");
+}
