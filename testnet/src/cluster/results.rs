@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
 use gradwire_collectives::operation::{
-    Collective, Completion, Layers, LossTerms, Operation, OperationOutcome,
+    Collective, Completion, Layers, LossTerms, Operation, OperationOutcome, Splits,
 };
 use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{Instant, Rank};
@@ -100,7 +100,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         op: planned.op,
         buffer: Buffer::Owned(buffer),
         input: input.map(Buffer::Owned),
-        splits: None,
+        splits: planned.is_uneven.then(|| splits(planned, rank)),
         loss: LossTerms {
             tolerance: planned.tolerances[usize::from(rank.0)],
             holes: planned.holes,
@@ -112,6 +112,33 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
             .map_or(1_000 + planned.index as u64, |at| at as u64),
         deadline: None,
     }
+}
+
+/// The lengths of a rank's blocks in an all-to-all.
+fn splits(planned: &PlannedOperation, rank: Rank) -> Splits {
+    let (seat, seats) = (planned.seat(rank), 0..planned.group.ranks.len());
+    let bytes = |elements: usize| elements * planned.dtype.bytes();
+    Splits {
+        input: (seats.clone())
+            .map(|to| bytes(planned.block(seat, to)))
+            .collect(),
+        output: seats.map(|from| bytes(planned.block(from, seat))).collect(),
+    }
+}
+
+/// The elements that a rank gets in an all-to-all, by the seats that send them.
+fn exchanged(planned: &PlannedOperation, seat: usize) -> Vec<f64> {
+    let seats = 0..planned.group.ranks.len();
+    let block = |from| {
+        let elements = 0..planned.block(from, seat);
+        elements.map(move |at| value(planned, from, block_start(planned, seat) + at))
+    };
+    seats.flat_map(block).collect()
+}
+
+/// The number of a block's first element: no block is twice as long as the mean.
+fn block_start(planned: &PlannedOperation, to: usize) -> usize {
+    to * planned.elements * 2
 }
 
 /// The collective of a rank in an operation, its buffer, and its input.
@@ -157,7 +184,12 @@ fn part(planned: &PlannedOperation, rank: Rank) -> (Collective, Vec<u8>, Option<
                     (fill(0.0, count), input)
                 }
                 Collective::AllToAll => {
-                    (fill(0.0, count * world), Some(values(seat, count * world)))
+                    let taken = (0..world).map(|from| planned.block(from, seat)).sum();
+                    let given = (0..world).flat_map(|to| {
+                        let elements = 0..planned.block(seat, to);
+                        elements.map(move |at| value(planned, seat, block_start(planned, to) + at))
+                    });
+                    (fill(0.0, taken), Some(encode(dtype, given)))
                 }
                 Collective::Barrier => (Vec::new(), None),
                 _ => (values(seat, count), None),
@@ -282,6 +314,10 @@ fn whole(
     let reduced = |element| reduce(planned, world, element);
     for (&rank, result) in results {
         let seat = planned.seat(rank);
+        let exchanged = match collective {
+            Collective::AllToAll => exchanged(planned, seat),
+            _ => Vec::new(),
+        };
         let seat_of = |root| planned.seat(root);
         for (at, got) in decode(planned.dtype, &result.bytes).into_iter().enumerate() {
             let expected = match collective {
@@ -294,7 +330,7 @@ fn whole(
                     value(planned, at / count, at % count)
                 }
                 Collective::Scatter { root } => value(planned, seat_of(root), seat * count + at),
-                Collective::AllToAll => value(planned, at / count, seat * count + at % count),
+                Collective::AllToAll => exchanged[at],
                 _ => got,
             };
             if !is_near(got, expected) {

@@ -50,6 +50,7 @@ fn asks(kind: PacketKind) -> bool {
 pub(crate) struct WaitingTraffic {
     ranks: u16,
     pairs: Vec<ControlTraffic>,
+    most_per_minute: u64,
 }
 
 impl WaitingTraffic {
@@ -57,7 +58,13 @@ impl WaitingTraffic {
         Self {
             ranks,
             pairs: vec![ControlTraffic::default(); usize::from(ranks * ranks)],
+            most_per_minute: 0,
         }
+    }
+
+    /// The most control packets per minute that a pair has sent in a wait of a minute and more.
+    pub(crate) fn most_per_minute(&self) -> u64 {
+        self.most_per_minute
     }
 
     /// DATA was sent between two ranks.
@@ -110,6 +117,11 @@ impl WaitingTraffic {
             (pair.unheard, AT_ONCE + SILENCE_PART * parts)
         } else {
             pair.counted += 1.0;
+            let minutes = quiet.as_secs_f64() / 60.0;
+            if minutes >= 1.0 {
+                let rate = (pair.counted / minutes).ceil() as u64;
+                self.most_per_minute = self.most_per_minute.max(rate);
+            }
             (pair.counted, AT_ONCE + PER_SECOND * quiet.as_secs_f64())
         };
         if sent <= allowed {
