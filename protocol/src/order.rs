@@ -99,6 +99,26 @@ struct PathArrivals {
     came: u32,
 }
 
+impl PathArrivals {
+    /// A packet comes after so many that have not.
+    #[inline]
+    fn advance(&mut self, skipped: u32) {
+        self.next = self.next.plus(skipped + 1);
+        self.came = self.came.checked_shl(skipped + 1).unwrap_or(0) | 1;
+    }
+}
+
+/// Whether the packets from a peer keep their order on each path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OrderTrust {
+    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    Unproven,
+    /// They do: a later packet of a path shows that an earlier one is lost.
+    Kept,
+    /// Packets were overtaken of late: gaps and time decide.
+    Broken,
+}
+
 /// The packets that have come from one peer, path by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalOrder {
@@ -123,8 +143,7 @@ impl ArrivalOrder {
             && let Some(path) = self.paths.get_mut(at)
             && path.next == packet.number
         {
-            path.next = packet.number.plus(1);
-            path.came = path.came << 1 | 1;
+            path.advance(0);
             self.in_order = self.in_order.saturating_add(1);
             return PathPassage::InOrder;
         }
@@ -150,9 +169,7 @@ impl ArrivalOrder {
         let path = &mut self.paths[at];
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
-            let shifted = path.came.checked_shl(ahead as u32 + 1).unwrap_or(0);
-            path.came = shifted | 1;
-            path.next = packet.number.plus(1);
+            path.advance(ahead.unsigned_abs());
             self.in_order = self.in_order.saturating_add(1);
             return match ahead {
                 0 => PathPassage::InOrder,
@@ -176,6 +193,15 @@ impl ArrivalOrder {
     pub(crate) fn is_trusted(&self, order: PacketOrder) -> bool {
         let is_said = order == PacketOrder::Kept && self.overtakings == 0;
         is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+    }
+
+    /// How far they are trusted, for people.
+    pub(crate) fn trust(&self, order: PacketOrder) -> OrderTrust {
+        match (self.is_trusted(order), self.may_be_kept()) {
+            (true, _) => OrderTrust::Kept,
+            (false, true) => OrderTrust::Unproven,
+            (false, false) => OrderTrust::Broken,
+        }
     }
 
     /// Whether they may keep order, as far as is known: no packet was overtaken of late.
@@ -279,6 +305,19 @@ mod tests {
         assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
         order.on_packet(packet(0), &settings());
         assert!(!order.is_trusted(PacketOrder::Kept) && !order.may_be_kept());
+    }
+
+    #[test]
+    fn trust_is_unproven_then_kept_then_broken() {
+        let mut order = ArrivalOrder::default();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Unproven);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
+        order = proven();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Kept);
+        order.on_packet(packet(ORDER_PROOF + 1), &settings());
+        order.on_packet(packet(ORDER_PROOF), &settings());
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Broken);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Broken);
     }
 
     #[test]
