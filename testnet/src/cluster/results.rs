@@ -8,7 +8,7 @@ use gradwire_collectives::operation::{
     Collective, Completion, Layers, LossTerms, Operation, OperationOutcome, Splits,
 };
 use gradwire_protocol::job::HoleFilling;
-use gradwire_protocol::units::{Instant, Rank};
+use gradwire_protocol::units::{ByteCount, Instant, Rank};
 
 use super::evidence::{Found, ToldHoles};
 use super::numbers::{contributors, decode, encode, weight};
@@ -47,6 +47,8 @@ pub(crate) struct TensorModel {
     pub(crate) owed: Vec<Vec<u64>>,
     /// By element: the last result.
     previous: Option<Vec<f64>>,
+    /// The chunk of the last operation, if it had been changed by then.
+    chunk: Option<ByteCount>,
     /// An operation failed, so that the ranks' state is not known any more.
     pub(crate) is_unknown: bool,
 }
@@ -57,6 +59,7 @@ impl TensorModel {
         Self {
             owed: vec![vec![0; elements]; world],
             previous: None,
+            chunk: None,
             is_unknown: false,
         }
     }
@@ -384,9 +387,9 @@ fn sum(
         .map(|(&rank, result)| (rank, decode(planned.dtype, &result.bytes)));
     let decoded: BTreeMap<Rank, Vec<f64>> = decoded.collect();
     let count = elements(tensor.collective, planned.elements, ranks.len());
-    // A change of chunk cuts the regions anew that the rule keeps values of.
-    let keeps = [HoleFilling::Previous, HoleFilling::ErrorFeedback].contains(&planned.holes);
-    let is_stale = keeps && planned.chunk.is_some();
+    // A change of chunk cuts the regions anew of which ranks keep the previous result: those that
+    // were not cut so before have none, and are rescaled.
+    let is_cut_anew = std::mem::replace(&mut model.chunk, planned.chunk) != planned.chunk;
     let mut missing = 0;
     let mut result = Vec::with_capacity(count);
     for element in 0..count {
@@ -397,8 +400,12 @@ fn sum(
             .map(|seat| weight(planned.index as u64, seat, element) + model.owed[seat][element]);
         let digits: Vec<u64> = weights.collect();
         let previous = model.previous.as_ref().map(|previous| previous[element]);
-        let Some(seats) = seats_of(planned, &digits, got, previous) else {
-            if model.is_unknown || is_stale {
+        let mut seats = seats_of(planned, &digits, got, previous);
+        if is_cut_anew {
+            seats = seats.or_else(|| seats_of(planned, &digits, got, None));
+        }
+        let Some(seats) = seats else {
+            if model.is_unknown {
                 continue;
             }
             let detail = format!(
@@ -417,7 +424,7 @@ fn sum(
         }
     }
     model.previous = Some(result);
-    Ok((!model.is_unknown && !is_stale).then_some(missing))
+    Ok((!model.is_unknown).then_some(missing))
 }
 
 /// The seats whose contributions a result has, by the tensor's rule for holes.

@@ -27,6 +27,8 @@ const SILENCE_MIN_S: f64 = 0.4;
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlTraffic {
     quiet_since: Instant,
+    /// All of them in the wait.
+    sent: u64,
     /// To a peer that is heard.
     counted: f64,
     /// When the sender last heard the other end.
@@ -103,6 +105,12 @@ impl WaitingTraffic {
     ) -> Result<(), Found> {
         let pair = &mut self.pairs[usize::from(from * self.ranks + to)];
         let quiet = (now - pair.quiet_since).beyond(QUIET);
+        pair.sent += u64::from(quiet > Span::ZERO);
+        let minutes = quiet.as_secs_f64() / 60.0;
+        if minutes >= 1.0 {
+            let rate = (pair.sent as f64 / minutes).ceil() as u64;
+            self.most_per_minute = self.most_per_minute.max(rate);
+        }
         if !asks(kind) && pair.unanswered > 0 {
             pair.unanswered -= 1;
             return Ok(());
@@ -117,11 +125,6 @@ impl WaitingTraffic {
             (pair.unheard, AT_ONCE + SILENCE_PART * parts)
         } else {
             pair.counted += 1.0;
-            let minutes = quiet.as_secs_f64() / 60.0;
-            if minutes >= 1.0 {
-                let rate = (pair.counted / minutes).ceil() as u64;
-                self.most_per_minute = self.most_per_minute.max(rate);
-            }
             (pair.counted, AT_ONCE + PER_SECOND * quiet.as_secs_f64())
         };
         if sent <= allowed {
