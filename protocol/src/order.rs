@@ -107,6 +107,17 @@ impl PathArrivals {
     }
 }
 
+/// Whether the packets from a peer keep their order on each path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OrderTrust {
+    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    Unproven,
+    /// They do: a later packet of a path shows that an earlier one is lost.
+    Kept,
+    /// Packets were overtaken of late: gaps and time decide.
+    Broken,
+}
+
 /// The packets that have come from one peer, path by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalOrder {
@@ -177,6 +188,15 @@ impl ArrivalOrder {
     pub(crate) fn is_trusted(&self, order: PacketOrder) -> bool {
         let is_said = order == PacketOrder::Kept && self.overtakings == 0;
         is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+    }
+
+    /// How far they are trusted, for people.
+    pub(crate) fn trust(&self, order: PacketOrder) -> OrderTrust {
+        match (self.is_trusted(order), self.may_be_kept()) {
+            (true, _) => OrderTrust::Kept,
+            (false, true) => OrderTrust::Unproven,
+            (false, false) => OrderTrust::Broken,
+        }
     }
 
     /// Whether they may keep order, as far as is known: no packet was overtaken of late.
@@ -280,6 +300,19 @@ mod tests {
         assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
         order.on_packet(packet(0), &settings());
         assert!(!order.is_trusted(PacketOrder::Kept) && !order.may_be_kept());
+    }
+
+    #[test]
+    fn trust_is_unproven_then_kept_then_broken() {
+        let mut order = ArrivalOrder::default();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Unproven);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
+        order = proven();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Kept);
+        order.on_packet(packet(ORDER_PROOF + 1), &settings());
+        order.on_packet(packet(ORDER_PROOF), &settings());
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Broken);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Broken);
     }
 
     #[test]
