@@ -95,7 +95,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         };
     }
     if open("transport.grant_window") {
-        let one = of_bdp(7, 16 << 10);
+        let one = of_bdp(6, 16 << 10);
         let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
         transport.grant_window = Some(GrantWindow::Bytes(match senders {
             SendPattern::ToRoots | SendPattern::InTurns => {

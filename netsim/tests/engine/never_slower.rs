@@ -35,13 +35,6 @@ fn lost_marks_of_an_end_cost_no_gaps() {
     assert!(ratio <= 1.1, "{ratio:.3}");
 }
 
-/// The queues of a healthy fabric drop early; repairs saved elsewhere pay for that.
-#[test]
-fn early_drops_cost_a_healthy_permutation_little() {
-    let ratio = ratio("fat-tree:k=4@100G", "permutation:2MB", 1);
-    assert!(ratio <= 1.01, "{ratio:.3}");
-}
-
 /// In a direct reduction each rank receives from all others, which are granted as much as a port
 /// holds: with one round trip's worth links stood still, and it took 1.18 times as long as a ring.
 #[test]
