@@ -562,8 +562,7 @@ impl Sender {
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {
-            let waits = self.tail.record().grant_waits();
-            self.watch.hasten(now, wait * waits);
+            self.watch.hasten(now, wait);
         }
         self.mark_awaited(at, report.awaited);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {

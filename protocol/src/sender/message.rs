@@ -22,9 +22,7 @@ use crate::wire::{
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
-const GRANT_WAITS: u64 = 16;
-/// On paths that have lost packets lately it probably is.
-const GRANT_WAITS_LOSSY: u64 = 2;
+pub(super) const GRANT_WAITS: u64 = 16;
 
 /// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +47,6 @@ pub(super) struct RunDeparture {
 pub(super) enum PathRecord {
     Clean,
     Lossy,
-}
-
-impl PathRecord {
-    /// After how many waits a message asks that only waits for a grant.
-    pub(super) fn grant_waits(self) -> u64 {
-        match self {
-            Self::Clean => GRANT_WAITS,
-            Self::Lossy => GRANT_WAITS_LOSSY,
-        }
-    }
 }
 
 /// How the segments of a run are sent.
@@ -232,7 +220,7 @@ impl SendMessage {
         if is_news && self.progress.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
-            now + wait * record.grant_waits()
+            now + wait * GRANT_WAITS
         } else {
             now + wait
         }
