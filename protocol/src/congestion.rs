@@ -70,8 +70,8 @@ const RUNS_PER_WINDOW: u64 = 4;
 /// signal for less, since others take the room that it leaves.
 const ROOM_PART: u64 = 2;
 const ROOM_PART_SIGNALLED: u64 = 16;
-/// After a signal it waits for no more room than the window gets in this time: long runs find a full
-/// queue where packets that come one by one find room.
+/// After a signal it waits for no more room than the window gets in this time: long runs find a
+/// full queue where packets that come one by one find room.
 const RUN_TIME: Span = Span::from_micros(500);
 /// Round trips after which marks on all packets are false.
 const FALSE_MARK_ROUNDS: u32 = 64;
@@ -173,8 +173,8 @@ impl DelayTrial {
         }
     }
 
-    /// A round trip is over; gives by how much the newest one exceeds the one that this window would
-    /// have alone. A full link serves as much in a round trip as the window held when it began.
+    /// A round trip is over; gives by how much the newest one exceeds the one that this window
+    /// would have alone. A full link serves as much in a round trip as the window held when it began.
     fn delay_of_others(&mut self, bytes: u64, round_trip: Span) -> Span {
         let kept = self.rounds[0] as f64 / self.bytes as f64;
         self.rounds.rotate_left(1);
@@ -397,7 +397,8 @@ impl CongestionWindow {
         if cut <= 0.0 || now < self.answered_until {
             return;
         }
-        let trial = (self.delay_trial).unwrap_or(DelayTrial::new(self.bytes, rtt.smoothed()));
+        let trial =
+            (self.delay_trial).unwrap_or_else(|| DelayTrial::new(self.bytes, rtt.smoothed()));
         self.shrink(now, cut, rtt);
         self.delay_trial = Some(trial);
     }

@@ -37,8 +37,8 @@ pub struct Rtt {
     latest: Option<Span>,
 }
 
-/// A time in which the smoothed round trip exceeds the least one by more than the target, and hardly
-/// changes.
+/// A time in which the smoothed round trip exceeds the least one by more than the target, and
+/// hardly changes.
 #[derive(Clone, Copy, Debug)]
 struct DelayExcess {
     since: Instant,

@@ -1,8 +1,8 @@
 """Facts about shares of a bottleneck: real sockets, and a token bucket in a switch between them.
 
-The bucket is in a namespace of its own. In the senders' namespace Linux would let a TCP socket have
-no more than a millisecond's worth of packets in it, so that TCP could not compete (TCP small queues).
-All processes have real-time priority: a sender or a receiver that waits for a core sends in bursts.
+The bucket is in a namespace of its own. In the senders' namespace Linux would let a TCP socket
+have no more than a millisecond's worth of packets in it (TCP small queues), so that it could not
+compete. All processes have real-time priority: one that waits for a core sends in bursts.
 """
 
 import contextlib
@@ -25,8 +25,9 @@ ADDRESSES = ("10.213.9.1", "10.213.9.2")
 RATE = "100mbit"
 STARTED_SECONDS = 20
 """All processes are ready by then."""
-LEAST_SHARE = 0.35
-"""Of either, in ten seconds. On a quiet machine it was 41 to 54 %: docs/limits.md."""
+LEAST_SHARE = {"gradwire": 1 / 3, "tcp": 1 / 4}
+"""Of either, in ten seconds: of two jobs none gets twice as much, and of a job and TCP none three
+times. The goal is 40 %; docs/limits.md has what was measured."""
 AT_ONCE = ("chrt", "--fifo", "10")
 
 _slow = pytest.mark.skipif(
@@ -97,4 +98,5 @@ def a_job_shares_a_bottleneck(bottleneck: str, rival: str) -> None:
         ours, theirs = (flow.result() for flow in flows)
     share = ours / (ours + theirs)
     print(f"{RATE}, buffer {bottleneck}: {share:.3f} beside {rival}; {ours=} {theirs=}")
-    assert LEAST_SHARE < share < 1 - LEAST_SHARE
+    least = LEAST_SHARE[rival]
+    assert least < share < 1 - least

@@ -196,7 +196,7 @@ const DROPPING: [&str; 5] = [
     "latency=250us,mark=off,buffer=128KiB",
 ];
 
-/// Many times the delay target. A fitted window of 64 KiB is no match for TCP that fills this buffer.
+/// Many times the delay target. A fitted window of 64 KiB is no match for TCP, which fills it.
 const DEEP: [&str; 1] = ["latency=10us,mark=off,buffer=512KiB"];
 
 /// With a round trip of 2 ms DCTCP takes 61 % (not asserted here).
