@@ -174,7 +174,9 @@ impl DelayTrial {
     }
 
     /// A round trip is over; gives by how much the newest one exceeds the one that this window
-    /// would have alone. A full link serves as much in a round trip as the window held when it began.
+    /// would have alone.
+    ///
+    /// A full link serves as much in a round trip as the window held when it began.
     fn delay_of_others(&mut self, bytes: u64, round_trip: Span) -> Span {
         let kept = self.rounds[0] as f64 / self.bytes as f64;
         self.rounds.rotate_left(1);
