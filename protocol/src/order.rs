@@ -44,10 +44,11 @@ pub(crate) struct PathNumbers {
 
 impl PathNumbers {
     /// Of paths on which no packet was sent.
-    pub(crate) fn new(classes: usize, entropies: u8) -> Self {
+    pub(crate) fn new(settings: &EndpointSettings) -> Self {
+        let paths = settings.policy.dscps.len() * usize::from(settings.entropies);
         Self {
-            entropies,
-            next: vec![PathNumber::default(); classes * usize::from(entropies)],
+            entropies: settings.entropies,
+            next: vec![settings.first_number; paths],
         }
     }
 
@@ -159,7 +160,11 @@ impl ArrivalOrder {
         }
         let at = place(packet.class, packet.entropy, entropies);
         if at >= self.paths.len() {
-            self.paths.resize(at + 1, PathArrivals::default());
+            let fresh = PathArrivals {
+                next: settings.first_number,
+                came: 0,
+            };
+            self.paths.resize(at + 1, fresh);
         }
         let path = &mut self.paths[at];
         let ahead = packet.number.ahead_of(path.next);
@@ -373,7 +378,7 @@ mod tests {
 
     #[test]
     fn numbers_of_packets_that_did_not_leave_are_used_again() {
-        let mut numbers = PathNumbers::new(3, 8);
+        let mut numbers = PathNumbers::new(&settings());
         let first = numbers.take(Class(1), Entropy(2), 5);
         assert!(numbers.is_last(packet(4)));
         let unsent = PathMark {
