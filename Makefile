@@ -18,6 +18,9 @@ SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard 
 	'*.rs' '*.py' '*.pyi' '*.cpp' '*.hpp' '*.h' '*Cargo.toml' Cargo.lock pyproject.toml \
 	':!tests' ':!fuzz' ':!examples' ':!*/tests/*'))
 
+# Tests that only GRADWIRE_SLOW=1 adds to `make test`.
+SLOW := $(if $(filter 1,$(GRADWIRE_SLOW)),test-oldest)
+
 say = @printf '\n== %s\n'
 
 .PHONY: help
@@ -30,7 +33,7 @@ demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with lo
 	$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: lint doc test-rust test-switch test-python test-torch  ## run every check: lints, documentation, all tests
+test: lint doc test-rust test-switch test-python test-torch $(SLOW)  ## run every check: lints, documentation, all tests
 	$(say) 'test: everything passed'
 
 .PHONY: lint
@@ -71,6 +74,15 @@ test-switch: $(VENV)/tests.stamp  ## check switch configurations against the pla
 test-python: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## run the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
+
+# Its packages go before those of the virtual environment, which has the rest.
+OLDEST := PYTHONPATH=$(CURDIR)/$(VENV)/oldest $(BIN)/python
+
+.PHONY: test-oldest
+test-oldest: $(VENV)/tests.stamp $(VENV)/gradwire.stamp $(VENV)/oldest.stamp  ## run some Python tests with the oldest PyTorch that is claimed; part of the slow tests
+	$(say) 'test: Python, with the oldest PyTorch'
+	$(OLDEST) -m gradwire.build
+	$(OLDEST) -m pytest -m oldest_torch
 
 .PHONY: test-vm
 test-vm:  ## test the rendered tc, and RDMA, on a Linux in QEMU; part of the slow tests
@@ -128,6 +140,12 @@ $(VENV)/requirements.stamp: requirements.txt
 $(VENV)/tests.stamp: requirements-test.txt $(VENV)/requirements.stamp
 	$(say) 'venv: Python packages for the tests'
 	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements-test.txt
+	@touch $@
+
+$(VENV)/oldest.stamp: requirements-oldest.txt $(VENV)/requirements.stamp
+	$(say) 'venv: the oldest PyTorch that is claimed'
+	rm -rf $(VENV)/oldest
+	$(BIN)/python -m pip install --no-deps --progress-bar off --target $(VENV)/oldest -r requirements-oldest.txt
 	@touch $@
 
 INSTALL := $(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .

@@ -52,7 +52,7 @@ def row(result: Result) -> list[str]:
     counts = (result.sent_segments, result.lost_segments, result.repaired_segments)
     return [
         result.name,
-        "none (TCP)" if on_tcp else f"{result.drop:.0%}",
+        f"{result.drop:.0%}",
         "-" if on_tcp else f"{result.tolerance:.0%}",
         f"{result.accuracy:.1%}",
         f"{result.steps_per_s:.1f}",
@@ -116,9 +116,10 @@ def sentence(result: Result, reference: Result) -> str:
     points = (result.accuracy - reference.accuracy) * 100
     same = "identical" if len(set(result.parameter_hashes)) == 1 else "DIFFERENT"
     if result.sent_segments is None:
-        return (
-            f"The reference, over TCP; no packets are dropped. Parameters are {same} on all ranks."
+        dropped = (
+            f"{result.drop:.0%} of its packets were dropped" if result.drop else "none dropped"
         )
+        return f"The reference, over TCP, {dropped}. Parameters are {same} on all ranks."
     if result.tolerance == 0:
         loss = f"{result.repaired_segments:,} segments were sent again and none stayed lost"
     else:
@@ -127,7 +128,7 @@ def sentence(result: Result, reference: Result) -> str:
             f"tolerance and {result.repaired_segments:,} were sent again"
         )
     return (
-        f"{result.drop:.0%} of packets were dropped on purpose: {loss}. Accuracy is {points:+.1f} "
+        f"{result.drop:.0%} of its packets were dropped: {loss}. Accuracy is {points:+.1f} "
         f"points from Gloo's; parameters are {same} on all ranks."
     )
 

@@ -96,7 +96,12 @@ MISTAKES = (
             (
                 RECEIVED,
                 "PacketKind::Bitmap => self.holes.shown(&self.received),",
-                "PacketKind::Bitmap | PacketKind::Stop => self.holes.shown(&self.received),",
+                "PacketKind::Bitmap => self.holes.shown(&self.received),\n"
+                "            PacketKind::Stop => {\n"
+                "                let mut all = self.received.clone();\n"
+                "                all.insert_range(0..all.len());\n"
+                "                Cow::Owned(all)\n"
+                "            }",
             ),
         ),
     ),

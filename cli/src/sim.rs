@@ -56,7 +56,21 @@ fn compared(options: &SimCompare) -> Result<(), CommandError> {
     Ok(comparison.unfinished()?)
 }
 
+fn trained(options: &SimFuzz) -> Result<(), CommandError> {
+    let week = fuzz::week(options.seed);
+    let week = week.map_err(|violation| LabError::Check(violation.to_string()))?;
+    if options.json {
+        println!("{}", json::line(&week));
+    } else {
+        print!("{}", week.text());
+    }
+    Ok(())
+}
+
 fn fuzzed(options: &SimFuzz) -> Result<(), CommandError> {
+    if options.week {
+        return trained(options);
+    }
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16);
     let plan = FuzzPlan {
         seed: options.seed,

@@ -26,7 +26,7 @@ use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, MessageId, MessageKey, Rank, Share};
+use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use crate::event::EndpointEvent;
@@ -109,6 +109,18 @@ impl Endpoint {
     pub fn with_first_message(mut self, first: MessageId) -> Self {
         assert!(self.peers.is_empty(), "the first message is still to come");
         self.common.begin_with(first);
+        self
+    }
+
+    /// Counts the packets of each path from this number instead of 0, as all ranks of the job must:
+    /// numbers wrap after 2^32 packets, which a test sees in its first ones.
+    ///
+    /// # Panics
+    /// When messages have been sent or posted already.
+    #[must_use]
+    pub fn with_first_number(mut self, first: PathNumber) -> Self {
+        assert!(self.peers.is_empty(), "the first packet is still to come");
+        self.common.begin_paths_with(first);
         self
     }
 

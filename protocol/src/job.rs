@@ -200,7 +200,7 @@ job_keys! {
         seed: u64 = 0, whole(0..=i64::MAX as u64);
         /// Share of packets that are dropped.
         drop: Share = Share::NONE, AnyShare;
-        /// Which packets are dropped: any, or only those that switches may drop early.
+        /// Which packets are dropped: any, or only those whose segment may be missing.
         drop_from: DropFrom = DropFrom::All, one_of();
         /// Mean length of a run of dropped packets.
         burst: f64 = 1.0, Decimal(1.0..=1000.0);

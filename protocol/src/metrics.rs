@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::budget::LossAccount;
 use crate::machine::{Datagram, Ecn, Transmit};
+pub use crate::order::OrderTrust;
 use crate::receiver::ReceiverCounters;
 use crate::sender::{SenderCounters, SentMessage};
 use crate::units::{ByteCount, Class, Rank, Span};
@@ -202,6 +203,8 @@ pub struct PeerMetrics {
     pub sender: SenderCounters,
     /// Counts of the messages from it.
     pub receiver: ReceiverCounters,
+    /// Whether its packets keep their order.
+    pub order: OrderTrust,
     /// The traffic by class; `None` when the endpoint does not keep it.
     pub traffic: Option<Box<PeerTraffic>>,
 }

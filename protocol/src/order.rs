@@ -44,10 +44,11 @@ pub(crate) struct PathNumbers {
 
 impl PathNumbers {
     /// Of paths on which no packet was sent.
-    pub(crate) fn new(classes: usize, entropies: u8) -> Self {
+    pub(crate) fn new(settings: &EndpointSettings) -> Self {
+        let paths = settings.policy.dscps.len() * usize::from(settings.entropies);
         Self {
-            entropies,
-            next: vec![PathNumber::default(); classes * usize::from(entropies)],
+            entropies: settings.entropies,
+            next: vec![settings.first_number; paths],
         }
     }
 
@@ -98,6 +99,26 @@ struct PathArrivals {
     came: u32,
 }
 
+impl PathArrivals {
+    /// A packet comes after so many that have not.
+    #[inline]
+    fn advance(&mut self, skipped: u32) {
+        self.next = self.next.plus(skipped + 1);
+        self.came = self.came.checked_shl(skipped + 1).unwrap_or(0) | 1;
+    }
+}
+
+/// Whether the packets from a peer keep their order on each path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OrderTrust {
+    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    Unproven,
+    /// They do: a later packet of a path shows that an earlier one is lost.
+    Kept,
+    /// Packets were overtaken of late: gaps and time decide.
+    Broken,
+}
+
 /// The packets that have come from one peer, path by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalOrder {
@@ -122,8 +143,7 @@ impl ArrivalOrder {
             && let Some(path) = self.paths.get_mut(at)
             && path.next == packet.number
         {
-            path.next = packet.number.plus(1);
-            path.came = path.came << 1 | 1;
+            path.advance(0);
             self.in_order = self.in_order.saturating_add(1);
             return PathPassage::InOrder;
         }
@@ -140,14 +160,16 @@ impl ArrivalOrder {
         }
         let at = place(packet.class, packet.entropy, entropies);
         if at >= self.paths.len() {
-            self.paths.resize(at + 1, PathArrivals::default());
+            let fresh = PathArrivals {
+                next: settings.first_number,
+                came: 0,
+            };
+            self.paths.resize(at + 1, fresh);
         }
         let path = &mut self.paths[at];
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
-            let shifted = path.came.checked_shl(ahead as u32 + 1).unwrap_or(0);
-            path.came = shifted | 1;
-            path.next = packet.number.plus(1);
+            path.advance(ahead.unsigned_abs());
             self.in_order = self.in_order.saturating_add(1);
             return match ahead {
                 0 => PathPassage::InOrder,
@@ -171,6 +193,15 @@ impl ArrivalOrder {
     pub(crate) fn is_trusted(&self, order: PacketOrder) -> bool {
         let is_said = order == PacketOrder::Kept && self.overtakings == 0;
         is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+    }
+
+    /// How far they are trusted, for people.
+    pub(crate) fn trust(&self, order: PacketOrder) -> OrderTrust {
+        match (self.is_trusted(order), self.may_be_kept()) {
+            (true, _) => OrderTrust::Kept,
+            (false, true) => OrderTrust::Unproven,
+            (false, false) => OrderTrust::Broken,
+        }
     }
 
     /// Whether they may keep order, as far as is known: no packet was overtaken of late.
@@ -277,6 +308,19 @@ mod tests {
     }
 
     #[test]
+    fn trust_is_unproven_then_kept_then_broken() {
+        let mut order = ArrivalOrder::default();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Unproven);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
+        order = proven();
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Kept);
+        order.on_packet(packet(ORDER_PROOF + 1), &settings());
+        order.on_packet(packet(ORDER_PROOF), &settings());
+        assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Broken);
+        assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Broken);
+    }
+
+    #[test]
     fn a_packet_that_comes_twice_is_not_overtaken() {
         let mut order = proven();
         assert_eq!(
@@ -334,7 +378,7 @@ mod tests {
 
     #[test]
     fn numbers_of_packets_that_did_not_leave_are_used_again() {
-        let mut numbers = PathNumbers::new(3, 8);
+        let mut numbers = PathNumbers::new(&settings());
         let first = numbers.take(Class(1), Entropy(2), 5);
         assert!(numbers.is_last(packet(4)));
         let unsent = PathMark {

@@ -10,8 +10,11 @@ use crate::machine::RUN_SEGMENTS_MAX;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
-use crate::units::{ByteCount, Instant, MessageId, Rank, Span};
+use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
+/// The round trip makes no gap longer than this: a sample of many seconds is a host that stood still
+/// or a clock that jumped, and says nothing about queues.
+pub(crate) const VARIED_GAP_MAX: Span = Span::from_millis(1_000);
 /// Runs in a window of memory, so that one is read while the next is written.
 const RUNS_PER_WINDOW: u64 = 8;
 
@@ -74,6 +77,14 @@ impl RankState {
         self.network.first_message = first;
         if let Some(host) = &mut self.host {
             host.first_message = first;
+        }
+    }
+
+    /// The first packet of each path has this number.
+    pub(crate) fn begin_paths_with(&mut self, first: PathNumber) {
+        self.network.first_number = first;
+        if let Some(host) = &mut self.host {
+            host.first_number = first;
         }
     }
 
@@ -147,7 +158,32 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
 /// the round trip is known to vary by more.
 fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
-        true => settings.gap.max(rtt.answer_wait()),
+        true => settings.gap.max(rtt.answer_wait().min(VARIED_GAP_MAX)),
         false => settings.gap,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+    use crate::settings::Identity;
+    use crate::units::JobId;
+
+    #[test]
+    fn a_round_trip_of_minutes_makes_no_long_gap() {
+        let identity = Identity {
+            rank: Rank(0),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        };
+        let settings = EndpointSettings::new(identity, &Job::default());
+        let mut rtt = Rtt::new(settings.gap);
+        rtt.sample(Span::from_micros(100));
+        // The peer stood still for ten minutes, and answers the packets that it finds then.
+        rtt.sample(Span::from_millis(600_000));
+        let gap = gap(&rtt, &settings);
+        assert!(gap <= VARIED_GAP_MAX, "{gap}");
     }
 }

@@ -56,9 +56,10 @@ use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
 use crate::grants::{GrantNeed, Grants};
+use crate::job::PacketOrder;
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
-use crate::order::{ArrivalOrder, PathPassage};
+use crate::order::{ArrivalOrder, OrderTrust, PathPassage};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::EndpointSettings;
@@ -208,6 +209,11 @@ impl Receiver {
             effect: DataEffect::Changed,
             deadlines: ReceiverDeadlines::default(),
         }
+    }
+
+    /// Whether the peer's packets keep their order.
+    pub(crate) fn order_trust(&self, order: PacketOrder) -> OrderTrust {
+        self.order.trust(order)
     }
 
     /// Its counts so far.

@@ -192,7 +192,7 @@ impl Sender {
             path: PathWatch::new(limits.packet),
             faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
-            numbers: PathNumbers::new(settings.policy.dscps.len(), settings.entropies),
+            numbers: PathNumbers::new(settings),
             tail: TailMarks::default(),
             judge: HoleJudge::default(),
             next: MessageSerial::first(settings.first_message),

@@ -3,7 +3,7 @@
 use crate::job::{GrantWindow, Job, Mtu, PacketOrder};
 use crate::priority::Policy;
 use crate::segment;
-use crate::units::{ByteCount, JobId, MessageId, Rank, Span};
+use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
 
 /// The most bytes of one run, as many as one GSO send can carry beside the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
@@ -54,6 +54,8 @@ pub struct EndpointSettings {
     pub peer_timeout: Span,
     /// The id of the first message to each peer.
     pub first_message: MessageId,
+    /// The number of the first packet of each path, from and to all peers.
+    pub first_number: PathNumber,
     /// Classes, DSCPs and protection.
     pub policy: Policy,
 }
@@ -87,6 +89,7 @@ impl EndpointSettings {
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),
+            first_number: PathNumber(0),
             policy: job.policy(),
         }
     }

@@ -29,10 +29,10 @@ from typing import IO
 from gradwire.environment import Environment
 
 MINIMUM_TORCH = (2, 14)
-"""Oldest PyTorch that is accepted: the binding was compiled and tried with 2.14.1."""
+"""Oldest PyTorch that is accepted. Some of the tests run with its first release, too."""
 
-TESTED_TORCH = (2, 15)
-"""The PyTorch that the tests run with."""
+NEWEST_TORCH = (2, 15)
+"""The PyTorch that all tests run with."""
 
 _PACKAGE = Path(__file__).resolve().parent
 _MODULE = "gradwire._binding"
@@ -255,7 +255,8 @@ def _run_compiler(folder: Path, library: Path) -> None:
     except Exception as error:
         raise BindingError(
             f"gradwire: the PyTorch binding did not compile; it is tested with PyTorch "
-            f"{'.'.join(map(str, TESTED_TORCH))}, and GRADWIRE_BINDING=python needs no compiler. "
+            f"{'.'.join(map(str, MINIMUM_TORCH))} and {'.'.join(map(str, NEWEST_TORCH))}, and "
+            f"GRADWIRE_BINDING=python needs no compiler. "
             f"The compiler said:\n{error}"
         ) from error
 

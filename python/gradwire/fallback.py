@@ -29,6 +29,7 @@ LACKS = (
     "recv without a source rank",
     "work.is_completed() before wait()",
     "monitored_barrier",
+    "split_group",
     "sparse tensors",
     "gradwire.ps",
     "profiler events",
@@ -398,6 +399,15 @@ class _PendingWork(Work):
 class Backend(_Backend):
     """The backend of one process group."""
 
+    # In a subclass in Python, PyTorch's own answers ask themselves again, without end.
+    supports_coalescing = False
+    supports_reconfigure = False
+    supports_shrinking = False
+    supports_splitting = False
+    supports_window = False
+    supports_time_estimate = False
+    _supports_time_estimate = False
+
     def __init__(
         self,
         rank: Rank,
@@ -438,6 +448,9 @@ class Backend(_Backend):
         self._sequence = 0
 
     def abort(self) -> None:
+        if self._group != 0:
+            self._core.end_group(self._group)
+            return
         self._core.abort(f"rank {self._core.place[0]} called abort()")
 
     def shutdown(self) -> None:

@@ -81,8 +81,15 @@ impl GwRank {
 /// Where an entry point writes its error.
 #[derive(Clone, Copy)]
 pub(crate) struct ErrorOut {
-    pub(crate) out: *mut c_char,
-    pub(crate) room: usize,
+    out: *mut c_char,
+    room: usize,
+}
+
+impl ErrorOut {
+    /// The buffer of `room` bytes that a caller gives.
+    pub(crate) const fn new(out: *mut c_char, room: usize) -> Self {
+        Self { out, room }
+    }
 }
 
 /// Runs the body of an entry point; an error or a panic is written to `error` and gives `None`.
@@ -131,10 +138,7 @@ pub unsafe extern "C" fn gw_open(
     error: *mut c_char,
     error_len: usize,
 ) -> *mut GwRank {
-    let out = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let out = ErrorOut::new(error, error_len);
     // SAFETY: the header asks for null or a valid opening with strings that end with zero.
     let opened = guarded(out, || unsafe {
         opened(opening.as_ref().ok_or("the opening is null")?)
@@ -245,38 +249,30 @@ pub unsafe extern "C" fn gw_join(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let joined = guarded(
-        ErrorOut {
-            out: error,
-            room: error_len,
-        },
-        || {
-            // SAFETY: the header asks for a valid rank and for strings that end with zero.
-            let (rank, rendezvous) =
-                unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
-            if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
-                return Err(format!(
-                    "a timeout of {timeout_seconds} s: give one above 0"
-                ));
+    let joined = guarded(ErrorOut::new(error, error_len), || {
+        // SAFETY: the header asks for a valid rank and for strings that end with zero.
+        let (rank, rendezvous) =
+            unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
+        if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
+            return Err(format!(
+                "a timeout of {timeout_seconds} s: give one above 0"
+            ));
+        }
+        let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
+        let before = std::mem::replace(&mut *rank.stage(), Stage::Joining);
+        let open = match before {
+            Stage::Open(open) => open,
+            joined => {
+                *rank.stage() = joined;
+                return Err("this rank has joined before, or tried to: open a new one".to_owned());
             }
-            let timeout = Duration::from_secs_f64(timeout_seconds.min(JOIN_SECONDS_MAX));
-            let before = std::mem::replace(&mut *rank.stage(), Stage::Joining);
-            let open = match before {
-                Stage::Open(open) => open,
-                joined => {
-                    *rank.stage() = joined;
-                    return Err(
-                        "this rank has joined before, or tried to: open a new one".to_owned()
-                    );
-                }
-            };
-            let joined = open
-                .join(rendezvous, timeout)
-                .map_err(|error| error.to_string())?;
-            *rank.stage() = Stage::Joined(Arc::new(joined));
-            Ok(())
-        },
-    );
+        };
+        let joined = open
+            .join(rendezvous, timeout)
+            .map_err(|error| error.to_string())?;
+        *rank.stage() = Stage::Joined(Arc::new(joined));
+        Ok(())
+    });
     c_int::from(joined.is_none())
 }
 
@@ -319,40 +315,34 @@ pub unsafe extern "C" fn gw_submit(
     error: *mut c_char,
     error_len: usize,
 ) -> *mut GwTicket {
-    let accepted = guarded(
-        ErrorOut {
-            out: error,
-            room: error_len,
-        },
-        || {
-            // SAFETY: the header asks for a valid rank and operation.
-            let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
-            let operation = operation.ok_or("the operation is null")?;
-            let callback = Callback {
-                done: done.ok_or("the callback is null")?,
-                user,
-            };
-            let joined = rank
-                .joined()
-                .ok_or("this rank has not joined its job: call gw_join first")?;
-            // SAFETY: the header asks for memory as long as the lengths say, until the callback.
-            let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
-            let (received, ranks) = (
-                ReceiveResults::default(),
-                Arc::clone(&task.operation.group.ranks),
-            );
-            let found = received.clone();
-            // The core has dropped the buffers by now, so the caller may reuse them.
-            let done = Box::new(move |result: Result<EndedOperation, _>| {
-                if let Ok(ended) = &result {
-                    found.note(ended, &ranks);
-                }
-                callback.call(result.map(drop));
-            });
-            let ticket = joined.submit(task, done);
-            Ok(GwTicket { ticket, received })
-        },
-    );
+    let accepted = guarded(ErrorOut::new(error, error_len), || {
+        // SAFETY: the header asks for a valid rank and operation.
+        let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
+        let operation = operation.ok_or("the operation is null")?;
+        let callback = Callback {
+            done: done.ok_or("the callback is null")?,
+            user,
+        };
+        let joined = rank
+            .joined()
+            .ok_or("this rank has not joined its job: call gw_join first")?;
+        // SAFETY: the header asks for memory as long as the lengths say, until the callback.
+        let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
+        let (received, ranks) = (
+            ReceiveResults::default(),
+            Arc::clone(&task.operation.group.ranks),
+        );
+        let found = received.clone();
+        // The core has dropped the buffers by now, so the caller may reuse them.
+        let done = Box::new(move |result: Result<EndedOperation, _>| {
+            if let Ok(ended) = &result {
+                found.note(ended, &ranks);
+            }
+            callback.call(result.map(drop));
+        });
+        let ticket = joined.submit(task, done);
+        Ok(GwTicket { ticket, received })
+    });
     accepted.map_or(std::ptr::null_mut(), |ticket| {
         Box::into_raw(Box::new(ticket))
     })
@@ -432,10 +422,7 @@ pub unsafe extern "C" fn gw_wait(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let waited = guarded(error, || {
         // SAFETY: the header asks for a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
@@ -564,10 +551,7 @@ pub unsafe extern "C" fn gw_end_group(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let ended = guarded(error, || {
         // SAFETY: the header asks for a valid rank.
         let rank = unsafe { joined(rank) }?;

@@ -26,10 +26,7 @@ pub unsafe extern "C" fn gw_residual_take(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let taken = guarded(error, || {
         // SAFETY: the header asks for a valid rank and for memory as long as its length says.
         let (rank, values) = unsafe { (joined(rank)?, slice_mut(values.cast(), bytes, "values")?) };
@@ -54,10 +51,7 @@ pub unsafe extern "C" fn gw_residual_scale(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let scaled = guarded(error, || {
         // SAFETY: the header asks for a valid rank.
         let rank = unsafe { joined(rank) }?;

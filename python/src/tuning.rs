@@ -35,10 +35,7 @@ pub unsafe extern "C" fn gw_tune(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let advised = guarded(error, || {
         // SAFETY: the header asks for a valid rank, and for null or a valid place.
         let (rank, out) = unsafe { (joined(rank)?, out.as_mut()) };
@@ -66,10 +63,7 @@ pub unsafe extern "C" fn gw_reschedule(
     error: *mut c_char,
     error_len: usize,
 ) -> c_int {
-    let error = ErrorOut {
-        out: error,
-        room: error_len,
-    };
+    let error = ErrorOut::new(error, error_len);
     let done = guarded(error, || {
         // SAFETY: the header asks for a valid rank, and for null or a valid schedule.
         let (rank, schedule) = unsafe { (joined(rank)?, schedule.as_ref()) };

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import gradwire
 from gradwire import build
 
@@ -17,6 +19,7 @@ def _declared() -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.oldest_torch
 def the_stub_declares_what_the_binding_has() -> None:
     binding = build.load()
     for name, members in _declared().items():

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 
 from gradwire import build
 from gradwire.environment import Environment
+from launching import is_oldest_torch
 
+ROOT = Path(__file__).parents[2]
 STRANGER = 54321
 """A user without an entry in /etc/passwd."""
 
@@ -81,6 +84,20 @@ def builds_of_two_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> 
     assert build._name_of_build("2.15.0", Path("library")) != own
 
 
-def the_pytorch_of_these_tests_is_the_one_that_is_named() -> None:
-    assert torch.__version__.startswith(".".join(map(str, build.TESTED_TORCH)) + ".")
-    assert build.MINIMUM_TORCH <= build.TESTED_TORCH
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("+")[0].split("."))
+
+
+def _pinned(requirements: str) -> tuple[int, ...]:
+    (version,) = re.findall(r"^torch==(.*)$", (ROOT / requirements).read_text(), re.MULTILINE)
+    return _version(version)
+
+
+@pytest.mark.oldest_torch
+def tests_have_the_oldest_and_newest_pytorch_that_is_claimed() -> None:
+    oldest, newest = _pinned("requirements-oldest.txt"), _pinned("requirements.txt")
+    claimed = re.findall(r'"torch>=([0-9.]*)"', (ROOT / "pyproject.toml").read_text())
+    assert [_version(text) for text in claimed] == [build.MINIMUM_TORCH]
+    assert oldest == (*build.MINIMUM_TORCH, 0)
+    assert newest[:2] == build.NEWEST_TORCH
+    assert _version(torch.__version__) == (oldest if is_oldest_torch() else newest)

@@ -3,6 +3,8 @@
 import signal
 from typing import Any
 
+import pytest
+
 import launching
 from launching import Ended, Launch
 
@@ -11,18 +13,23 @@ LEFT_SECONDS = 10
 """Three for a message that may still be received, five for the other ranks."""
 
 
-def _ended(way: str, world: int) -> list[Ended]:
+BINDINGS = ("compiled", "python")
+
+
+def _ended(way: str, world: int, binding: str = "auto") -> list[Ended]:
     port = launching.free_port()
     job = f'[transport]\nwire = "udp"\n[metrics]\nport = {port}\n'
-    return Launch("ending.py", world, (way, str(port)), job, timeout=60).run()
+    variables = (("GRADWIRE_BINDING", binding),)
+    return Launch("ending.py", world, (way, str(port)), job, variables, timeout=60).run()
 
 
-def _seen(way: str, world: int = 2) -> list[dict[str, Any]]:
-    return [rank.succeeded() for rank in _ended(way, world)]
+def _seen(way: str, world: int = 2, binding: str = "auto") -> list[dict[str, Any]]:
+    return [rank.succeeded() for rank in _ended(way, world, binding)]
 
 
-def an_unmatched_send_ends_with_its_group() -> None:
-    seen = _seen("unmatched_send")
+@pytest.mark.parametrize("binding", BINDINGS)
+def an_unmatched_send_ends_with_its_group(binding: str) -> None:
+    seen = _seen("unmatched_send", binding=binding)
     for ends, reason in enumerate(("has ended on this rank", "rank 1 takes it no more")):
         sent = seen[0][f"send ended by {ends}"]
         assert sent["waiting"] > 0, "it probes as long as a receive may come"
@@ -36,10 +43,23 @@ def a_message_arrives_without_its_work() -> None:
     assert _seen("dropped_work")[1]["right"]
 
 
+@pytest.mark.oldest_torch
 def an_aborted_job_falls_silent() -> None:
     for rank in _seen("aborted", world=3):
         assert "rank 0 called abort()" in rank["error"]
         assert rank["seconds"] < FAILED_SECONDS
+        assert rank["after"] == 0
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def a_group_that_is_aborted_ends_alone(binding: str) -> None:
+    first, second, third = _seen("aborted_group", world=3, binding=binding)
+    assert "has ended on this rank" in first["error"]
+    assert "rank 0 takes it no more" in third["error"]
+    assert max(first["seconds"], third["seconds"]) < FAILED_SECONDS
+    for rank in (first, second, third):
+        assert rank["sum"] == 3.0
+        assert "has ended on this rank" in rank["later"]
         assert rank["after"] == 0
 
 

@@ -20,6 +20,7 @@ def _started(job: str = "", variables: tuple[tuple[str, str], ...] = ()) -> list
     return launch.run()
 
 
+@pytest.mark.oldest_torch
 def a_killed_rank_is_named_within_ten_seconds() -> None:
     survivor, killed = Launch("failing.py", arguments=("killed",), timeout=60).run()
     assert killed.code == -signal.SIGKILL
@@ -50,6 +51,7 @@ def a_rank_that_leaves_does_not_hang_and_is_named() -> None:
     assert "rank 1" in waiting.succeeded()["error"]
 
 
+@pytest.mark.oldest_torch
 def a_process_group_can_be_created_again() -> None:
     for ended in Launch("failing.py", arguments=("again",), timeout=60).run():
         assert ended.succeeded()["sum"] == 4.0

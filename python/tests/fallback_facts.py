@@ -7,6 +7,7 @@ from gradwire import build, fallback
 from gradwire.environment import Environment
 
 
+@pytest.mark.oldest_torch
 def without_a_compiler_every_operation_works_and_what_is_lacking_is_told() -> None:
     variables = (("CXX", "no-such-compiler"),)
     ended = launching.Launch("without_compiler.py", world=3, variables=variables).run()

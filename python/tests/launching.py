@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import importlib.metadata
 import json
 import os
 import socket
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gradwire import build
 from zygote import Rank, Start, Zygote
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -95,6 +97,12 @@ def _zygote() -> Zygote:
 def _report_of(folder: Path, rank: int) -> Any:
     path = folder / f"report{rank}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def is_oldest_torch() -> bool:
+    """Return whether these tests run with the oldest PyTorch that gradwire accepts."""
+    major, minor = importlib.metadata.version("torch").split(".")[:2]
+    return (int(major), int(minor)) == build.MINIMUM_TORCH
 
 
 def free_port() -> int:

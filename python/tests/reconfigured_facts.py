@@ -15,6 +15,7 @@ def _reports(way: str, world: int = 2) -> list[object]:
     return [rank.succeeded() for rank in ended if rank not in lost]
 
 
+@pytest.mark.oldest_torch
 def swapped_ranks_beside_an_older_group_are_told_apart() -> None:
     assert _reports("swapped") == [[SEEN] * 3] * 2
 

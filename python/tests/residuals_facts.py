@@ -63,6 +63,7 @@ def _scaled(way: str, scaler: str) -> tuple[list[dict[str, Any]], float]:
     return ranks, sum(rank["gradients"] for rank in ranks) - taken - owed
 
 
+@pytest.mark.oldest_torch
 @pytest.mark.parametrize("way", ["ddp", "fsdp"])
 def residuals_follow_the_scale_of_the_loss(way: str) -> None:
     ranks, missing = _scaled(way, "scaler")

@@ -35,6 +35,7 @@ def lossless_training_under_packet_loss_equals_gloo(way: str, gloo: list[dict[st
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
+@pytest.mark.oldest_torch
 def replicas_stay_identical_when_segments_are_lost() -> None:
     ranks = _trained("gradwire", "hook", TOLERANT)
     assert sum(rank["counters"]["lost_segments"] for rank in ranks) > 0

@@ -16,7 +16,7 @@ use gradwire_protocol::job::{self, DropFrom};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Rank, Share, Span};
-use gradwire_protocol::wire::PacketKind;
+use gradwire_protocol::wire::{Flags, PacketKind};
 
 /// How much later a reordered packet is handed over.
 const REORDER_BY: Span = Span::from_micros(300);
@@ -24,6 +24,26 @@ const REORDER_BY: Span = Span::from_micros(300);
 /// networks, lasts for a time and not for a number of packets. A burst counted in packets alone
 /// would outlast the silence that it causes, and drop probe after probe.
 const BURST_ENDS_AFTER: Span = Span::from_millis(1);
+
+/// The header fields on which the fate of a packet may depend.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultSubject {
+    /// Its source.
+    pub source: Rank,
+    /// Its kind.
+    pub kind: PacketKind,
+    /// Its flags.
+    pub flags: Flags,
+}
+
+impl FaultSubject {
+    /// Whether its segment may be missing, and is sent for the first time. Such packets leave as
+    /// droppable until half of the loss that their message tolerates has happened.
+    fn may_be_missing(self) -> bool {
+        let must_arrive = self.flags.has(Flags::PROTECTED) || self.flags.has(Flags::REPAIR);
+        self.kind == PacketKind::Data && !must_arrive
+    }
+}
 
 /// The fate of a packet, apart from the delay of all packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,38 +106,32 @@ impl FaultInjector {
         self.last_arrival = now;
     }
 
-    /// Decides about a packet of `bytes` bytes that arrived with `ecn`. `look` reads the source and
-    /// the kind from its header, or returns `None` if it cannot; it is called only when the
-    /// decision depends on them.
+    /// Decides about a packet of `bytes` bytes. `look` reads its header, or returns `None` if it
+    /// cannot; it is called only when the decision depends on the header.
     pub fn judge(
         &mut self,
-        look: impl FnOnce() -> Option<(Rank, PacketKind)>,
-        ecn: Ecn,
+        look: impl FnOnce() -> Option<FaultSubject>,
         bytes: usize,
     ) -> FaultVerdict {
-        let verdict = self.verdict(look, ecn, bytes);
+        let verdict = self.verdict(look, bytes);
         self.dropped += u64::from(verdict == FaultVerdict::Drop);
         verdict
     }
 
     fn verdict(
         &mut self,
-        look: impl FnOnce() -> Option<(Rank, PacketKind)>,
-        ecn: Ecn,
+        look: impl FnOnce() -> Option<FaultSubject>,
         bytes: usize,
     ) -> FaultVerdict {
-        let may_matter = ecn == Ecn::NotEct && self.wanted.drop_from == DropFrom::Droppable;
-        let looks = may_matter || !self.wanted.one_way.is_empty();
+        let all = self.wanted.drop_from == DropFrom::All;
+        let looks = !all || !self.wanted.one_way.is_empty();
         let seen = looks.then(look).flatten();
-        let is_cut = |(from, _)| self.wanted.one_way.contains(&(from, self.rank));
-        if seen.is_some_and(is_cut) {
+        let is_cut =
+            |packet: &FaultSubject| self.wanted.one_way.contains(&(packet.source, self.rank));
+        if seen.is_some_and(|packet| is_cut(&packet)) {
             return FaultVerdict::Drop;
         }
-        let is_data = seen.is_some_and(|(_, kind)| kind == PacketKind::Data);
-        let may_go = match self.wanted.drop_from {
-            DropFrom::All => true,
-            DropFrom::Droppable => may_matter && is_data,
-        };
+        let may_go = all || seen.is_some_and(FaultSubject::may_be_missing);
         if may_go && self.loss.loses(&mut self.rng) {
             return FaultVerdict::Drop;
         }
@@ -209,10 +223,19 @@ mod tests {
         Share::new(value).expect("a share")
     }
 
+    /// A segment that may be missing.
+    fn data(source: Rank) -> FaultSubject {
+        FaultSubject {
+            source,
+            kind: PacketKind::Data,
+            flags: Flags::NONE,
+        }
+    }
+
     fn verdicts(wanted: &job::FaultKeys, packets: usize) -> Vec<FaultVerdict> {
         let mut faults = FaultInjector::new(wanted, Rank(1)).expect("faults are wanted");
         (0..packets)
-            .map(|_| faults.judge(|| Some((Rank(0), PacketKind::Data)), Ecn::Ect, 1500))
+            .map(|_| faults.judge(|| Some(data(Rank(0))), 1500))
             .collect()
     }
 
@@ -258,23 +281,32 @@ mod tests {
                 .all(|v| *v == FaultVerdict::Drop)
         );
         let mut faults = FaultInjector::new(&wanted, Rank(0)).expect("faults are wanted");
-        let verdict = faults.judge(|| Some((Rank(1), PacketKind::Data)), Ecn::Ect, 1500);
+        let verdict = faults.judge(|| Some(data(Rank(1))), 1500);
         assert_eq!(verdict, FaultVerdict::Pass);
     }
 
     #[test]
-    fn drops_can_be_limited_to_droppable_packets() {
+    fn drops_can_be_limited_to_segments_that_may_be_missing() {
         let mut wanted = Job::default().faults;
         (wanted.drop, wanted.drop_from) = (share(0.25), DropFrom::Droppable);
         let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
-        let mut drops = |seen: Option<(Rank, PacketKind)>, ecn: Ecn| {
-            let verdicts = (0..10_000).map(|_| faults.judge(|| seen, ecn, 1500));
+        let mut drops = |seen: Option<FaultSubject>| {
+            let verdicts = (0..10_000).map(|_| faults.judge(|| seen, 1500));
             verdicts.filter(|one| *one == FaultVerdict::Drop).count()
         };
-        assert_eq!(drops(Some((Rank(0), PacketKind::Data)), Ecn::Ect), 0);
-        assert_eq!(drops(Some((Rank(0), PacketKind::Ack)), Ecn::NotEct), 0);
-        assert_eq!(drops(None, Ecn::NotEct), 0);
-        let of_droppable = drops(Some((Rank(0), PacketKind::Data)), Ecn::NotEct);
+        let with = |flags| FaultSubject {
+            flags,
+            ..data(Rank(0))
+        };
+        assert_eq!(drops(Some(with(Flags::PROTECTED))), 0);
+        assert_eq!(drops(Some(with(Flags::REPAIR))), 0);
+        let control = FaultSubject {
+            kind: PacketKind::Ack,
+            ..data(Rank(0))
+        };
+        assert_eq!(drops(Some(control)), 0);
+        assert_eq!(drops(None), 0);
+        let of_droppable = drops(Some(data(Rank(0))));
         assert!((2_300..2_700).contains(&of_droppable), "{of_droppable}");
     }
 
@@ -287,8 +319,7 @@ mod tests {
             let (mut drops, mut begun, mut before) = (0, 0, false);
             for number in 0..100_000 {
                 faults.arrive(Instant::START + Span::from_micros(number * apart));
-                let now = faults.judge(|| Some((Rank(0), PacketKind::Data)), Ecn::Ect, 1500)
-                    == FaultVerdict::Drop;
+                let now = faults.judge(|| Some(data(Rank(0))), 1500) == FaultVerdict::Drop;
                 drops += u32::from(now);
                 begun += u32::from(now && !before);
                 before = now;

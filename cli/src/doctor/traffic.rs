@@ -190,7 +190,11 @@ pub(super) fn series(series: &ProbeSeries) -> [HostFinding; 2] {
         HostFinding::ok("loss", found)
     };
     let (there, back) = (series.overtaken_there, series.overtaken_back);
-    let order = format!("{there} probes were overtaken there, {back} back; no order is needed");
+    let overtaken = format!("{there} probes were overtaken there, {back} back");
+    let order = match there + back {
+        0 => format!("{overtaken}: a lost packet is noticed when the next one of its path comes"),
+        _ => format!("{overtaken}: gaps decide about lost packets, not the order on a path"),
+    };
     [loss, HostFinding::ok("reordering", order)]
 }
 

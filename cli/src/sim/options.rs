@@ -220,6 +220,9 @@ pub struct SimFuzz {
     /// Print every packet of the first seed, and run no other.
     #[arg(long, conflicts_with = "json")]
     pub trace: bool,
+    /// Run a week of a training job without faults instead.
+    #[arg(long, conflicts_with_all = ["count", "faults", "ranks", "operations", "parallel", "trace"])]
+    pub week: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,

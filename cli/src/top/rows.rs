@@ -60,6 +60,8 @@ pub struct TopRow {
     pub in_flight_bytes: Option<u64>,
     /// Bytes that may be.
     pub window_bytes: Option<u64>,
+    /// Whether the peer's packets keep their order: "kept", "unproven" or "broken".
+    pub order: Option<String>,
 }
 
 impl RankRow {
@@ -156,6 +158,7 @@ fn peer_row(now: &PeerSnapshot, before: Option<&PeerSnapshot>, interval_s: f64) 
         rtt_p99_us: heard.then_some(now.round_trips.p99_us),
         in_flight_bytes: Some(now.in_flight_bytes),
         window_bytes: Some(now.window_bytes),
+        order: Some(now.order.clone()),
         ..traffic(now.traffic(), before.traffic(), interval_s)
     }
 }

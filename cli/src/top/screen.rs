@@ -259,6 +259,7 @@ mod tests {
             standing: "well".to_owned(),
             in_flight_bytes: 300_000,
             window_bytes: 1_048_576,
+            order: if rank == 1 { "broken" } else { "kept" }.to_owned(),
             received_segments: 9_800 * weight,
             lost_segments: 200 * weight,
             classes: vec![ClassTraffic {

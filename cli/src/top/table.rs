@@ -56,8 +56,10 @@ const OF_RANKS: [Column; 3] = columns! {
         |row| row.operations_per_s.unwrap_or(-1.0);
 };
 
-const OF_PEERS: [Column; 1] = columns! {
+const OF_PEERS: [Column; 2] = columns! {
     "flight/window kB", 17, 8, flight, |row| weight(row.in_flight_bytes);
+    "order", 9, 9, |row| row.order.clone().unwrap_or_else(dash),
+        |row| f64::from(u8::from(row.order.as_deref() == Some("broken")));
 };
 
 const STATE: Column = columns! {

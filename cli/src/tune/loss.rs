@@ -16,12 +16,13 @@ use std::time::Duration;
 use gradwire_lab::error::LabError;
 use gradwire_lab::job_file::{self, document};
 use gradwire_lab::output::WholeFile;
-use gradwire_lab::tune::loss::evidence::{self, SearchEvidence};
-use gradwire_lab::tune::loss::journal::{Heading, Journal};
-use gradwire_lab::tune::loss::trial::TrialBench;
+use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, TimedTolerance};
+use gradwire_lab::tune::loss::journal::{Heading, Journal, TrialPurpose, TrialRecord};
+use gradwire_lab::tune::loss::trial::{TrialBench, TrialRequest};
 use gradwire_lab::tune::loss::{evidence::of, page};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::units::Share;
+use gradwire_tuning::tolerance::gain::TimeGain;
 use gradwire_tuning::tolerance::judge::{MetricGoal, ToleranceVerdict, TrialLooks};
 use gradwire_tuning::tolerance::search::{
     PhaseTolerance, SearchStep, SearchSubject, ToleranceFinding, ToleranceSearch,
@@ -54,11 +55,22 @@ pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
     };
     let teller = Teller::new(options, &journal);
     let finding = find(&search, &bench, (&mut journal, &teller))?;
+    let timed = match options.check.is_some() || finding.found.is_lossless() {
+        true => None,
+        false => time(
+            options.path_loss,
+            &finding.found,
+            &bench,
+            (&mut journal, &teller),
+        )?,
+    };
     let question = options.question();
+    let records = metric_trials(&journal);
     let evidence = SearchEvidence {
         question: &question,
         finding: &finding,
-        records: journal.records(),
+        records: &records,
+        timed: timed.as_ref(),
     };
     WholeFile::create(&options.out.join("report.html"))?.keep(page::page(&evidence).as_bytes())?;
     if options.check.is_some() {
@@ -70,7 +82,7 @@ pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
         let message = format!(
             "{} trials ended before any tolerance was accepted: give more with --trials, or a \
              wider --margin; finished trials are kept",
-            journal.records().len()
+            records.len()
         );
         return Err(LabError::Check(message).into());
     }
@@ -146,11 +158,8 @@ fn find(
     (journal, teller): (&mut Journal, &Teller<'_>),
 ) -> Result<ToleranceFinding, CommandError> {
     loop {
-        let done: Vec<ToleranceTrial> = journal
-            .records()
-            .iter()
-            .map(|one| one.trial.clone())
-            .collect();
+        let done = metric_trials(journal).into_iter().map(|one| one.trial);
+        let done: Vec<ToleranceTrial> = done.collect();
         match search.next(&done) {
             SearchStep::Done(finding) => {
                 teller.end();
@@ -161,17 +170,76 @@ fn find(
                 seed,
                 remaining,
             } => {
-                teller.begin((&setting, seed), remaining, journal.records());
-                let name = name_of(journal.records().len() + 1, &setting, seed);
-                let patience = bench.patience(journal.records());
-                let record = bench
-                    .run((&setting, seed), &name, patience)
-                    .inspect_err(|_| teller.end())?;
-                teller.done(&record);
-                journal.add(record)?;
+                let request = TrialRequest::of_metric(&setting, seed);
+                run_trial(&request, remaining, bench, (journal, teller))?;
             }
         }
     }
+}
+
+/// Runs one trial; about so many are still to come, this one with them.
+fn run_trial(
+    request: &TrialRequest<'_>,
+    remaining: usize,
+    bench: &TrialBench,
+    (journal, teller): (&mut Journal, &Teller<'_>),
+) -> Result<(), CommandError> {
+    let done = journal.records();
+    teller.begin((request.setting, request.seed), remaining, done);
+    let name = name_of(done.len() + 1, request.setting, request.seed);
+    let record = bench
+        .run(request, &name, bench.patience(done))
+        .inspect_err(|_| teller.end())?;
+    teller.done(&record);
+    Ok(journal.add(record)?)
+}
+
+/// The trials that show whether the metric bears a tolerance.
+fn metric_trials(journal: &Journal) -> Vec<TrialRecord> {
+    let of_metric = |record: &&TrialRecord| record.purpose == TrialPurpose::Metric;
+    journal
+        .records()
+        .iter()
+        .filter(of_metric)
+        .cloned()
+        .collect()
+}
+
+/// Pairs of trials from which the gained time is computed.
+const TIMED_PAIRS: u64 = 3;
+
+/// Measures the time that a tolerance gains where a path loses this share of all packets, in pairs
+/// of trials, without the tolerance and with it; `None` where the path loses no packets.
+fn time(
+    path_loss: f64,
+    found: &ToleranceSetting,
+    bench: &TrialBench,
+    (journal, teller): (&mut Journal, &Teller<'_>),
+) -> Result<Option<TimedTolerance>, CommandError> {
+    if path_loss == 0.0 {
+        return Ok(None);
+    }
+    let lossless = ToleranceSetting::lossless();
+    let requests: Vec<TrialRequest<'_>> = (1..=TIMED_PAIRS)
+        .flat_map(|seed| [&lossless, found].map(|of| TrialRequest::of_time(of, seed, path_loss)))
+        .collect();
+    let mut times = Vec::new();
+    for (at, request) in requests.iter().enumerate() {
+        let is_done = |record: &&TrialRecord| request.is_done_by(record);
+        if !journal.records().iter().any(|record| is_done(&record)) {
+            run_trial(request, requests.len() - at, bench, (journal, teller))?;
+        }
+        let record = journal.records().iter().find(is_done);
+        times.push(record.and_then(|record| record.all_reduce_us));
+    }
+    teller.end();
+    let pairs = times
+        .chunks_exact(2)
+        .filter_map(|pair| pair[0].zip(pair[1]));
+    Ok(Some(TimedTolerance {
+        path_loss,
+        gain: TimeGain::of(pairs),
+    }))
 }
 
 /// The folder of a trial.

@@ -37,7 +37,8 @@ use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
 use crate::operation::buffer::Buffer;
 use crate::operation::{
-    Completion, Operation, OperationError, OperationId, OperationLabel, OperationProgress, TimedOut,
+    Collective, Completion, Operation, OperationError, OperationId, OperationLabel,
+    OperationProgress, TimedOut,
 };
 use crate::plan::region::TensorRegion;
 use crate::plan::{
@@ -98,6 +99,7 @@ impl RunningOperation {
     /// Posts all messages in and sends the messages out that wait for nothing.
     pub(crate) fn start(&mut self, now: Instant, stash: &mut EarlyStash, parts: &mut EngineParts) {
         self.begun = now;
+        self.begin_step(&mut parts.memory);
         let spares = &mut parts.memory.spares;
         self.bytes.prepare(&mut self.operation, &self.plan, spares);
         let plan = Arc::clone(&self.plan);
@@ -120,6 +122,43 @@ impl RunningOperation {
             .filter(|(_, gate)| gate.waits == 0)
         {
             self.open_gate(GateId(gate), now, parts);
+        }
+    }
+
+    /// Takes up what the last step left to the same tensor.
+    fn begin_step(&mut self, memory: &mut StepMemory) {
+        let key = self.operation.tensor_key;
+        match self.operation.loss.holes {
+            _ if !self.rules.may_lose() => {}
+            HoleFilling::Previous => memory.previous.begin_step(key),
+            HoleFilling::ErrorFeedback => self.pay_own_residual(&mut memory.residuals),
+            HoleFilling::Rescale | HoleFilling::Zero => {}
+        }
+    }
+
+    /// Adds values that are owed to the part of the own contribution that no message carries: it
+    /// has some where the chunk has changed, and with it the own shard.
+    fn pay_own_residual(&mut self, residuals: &mut Residuals) {
+        let own: SmallVec<[TensorRegion; 4]> = match self.operation.collective {
+            // It is overwritten anyway, and its parts leave by ways that depend on the algorithm.
+            Collective::AllReduce => {
+                smallvec![TensorRegion::buffer(0, self.operation.buffer.len())]
+            }
+            Collective::Reduce { .. } => {
+                let gates = self.plan.gates.iter();
+                gates.filter_map(|gate| gate.finish).collect()
+            }
+            // The own block of a reduce-scatter was never sent, and messages have no own part.
+            _ => return,
+        };
+        let (key, shape) = (self.operation.tensor_key, self.shape());
+        let Some(buffer) = self.operation.buffer.bytes_mut() else {
+            return;
+        };
+        for region in own {
+            let values = &mut buffer[region.range()];
+            let taken = residuals.add_to(key, shape, region.offset, values);
+            self.residuals.take(taken);
         }
     }
 
@@ -425,8 +464,9 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbounds[at];
-        if !tolerance.is_none() && self.operation.loss.holes == HoleFilling::ErrorFeedback {
-            self.copy_with_residual(at, &mut parts.memory.residuals);
+        let residuals = &mut parts.memory.residuals;
+        if self.may_lose_or_owes(&outbound, tolerance, residuals) {
+            self.copy_with_residual(at, residuals);
         }
         if let Some(mixing) = self.mixing_of(&outbound) {
             self.bytes
@@ -473,6 +513,21 @@ impl RunningOperation {
         });
         let magnitudes = magnitudes.unwrap_or_default();
         parts.policy.lossy(shape, &spans, magnitudes)
+    }
+
+    /// Whether error feedback needs a copy of a message out: it may be lost, or values are owed in
+    /// it, though it is lossless in this step.
+    fn may_lose_or_owes(
+        &self,
+        outbound: &PlannedSend,
+        tolerance: Share,
+        residuals: &Residuals,
+    ) -> bool {
+        let owes = || residuals.has_in(self.operation.tensor_key, outbound.region.range());
+        self.operation.loss.holes == HoleFilling::ErrorFeedback
+            && self.rules.may_lose()
+            && outbound.reliability == Reliability::Tolerant
+            && (!tolerance.is_none() || owes())
     }
 
     /// Keeps a copy of a contribution as it is sent: with the values of it that were lost a step

@@ -22,6 +22,7 @@
 //! NaNs are never carried to the next step: they are dropped and counted.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub use gradwire_protocol::job::HoleFilling;
 
@@ -210,6 +211,13 @@ impl Residuals {
         residual.pieces.insert(offset, values);
     }
 
+    /// Whether values are kept for a range of a tensor.
+    pub(crate) fn has_in(&self, key: u64, range: Range<usize>) -> bool {
+        let pieces = self.tensors.get(&key).map(|residual| &residual.pieces);
+        let before_its_end = pieces.and_then(|pieces| pieces.range(..range.end).next_back());
+        before_its_end.is_some_and(|(&start, piece)| start + piece.len() > range.start)
+    }
+
     /// Adds the values kept for a range of a tensor, which begins at `offset`, to `values`.
     /// Returns them; they are not kept any more.
     pub(crate) fn add_to(
@@ -275,24 +283,40 @@ impl Residual {
     }
 }
 
-/// Results kept for the rule *previous*, by tensor key and byte offset of the own shard.
+/// Results kept for the rule *previous*, by tensor key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PreviousResults {
-    regions: BTreeMap<(u64, usize), Vec<u8>>,
+    tensors: BTreeMap<u64, TensorResults>,
+}
+
+/// Results of one tensor, by byte offset of the own shard. Shards change with the chunk, so a
+/// result that is older than one step has no place beside newer ones.
+#[derive(Clone, Debug, Default)]
+struct TensorResults {
+    last_step: BTreeMap<usize, Vec<u8>>,
+    this_step: BTreeMap<usize, Vec<u8>>,
 }
 
 impl PreviousResults {
-    /// The previous result of a region, if it had the same length.
+    /// A step of a tensor begins: forgets the results of the step before the last one.
+    pub(crate) fn begin_step(&mut self, key: u64) {
+        let results = self.tensors.entry(key).or_default();
+        results.last_step = std::mem::take(&mut results.this_step);
+    }
+
+    /// The last step's result of a region, if it had the same length.
     pub(crate) fn get(&self, key: u64, offset: usize, bytes: usize) -> Option<&[u8]> {
-        let kept = self.regions.get(&(key, offset))?;
+        let kept = self.tensors.get(&key)?.last_step.get(&offset)?;
         (kept.len() == bytes).then_some(kept)
     }
 
-    /// Keeps a result.
+    /// Keeps a result of this step, in the memory of the last one's.
     pub(crate) fn keep(&mut self, key: u64, offset: usize, result: &[u8]) {
-        let kept = self.regions.entry((key, offset)).or_default();
+        let results = self.tensors.entry(key).or_default();
+        let mut kept = results.last_step.remove(&offset).unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(result);
+        results.this_step.insert(offset, kept);
     }
 }
 

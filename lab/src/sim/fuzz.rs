@@ -13,6 +13,7 @@ use gradwire_testnet::cluster::run::{ClusterTally, run, run_twice, trace};
 use gradwire_testnet::cluster::schedule::ClusterSchedule;
 use gradwire_testnet::cluster::shrink::shrink;
 use gradwire_testnet::cluster::violation::ClusterViolation;
+use gradwire_testnet::cluster::week;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -125,6 +126,58 @@ pub fn fuzz(plan: &FuzzPlan) -> FuzzReport {
     let mut report = report.into_inner().expect("no holder panics");
     report.findings.sort_by_key(|finding| finding.seed);
     report
+}
+
+/// A week of a training job, simulated on paths that lose no packet.
+#[derive(Clone, Debug, Serialize)]
+pub struct FuzzWeek {
+    /// Simulated time, in hours.
+    pub simulated_h: f64,
+    /// Operations that succeeded, counted once per rank.
+    pub completed: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Segments sent again: none is lost.
+    pub repaired: u64,
+    /// The most control packets per minute from one rank to another one while both waited.
+    pub waiting_per_minute: u64,
+    /// Characters of a rank's state, once all that it remembers is full, and at the end.
+    pub state: [usize; 2],
+}
+
+/// Runs a training job for a week.
+///
+/// # Errors
+/// The check that fails.
+pub fn week(seed: u64) -> Result<FuzzWeek, ClusterViolation> {
+    let tally = week::train(seed, week::WEEK_HOURS)?;
+    Ok(FuzzWeek {
+        simulated_h: tally.took.as_secs_f64() / 3600.0,
+        completed: tally.completed,
+        packets: tally.packets,
+        repaired: tally.repaired,
+        waiting_per_minute: tally.waiting_per_minute,
+        state: tally.state,
+    })
+}
+
+impl FuzzWeek {
+    /// For people, in one line.
+    pub fn text(&self) -> String {
+        let Self {
+            simulated_h,
+            completed,
+            packets,
+            repaired,
+            waiting_per_minute,
+            state: [early, late],
+        } = self;
+        format!(
+            "{simulated_h:.0} h simulated, {completed} operations, {packets} packets, {repaired} \
+             repairs; while ranks waited at most {waiting_per_minute} control packets per minute \
+             and peer; state {early} characters early, {late} at the end\n"
+        )
+    }
 }
 
 /// Runs a schedule, and shrinks it if it fails.

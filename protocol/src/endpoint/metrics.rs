@@ -4,6 +4,7 @@ use super::Endpoint;
 use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
+use crate::job::PacketOrder;
 use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
@@ -20,7 +21,8 @@ impl Endpoint {
     /// A copy of all counts and times.
     pub fn metrics(&self) -> EndpointMetrics {
         let peers = self.places.iter();
-        let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics());
+        let order = self.common.network.order;
+        let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics(order));
         let times = self.message_times.as_ref();
         let messages = times.map(|times| {
             let classes = times.classes();
@@ -106,7 +108,7 @@ impl EndpointPeer {
         }
     }
 
-    fn metrics(&self) -> PeerMetrics {
+    fn metrics(&self, order: PacketOrder) -> PeerMetrics {
         PeerMetrics {
             rank: self.rank,
             standing: self.standing,
@@ -115,6 +117,7 @@ impl EndpointPeer {
             round_trip: self.rtt.is_known().then(|| self.rtt.smoothed()),
             sender: *self.sender.counters(),
             receiver: *self.receiver.counters(),
+            order: self.receiver.order_trust(order),
             traffic: self.traffic.clone(),
         }
     }

@@ -74,7 +74,7 @@ impl From<GrantWindow> for Option<ByteCount> {
 pub enum DropFrom {
     /// All packets.
     All,
-    /// DATA that switches may drop early, because it may be missing: sent as not-ECT.
+    /// DATA whose segment may be missing, sent for the first time.
     Droppable,
 }
 

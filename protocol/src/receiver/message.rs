@@ -22,10 +22,10 @@ use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES, 
 const ENDS_AWAITED: u32 = 2;
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
-/// So is the wait for a CLOSE, up to [`STOP_WAIT_MAX`].
+/// So is the wait for a CLOSE.
 const STOP_DOUBLINGS: u32 = 20;
-/// The longest wait for a CLOSE, unless a gap is longer.
-const STOP_WAIT_MAX: Span = Span::from_millis(1_000);
+/// The longest wait for stragglers or a CLOSE, unless a gap is longer.
+const WAIT_MAX: Span = Span::from_millis(1_000);
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,14 +60,15 @@ struct GapTimer {
 impl GapTimer {
     /// Waits for stragglers.
     fn restart(&mut self, now: Instant, gap: Span) {
-        self.ends = Some(now + gap * (1 << self.rounds.min(GAP_DOUBLINGS)));
+        let doubled = gap * (1 << self.rounds.min(GAP_DOUBLINGS));
+        self.ends = Some(now + doubled.min(WAIT_MAX.max(gap)));
         self.is_second = false;
     }
 
     /// Waits for CLOSE.
     fn await_close(&mut self, now: Instant, gap: Span) {
         let doubled = gap * (1 << self.rounds.min(STOP_DOUBLINGS));
-        self.ends = Some(now + doubled.min(STOP_WAIT_MAX.max(gap)));
+        self.ends = Some(now + doubled.min(WAIT_MAX.max(gap)));
     }
 }
 

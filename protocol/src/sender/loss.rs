@@ -126,30 +126,22 @@ impl Sender {
             return lost;
         };
         let class = usize::from(passed.class.0);
-        for at in 0..self
-            .classes
-            .get(class)
-            .map_or(0, |class| class.flights.len())
-        {
-            let flight = self.classes[class].flights[at];
+        let flights = self.classes.get(class).map_or(0, |of| of.flights.len());
+        for index in 0..flights {
+            let flight = self.classes[class].flights[index];
             let precedes =
                 flight.entropy == passed.entropy && flight.number.ahead_of(passed.number) < 0;
-            if precedes {
-                lost.add(self.lose(now, &flight));
+            let message = precedes.then(|| self.position(flight.message)).flatten();
+            if let Some(at) = message.filter(|&at| self.messages[at].is_current(&flight)) {
+                lost.add(self.lose(now, at, &flight));
             }
         }
         lost
     }
 
-    /// A packet is lost; counts for nothing if it has landed, or its segment was sent again.
-    fn lose(&mut self, now: Instant, flight: &SegmentFlight) -> FoundLost {
-        let Some(at) = self.position(flight.message) else {
-            return FoundLost::default();
-        };
+    /// A current flight of the message at `at` is lost.
+    fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
         let sending = &mut self.messages[at];
-        if !sending.is_current(flight) {
-            return FoundLost::default();
-        }
         let may_miss = sending.may_miss(flight.segment);
         sending.guesses |= self.judge == HoleJudge::Paths;
         self.in_flight -= sending.land(flight.segment);
@@ -191,10 +183,9 @@ impl Sender {
                 _ => self.position(flight.message),
             };
             last = Some((flight.message, at));
-            let sending = at.map(|at| &mut self.messages[at]);
-            let alive = sending.filter(|sending| sending.is_current(&flight));
-            if let Some(sending) = alive {
-                let lost_before = match sending.may_miss(flight.segment) {
+            let alive = at.filter(|&at| self.messages[at].is_current(&flight));
+            if let Some(at) = alive {
+                let lost_before = match self.messages[at].may_miss(flight.segment) {
                     true => tolerated_before,
                     false => repaired_before,
                 };
@@ -202,7 +193,7 @@ impl Sender {
                 if flight.sent_at >= lost_before {
                     break;
                 }
-                lost.add(self.lose(now, &flight));
+                lost.add(self.lose(now, at, &flight));
             }
             self.classes[class].flights.pop_front();
         }

@@ -337,15 +337,20 @@ impl SendMessage {
         if progress.next == lane.end {
             progress.lane += 1;
         }
-        let ecn = match self.repair.holes().ones() * 2 < self.cut.holes_allowed(self.tolerance) {
-            true => lane.ecn,
-            false => Ecn::Ect,
+        let ecn = match lane.ecn {
+            Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
+            ecn => ecn,
         };
         TakenRun {
             class: lane.class,
             ecn,
             flags: Flags::NONE,
         }
+    }
+
+    /// Whether half of the holes that it tolerates are there: no more of it had better be dropped.
+    fn has_spent_half(&self) -> bool {
+        self.repair.holes().ones() * 2 >= self.cut.holes_allowed(self.tolerance)
     }
 
     fn take_repairs(

@@ -51,8 +51,11 @@ class Backend : public c10d::Backend {
     return submit_->sequence();
   }
 
-  // Ends the whole job, so that every rank learns of it at once.
+  // The job's first group ends the whole job, so that every rank learns of it at once. Another one
+  // ends alone: the others of the job go on.
   void abort() override {
+    const auto group = submit_->group().id;
+    if (group != 0) return core().end_group(group);
     core().abort("rank " + std::to_string(core().place().rank) + " called abort()");
   }
 

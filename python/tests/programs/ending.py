@@ -113,6 +113,24 @@ def aborted(seen: dict[str, Any]) -> None:
     seen["after"] = sent_meanwhile()
 
 
+def aborted_group(seen: dict[str, Any]) -> None:
+    """Rank 0 aborts one of two groups, in which messages of all ranks wait for a receive."""
+    group = dist.new_group()
+    summed(group)
+    work = dist.isend(torch.ones(MESSAGE), (RANK + 1) % 3, group=group)
+    meet()
+    if RANK == 0:
+        group._get_backend(CPU).abort()
+    if RANK != 1:  # no rank has aborted that takes the message of rank 1
+        seen.update(failure_of(work.wait))
+    meet()
+    if RANK != 0:
+        group._get_backend(CPU).abort()
+    seen["sum"] = summed()
+    seen["later"] = failure_of(lambda: summed(group))["error"]
+    seen["after"] = sent_meanwhile()
+
+
 def lost_rank(seen: dict[str, Any]) -> None:
     """Rank 2 is killed in an operation; the others keep the group and ask for nothing more."""
     summed()
@@ -179,6 +197,7 @@ def main() -> None:
         unmatched_send,
         dropped_work,
         aborted,
+        aborted_group,
         lost_rank,
         left_alone,
         split_beyond_the_numbers,

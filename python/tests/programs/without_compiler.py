@@ -79,6 +79,25 @@ def _point_to_point() -> None:
         assert torch.equal(got, tensor)
 
 
+def _many_at_once() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    sent, got = torch.full((3,), float(rank)), torch.zeros(3)
+    there = dist.P2POp(dist.isend, sent, (rank + 1) % world)
+    back = dist.P2POp(dist.irecv, got, (rank - 1) % world)
+    for work in dist.batch_isend_irecv([there, back]):
+        work.wait()
+    assert torch.equal(got, torch.full((3,), float((rank - 1) % world)))
+
+
+def _a_group_is_not_split() -> None:
+    try:
+        dist.split_group(split_ranks=[list(range(dist.get_world_size()))])
+    except RuntimeError as error:
+        assert "default pg" in str(error) or "not support splitting" in str(error), error
+    else:
+        raise AssertionError("a group was split")
+
+
 def _errors_are_carried() -> None:
     try:
         dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND)
@@ -103,7 +122,8 @@ def _trained() -> list[float]:
 def main(report: str) -> None:
     """Run everything; report the trained parameters."""
     dist.init_process_group("gradwire", timeout=timedelta(seconds=60))
-    for check in (_one_to_all, _all_to_one, _all_to_all, _point_to_point, _errors_are_carried):
+    checks = (_one_to_all, _all_to_one, _all_to_all, _point_to_point, _many_at_once)
+    for check in (*checks, _a_group_is_not_split, _errors_are_carried):
         check()
     work = dist.all_reduce(torch.ones(3), async_op=True)
     assert torch.equal(work.get_future().wait()[0], torch.full((3,), float(dist.get_world_size())))

@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<PeerSnapshot>; 11] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
@@ -110,6 +110,11 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 11] = [
         "Segments that came after their message was complete without them.",
         |peer| peer.late_segments,
     ),
+    (
+        "overtaken_packets",
+        "Packets that a later packet of their path had overtaken when they came.",
+        |peer| peer.overtaken_packets,
+    ),
 ];
 
 #[derive(Debug)]
@@ -148,7 +153,11 @@ impl Exposition {
         gauge(encoder, ("window_bytes", help), windows)?;
         let well = |peer: &PeerSnapshot| f64::from(u8::from(peer.standing == "well"));
         let up = peers().map(|peer| (of_peer(peer), well(peer)));
-        gauge(encoder, ("peer_up", "1 unless it is silent or lost."), up)
+        gauge(encoder, ("peer_up", "1 unless it is silent or lost."), up)?;
+        let kept = |peer: &PeerSnapshot| f64::from(u8::from(peer.order == "kept"));
+        let kept = peers().map(|peer| (of_peer(peer), kept(peer)));
+        let help = "1 while its packets are trusted to keep their order on each path.";
+        gauge(encoder, ("path_order_kept", help), kept)
     }
 
     fn rank(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::metrics::{
-    ClassCounters, EndpointMetrics, PeerMetrics, PeerStanding, TimeHistogram,
+    ClassCounters, EndpointMetrics, OrderTrust, PeerMetrics, PeerStanding, TimeHistogram,
 };
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{Class, Span};
@@ -122,6 +122,10 @@ pub struct PeerSnapshot {
     pub lost_segments: u64,
     /// Segments that came after their message was completed without them.
     pub late_segments: u64,
+    /// Packets that a later packet of their path had overtaken when they came.
+    pub overtaken_packets: u64,
+    /// Whether its packets keep their order on each path: "kept", "unproven" or "broken".
+    pub order: String,
     /// The traffic by class, highest class first.
     pub classes: Vec<ClassTraffic>,
     /// Round trips.
@@ -314,6 +318,13 @@ impl PeerSnapshot {
             duplicate_segments: receiver.duplicate_segments,
             lost_segments: receiver.lost_segments,
             late_segments: receiver.late_segments,
+            overtaken_packets: receiver.overtaken,
+            order: match peer.order {
+                OrderTrust::Kept => "kept",
+                OrderTrust::Unproven => "unproven",
+                OrderTrust::Broken => "broken",
+            }
+            .to_owned(),
             classes: classes
                 .map(|(class, counters)| ClassTraffic::new(class, counters))
                 .collect(),

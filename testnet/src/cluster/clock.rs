@@ -11,6 +11,8 @@ use super::faults::{ClusterFault, FaultSet};
 const DRIFT_PPM_MAX: i64 = 300;
 /// Clocks of machines that were suspended jump by more than the gaps of these jobs.
 const JUMP_MIN: Span = Span::from_millis(12);
+/// The time that is left to a clock that starts near its end: a driver ends the job a day before.
+const LEFT_AT_END: Span = Span::from_millis(60 * 3_600_000);
 /// 2^32 microseconds, after which the time stamps of packets start again.
 const STAMPS: Span = Span::from_micros(1 << 32);
 
@@ -40,6 +42,10 @@ impl HostClock {
             let before =
                 draw::span_between(&mut rng, Span::from_micros(1), Span::from_millis(2000));
             start = edge.beyond(before).as_nanos();
+        }
+        if faults.has(ClusterFault::ClockEnd) {
+            let last = Instant::LAST - Instant::START;
+            start = last.beyond(LEFT_AT_END).as_nanos() + start % LEFT_AT_END.divided(2).as_nanos();
         }
         let mut drift_ppm = 0;
         if faults.has(ClusterFault::Drift) {
@@ -71,7 +77,7 @@ impl HostClock {
             .map(|&(_, by)| by)
             .sum();
         let reading = self.start + at.saturating_add_signed(drift) + jumped;
-        Instant::START + Span::from_nanos(reading)
+        Instant::from_picos(reading.saturating_mul(1_000))
     }
 
     /// The first true time, not before `now`, at which the clock shows `reading` or more.

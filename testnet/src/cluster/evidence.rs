@@ -10,7 +10,7 @@ use std::ops::Range;
 use gradwire_protocol::bitmap;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::{Instant, MessageKey, Share, Span};
-use gradwire_protocol::wire::{Flags, Header, SegmentReport};
+use gradwire_protocol::wire::{Flags, Header, PacketKind, SegmentReport};
 
 use super::paths::CarriedCopy;
 use super::violation::ClusterCheck;
@@ -77,6 +77,13 @@ pub(crate) struct ToldHoles {
     pub(crate) contribution_bytes: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
+}
+
+/// The bytes that may be missing of a step's messages to a rank, and those that are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct StepLoss {
+    pub(crate) allowed: u64,
+    pub(crate) missing: u64,
 }
 
 impl Evidence {
@@ -148,6 +155,20 @@ impl Evidence {
         let copy = copies.and_then(|copies| copies.iter_mut().find(|copy| copy.visible == arrived));
         if let Some(copy) = copy {
             copy.is_dropped = true;
+        }
+    }
+
+    /// A copy that would have come up then is gone, and the receiving host's driver is never told:
+    /// as good as lost by the network.
+    pub(crate) fn vanished(&mut self, to: u16, header: &Header, visible: Instant) {
+        let is_data = header.kind == PacketKind::Data;
+        let Some(segment) = self.segment(to, header).filter(|_| is_data) else {
+            return;
+        };
+        let at = (segment.underway.iter()).position(|copy| copy.visible == visible);
+        if let Some(at) = at {
+            segment.underway.remove(at);
+            segment.lost += 1;
         }
     }
 
@@ -231,6 +252,18 @@ impl Evidence {
             sum.segments += told.segments;
             sum.bytes += told.bytes;
             sum.contribution_bytes += told.contribution_bytes;
+        }
+        sum
+    }
+
+    /// The bytes of all messages to a rank that `of` selects, and of their holes.
+    pub(crate) fn told(&self, to: u16, of: impl Fn(MessageKey) -> Option<Share>) -> StepLoss {
+        let mut sum = StepLoss::default();
+        for (&(_, receiver, key), seen) in &self.messages {
+            if let Some(share) = of(key).filter(|_| receiver == to) {
+                sum.allowed += share.of(u64::from(seen.cut.bytes()));
+                sum.missing += seen.told_holes().bytes;
+            }
         }
         sum
     }

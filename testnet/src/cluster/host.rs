@@ -24,9 +24,14 @@ const FREEZE: f64 = 0.004;
 const UNSENT: f64 = 0.01;
 /// A host drops arrived packets with this probability.
 const HOST_DROP: f64 = 0.01;
-/// Packets come up late only after a pause of more gaps than this: the longest wait for stragglers
-/// and one gap more. The receiver sees no shorter pause, since a driver that sleeps looks alike.
+/// Where paths do not keep order, packets come up late only after a pause of more gaps than this: the
+/// longest wait for stragglers and one gap more. A receiver cannot see a shorter pause of its own
+/// host, since a driver that sleeps looks alike, and a gap that ends meanwhile may make holes of
+/// packets that come up later still (docs/limits.md). Paths that keep order need no gap, so there
+/// packets come up late after every pause.
 const GAPS_STALLED: u64 = 18;
+/// An arriving packet finds a network card that starts anew with this probability.
+const NIC_RESET: f64 = 0.001;
 /// Rounds without work after which a driver spins.
 pub(crate) const IDLE_ROUNDS_MAX: u32 = 2_000;
 
@@ -49,6 +54,8 @@ pub(crate) enum HostArrival {
     Stalled(Span),
     /// The host drops it.
     Dropped,
+    /// The host drops it, and never tells its driver.
+    Vanished,
 }
 
 /// The step that a driver does next.
@@ -93,8 +100,12 @@ pub(crate) struct ClusterHost {
     gap: Span,
     /// Packets that arrive before come up then: half a gap after a long pause.
     shown_from: Instant,
+    /// By receive queue: when its last packet comes up, which later ones do not overtake.
+    tails: [Instant; 2],
     /// Until then the host's own queue takes no packet.
     pub(crate) full_until: Instant,
+    /// Until then its network card starts anew.
+    down_until: Instant,
 }
 
 impl ClusterHost {
@@ -139,7 +150,9 @@ impl ClusterHost {
             queue_delay,
             gap,
             shown_from: Instant::START,
+            tails: [Instant::START; 2],
             full_until: Instant::START,
+            down_until: Instant::START,
         }
     }
 
@@ -154,20 +167,45 @@ impl ClusterHost {
             self.dropped += 1;
             return HostArrival::Dropped;
         }
-        let mut arrival = HostArrival::Shown;
-        let mut shown = now;
-        if now < self.shown_from {
-            // One queue: later packets do not overtake those that wait.
-            shown = self.shown_from;
-            arrival = HostArrival::Stalled(shown - now);
-        } else if packet.header.entropy.0 % 2 == 1 && self.queue_delay > Span::ZERO {
-            shown = now + self.queue_delay;
-            arrival = HostArrival::Late(self.queue_delay);
+        if self.faults.has(ClusterFault::SilentDrop) && self.rng.random_bool(HOST_DROP) {
+            return HostArrival::Vanished;
         }
+        let mut shown = now.max(self.shown_from);
+        let is_late = packet.header.entropy.0 % 2 == 1 && self.queue_delay > Span::ZERO;
+        if is_late && shown == now {
+            shown = now + self.queue_delay;
+        }
+        let tail = &mut self.tails[usize::from(is_late)];
+        *tail = shown.max(*tail);
+        shown = *tail;
+        let arrival = match shown - now {
+            Span::ZERO => HostArrival::Shown,
+            held if is_late => HostArrival::Late(held),
+            held => HostArrival::Stalled(held),
+        };
         self.arrived += 1;
         self.queue.insert((shown, self.arrived), packet);
         self.look_again(now);
         arrival
+    }
+
+    /// Draws whether the network card starts anew now; gives the packets that are gone then, with
+    /// the times at which they would have come up.
+    pub(crate) fn draw_reset(&mut self, now: Instant) -> Vec<(Instant, Header)> {
+        let can_reset = self.faults.has(ClusterFault::NicReset) && !self.is_down(now);
+        if !can_reset || !self.rng.random_bool(NIC_RESET) {
+            return Vec::new();
+        }
+        let most = Span::from_millis(1000);
+        self.down_until = now + span_between(&mut self.rng, Span::from_micros(100), most);
+        let gone = std::mem::take(&mut self.queue).into_iter();
+        gone.map(|((shown, _), packet)| (shown, packet.header))
+            .collect()
+    }
+
+    /// Whether its network card starts anew, and neither sends nor receives.
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        now < self.down_until
     }
 
     /// Draws whether the host's own queue is full for the next run: then it takes this number,
@@ -237,7 +275,9 @@ impl ClusterHost {
             );
             let pause = span_between(&mut self.rng, Span::from_micros(50), most);
             self.ready_at = self.ready_at + pause;
-            if self.faults.has(ClusterFault::StallBelow) && pause > self.gap * GAPS_STALLED {
+            let is_seen =
+                pause > self.gap * GAPS_STALLED || self.faults.has(ClusterFault::KeptOrder);
+            if self.faults.has(ClusterFault::StallBelow) && is_seen {
                 self.shown_from = self.ready_at + self.gap.divided(2);
             }
         }
@@ -266,6 +306,12 @@ impl ClusterHost {
         self.queue_delay = Span::ZERO;
         self.shown_from = self.shown_from.min(now);
         self.full_until = self.full_until.min(now);
+        self.down_until = self.down_until.min(now);
+        // Packets that wait come up now, before those that arrive from now on.
+        self.tails = [now; 2];
+        let queue = std::mem::take(&mut self.queue).into_iter();
+        let queue = queue.map(|((shown, number), packet)| ((shown.min(now), number), packet));
+        self.queue = queue.collect();
         self.ready_at = self.ready_at.min(now);
         self.look_again(now);
     }

@@ -3,11 +3,13 @@
 //! Weather begins with a packet and not at a time, so that pauses of days cost no events: each
 //! packet may be the first of a cut, of a reroute, or of a time in which full packets get lost.
 
+use std::collections::BTreeMap;
+
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::machine::Ecn;
-use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
+use gradwire_protocol::units::{ByteCount, Class, Entropy, Instant, Rate, Share, Span};
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
 
 use super::draw::{self, pick, span_between};
@@ -55,6 +57,8 @@ struct ClusterPath {
     narrow_bytes: u64,
     bleaches: bool,
     straggles: bool,
+    /// If it keeps order: when the last packet of each class and entropy arrives.
+    order: Option<BTreeMap<(Class, Entropy), Instant>>,
 }
 
 /// A TCP-like sender: a window per round trip, one packet more each time, half on a drop.
@@ -85,6 +89,12 @@ impl ClusterPaths {
         }
     }
 
+    /// The longest round trip between two ranks by the shortest ways.
+    pub(crate) fn round_trip(&self) -> Span {
+        let longest = self.paths.iter().map(|path| path.base).max();
+        longest.unwrap_or_default() * 2
+    }
+
     /// From now on every packet arrives, and none is late.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
@@ -103,8 +113,8 @@ impl ClusterPaths {
         let back = usize::from(to * self.ranks + from);
         let path = &mut self.paths[at];
         if self.healed {
-            let arrives = now + path.base;
-            let late = Span::ZERO;
+            let arrives = path.in_order(header, now + path.base);
+            let late = (arrives - now).beyond(path.base);
             return [Some(CarriedCopy { arrives, late, ecn }), None];
         }
         let is_end = header.kind == PacketKind::Probe && header.flags.has(Flags::ALL_SENT);
@@ -171,6 +181,7 @@ impl ClusterPath {
             narrow_bytes: u64::MAX,
             bleaches,
             straggles: faults.has(ClusterFault::Straggle),
+            order: faults.has(ClusterFault::KeptOrder).then(BTreeMap::new),
         }
     }
 
@@ -216,10 +227,22 @@ impl ClusterPath {
             if self.straggles && self.rng.random_bool(STRAGGLE) {
                 arrives = arrives + span_between(&mut self.rng, gap * 2, gap * 50);
             }
+            let arrives = self.in_order(header, arrives);
             let late = (arrives - now).beyond(self.base);
             Some(CarriedCopy { arrives, late, ecn })
         })
     }
+
+    /// When a packet arrives that would arrive then, if the path keeps order.
+    fn in_order(&mut self, header: &Header, arrives: Instant) -> Instant {
+        let Some(order) = &mut self.order else {
+            return arrives;
+        };
+        let last = order.entry((header.class, header.entropy)).or_default();
+        *last = arrives.max(*last);
+        *last
+    }
+
     /// The rival sends what its window allowed since the last packet.
     fn compete(&mut self, now: Instant) {
         let Some(rival) = &mut self.rival else {

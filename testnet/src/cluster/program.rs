@@ -11,8 +11,12 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group};
-use gradwire_protocol::job::{GrantWindow, HoleFilling, Job, Mtu, PacketSecurity, ReduceAlgorithm};
-use gradwire_protocol::units::{ByteCount, MessageId, MessageKey, Rank, Share, Span, Step};
+use gradwire_protocol::job::{
+    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm,
+};
+use gradwire_protocol::units::{
+    ByteCount, MessageId, MessageKey, PathNumber, Rank, Share, Span, Step,
+};
 
 use super::draw::{self, pick, span_between};
 use super::faults::{ClusterFault, FaultSet};
@@ -22,6 +26,8 @@ use super::schedule::ClusterSchedule;
 const PEER_TIMEOUT: Span = Span::from_millis(3_600_000);
 /// The longest pause of most seeds: time stamps of 32 bits wrap twice in it.
 const PAUSE_MAX: Span = Span::from_millis(3 * 3_600_000);
+/// The longest pause of clocks that are about to end.
+const PAUSE_AT_END_MAX: Span = Span::from_millis(3_600_000);
 /// One seed in so many pauses for days, which costs as much as a hundred others.
 const PAUSES_DAYS: u64 = 32;
 /// Parts of messages from here on are of messages from rank to rank.
@@ -62,6 +68,8 @@ pub(crate) struct PlannedOperation {
     pub(crate) delays: Vec<Span>,
     /// The chunk of all ranks, if it was changed by then.
     pub(crate) chunk: Option<ByteCount>,
+    /// Whether the blocks of an all-to-all differ in length.
+    pub(crate) is_uneven: bool,
 }
 
 /// A collective, or a message from one rank to another.
@@ -123,6 +131,14 @@ impl PlannedOperation {
         }
     }
 
+    /// Elements that one seat sends another in an all-to-all.
+    pub(crate) fn block(&self, from: usize, to: usize) -> usize {
+        match self.is_uneven {
+            true => self.elements * ((from * 5 + to * 3 + self.index) % 4) / 3,
+            false => self.elements,
+        }
+    }
+
     /// A rank's place in the group.
     pub(crate) fn seat(&self, rank: Rank) -> usize {
         let seat = self.group.ranks.iter().position(|&other| other == rank);
@@ -142,6 +158,9 @@ pub(crate) struct ClusterProgram {
     pub(crate) windows: Vec<usize>,
     /// The id of the first message between two ranks.
     pub(crate) first_message: MessageId,
+    /// The number of the first packet of each path.
+    pub(crate) first_number: PathNumber,
+    first_step: Step,
     /// The operation of each message but those from rank to rank, by group and sequence.
     by_sequence: BTreeMap<(u16, u32), usize>,
 }
@@ -167,8 +186,11 @@ impl ClusterProgram {
             windows: (0..ranks).map(|_| rng.random_range(1..=4)).collect(),
             groups,
             first_message: MessageId(1),
+            first_number: PathNumber(0),
+            first_step: Step(0),
             by_sequence: BTreeMap::new(),
         };
+        program.set_out(schedule);
         let mut first_sequence = 0;
         if schedule.faults.has(ClusterFault::IdEdge) {
             program.first_message = MessageId(u32::MAX - rng.random_range(0..40));
@@ -186,6 +208,50 @@ impl ClusterProgram {
             last.disturb(seed, schedule.faults, ranks);
         }
         program.indexed()
+    }
+
+    /// Applies the faults that concern the start of the job.
+    fn set_out(&mut self, schedule: &ClusterSchedule) {
+        let mut rng = draw::stream(schedule.seed, "set-out", 0);
+        let (number, step) = (rng.random_range(0..200), rng.random_range(0..4));
+        if schedule.faults.has(ClusterFault::NumberEdge) {
+            self.first_number = PathNumber(u32::MAX - number);
+        }
+        if schedule.faults.has(ClusterFault::StepEdge) {
+            self.first_step = Step(u32::MAX - step);
+        }
+        if schedule.faults.has(ClusterFault::KeptOrder) {
+            self.job.transport.order = PacketOrder::Kept;
+        }
+    }
+
+    /// Adds an all-to-all of all ranks, of so many bytes for each; gives its index.
+    pub(crate) fn add_epilogue(&mut self, bytes: usize) -> usize {
+        let index = self.operations.len();
+        let (group, ranks) = (self.groups[0].clone(), self.windows.len());
+        let of_group = |planned: &&PlannedOperation| planned.group.id == group.id;
+        let last = self.operations.iter().rev().find(of_group);
+        let sequence = last.map_or(0, |planned| planned.sequence.wrapping_add(1));
+        self.operations.push(PlannedOperation {
+            index,
+            sequence,
+            collective: PlannedCollective::Group(Collective::AllToAll),
+            dtype: DType::U8,
+            op: ReduceOp::Sum,
+            elements: bytes,
+            holes: HoleFilling::Rescale,
+            tolerances: vec![Share::NONE; ranks],
+            tensor: None,
+            step: self.first_step,
+            delays: vec![Span::ZERO; ranks],
+            chunk: None,
+            is_uneven: false,
+            group,
+        });
+        let planned = &self.operations[index];
+        self.by_sequence
+            .insert((planned.group.id, planned.sequence), index);
+        index
     }
 
     /// The program, in which [`ClusterProgram::find`] finds operations.
@@ -241,6 +307,8 @@ impl ClusterProgram {
             windows: vec![3; usize::from(ranks)],
             groups: vec![group],
             first_message: MessageId(1),
+            first_number: PathNumber(0),
+            first_step: Step(0),
             by_sequence: BTreeMap::new(),
         };
         for step in 0..hours * 40 {
@@ -279,6 +347,7 @@ impl ClusterProgram {
             step: Step(step),
             delays,
             chunk: None,
+            is_uneven: false,
         });
     }
 
@@ -306,9 +375,10 @@ impl ClusterProgram {
             holes: HoleFilling::Rescale,
             tolerances: Vec::new(),
             tensor: None,
-            step: Step(index as u32 / 3),
+            step: Step(self.first_step.0.wrapping_add(index as u32 / 3)),
             delays: Vec::new(),
             chunk: None,
+            is_uneven: false,
             group,
         };
         planned.collective = any_collective(rng, &planned.group, index);
@@ -369,6 +439,8 @@ impl PlannedOperation {
         if faults.has(ClusterFault::Chunk) && rng.random_bool(0.3) {
             self.chunk = Some(ByteCount::new(rng.random_range(3000..40_000)));
         }
+        let is_all_to_all = self.collective == PlannedCollective::Group(Collective::AllToAll);
+        self.is_uneven = faults.has(ClusterFault::Uneven) && is_all_to_all;
         // A receive from any rank waits for the others when the sender has died.
         if let PlannedCollective::Message { receipt, .. } = &mut self.collective
             && faults.has(ClusterFault::Crash)
@@ -381,10 +453,13 @@ impl PlannedOperation {
         {
             *receipt = Receipt::Never;
         }
-        if !seed.is_multiple_of(PAUSES_DAYS) {
-            for delay in &mut self.delays {
-                *delay = PAUSE_MAX.min(*delay);
-            }
+        let most = match seed.is_multiple_of(PAUSES_DAYS) {
+            _ if faults.has(ClusterFault::ClockEnd) => PAUSE_AT_END_MAX,
+            true => hours * 7,
+            false => PAUSE_MAX,
+        };
+        for delay in &mut self.delays {
+            *delay = most.min(*delay);
         }
     }
 }

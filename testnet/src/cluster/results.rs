@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
 use gradwire_collectives::operation::{
-    Collective, Completion, Layers, LossTerms, Operation, OperationOutcome,
+    Collective, Completion, Layers, LossTerms, Operation, OperationOutcome, Splits,
 };
 use gradwire_protocol::job::HoleFilling;
-use gradwire_protocol::units::{Instant, Rank};
+use gradwire_protocol::units::{ByteCount, Instant, Rank};
 
 use super::evidence::{Found, ToldHoles};
 use super::numbers::{contributors, decode, encode, weight};
@@ -47,6 +47,8 @@ pub(crate) struct TensorModel {
     pub(crate) owed: Vec<Vec<u64>>,
     /// By element: the last result.
     previous: Option<Vec<f64>>,
+    /// The chunk of the last operation, if it had been changed by then.
+    chunk: Option<ByteCount>,
     /// An operation failed, so that the ranks' state is not known any more.
     pub(crate) is_unknown: bool,
 }
@@ -57,6 +59,7 @@ impl TensorModel {
         Self {
             owed: vec![vec![0; elements]; world],
             previous: None,
+            chunk: None,
             is_unknown: false,
         }
     }
@@ -100,7 +103,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         op: planned.op,
         buffer: Buffer::Owned(buffer),
         input: input.map(Buffer::Owned),
-        splits: None,
+        splits: planned.is_uneven.then(|| splits(planned, rank)),
         loss: LossTerms {
             tolerance: planned.tolerances[usize::from(rank.0)],
             holes: planned.holes,
@@ -112,6 +115,33 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
             .map_or(1_000 + planned.index as u64, |at| at as u64),
         deadline: None,
     }
+}
+
+/// The lengths of a rank's blocks in an all-to-all.
+fn splits(planned: &PlannedOperation, rank: Rank) -> Splits {
+    let (seat, seats) = (planned.seat(rank), 0..planned.group.ranks.len());
+    let bytes = |elements: usize| elements * planned.dtype.bytes();
+    Splits {
+        input: (seats.clone())
+            .map(|to| bytes(planned.block(seat, to)))
+            .collect(),
+        output: seats.map(|from| bytes(planned.block(from, seat))).collect(),
+    }
+}
+
+/// The elements that a rank gets in an all-to-all, by the seats that send them.
+fn exchanged(planned: &PlannedOperation, seat: usize) -> Vec<f64> {
+    let seats = 0..planned.group.ranks.len();
+    let block = |from| {
+        let elements = 0..planned.block(from, seat);
+        elements.map(move |at| value(planned, from, block_start(planned, seat) + at))
+    };
+    seats.flat_map(block).collect()
+}
+
+/// The number of a block's first element: no block is twice as long as the mean.
+fn block_start(planned: &PlannedOperation, to: usize) -> usize {
+    to * planned.elements * 2
 }
 
 /// The collective of a rank in an operation, its buffer, and its input.
@@ -157,7 +187,12 @@ fn part(planned: &PlannedOperation, rank: Rank) -> (Collective, Vec<u8>, Option<
                     (fill(0.0, count), input)
                 }
                 Collective::AllToAll => {
-                    (fill(0.0, count * world), Some(values(seat, count * world)))
+                    let taken = (0..world).map(|from| planned.block(from, seat)).sum();
+                    let given = (0..world).flat_map(|to| {
+                        let elements = 0..planned.block(seat, to);
+                        elements.map(move |at| value(planned, seat, block_start(planned, to) + at))
+                    });
+                    (fill(0.0, taken), Some(encode(dtype, given)))
                 }
                 Collective::Barrier => (Vec::new(), None),
                 _ => (values(seat, count), None),
@@ -282,6 +317,10 @@ fn whole(
     let reduced = |element| reduce(planned, world, element);
     for (&rank, result) in results {
         let seat = planned.seat(rank);
+        let exchanged = match collective {
+            Collective::AllToAll => exchanged(planned, seat),
+            _ => Vec::new(),
+        };
         let seat_of = |root| planned.seat(root);
         for (at, got) in decode(planned.dtype, &result.bytes).into_iter().enumerate() {
             let expected = match collective {
@@ -294,7 +333,7 @@ fn whole(
                     value(planned, at / count, at % count)
                 }
                 Collective::Scatter { root } => value(planned, seat_of(root), seat * count + at),
-                Collective::AllToAll => value(planned, at / count, seat * count + at % count),
+                Collective::AllToAll => exchanged[at],
                 _ => got,
             };
             if !is_near(got, expected) {
@@ -348,9 +387,9 @@ fn sum(
         .map(|(&rank, result)| (rank, decode(planned.dtype, &result.bytes)));
     let decoded: BTreeMap<Rank, Vec<f64>> = decoded.collect();
     let count = elements(tensor.collective, planned.elements, ranks.len());
-    // A change of chunk cuts the regions anew that the rule keeps values of.
-    let keeps = [HoleFilling::Previous, HoleFilling::ErrorFeedback].contains(&planned.holes);
-    let is_stale = keeps && planned.chunk.is_some();
+    // A change of chunk cuts the regions anew of which ranks keep the previous result: those that
+    // were not cut so before have none, and are rescaled.
+    let is_cut_anew = std::mem::replace(&mut model.chunk, planned.chunk) != planned.chunk;
     let mut missing = 0;
     let mut result = Vec::with_capacity(count);
     for element in 0..count {
@@ -361,8 +400,12 @@ fn sum(
             .map(|seat| weight(planned.index as u64, seat, element) + model.owed[seat][element]);
         let digits: Vec<u64> = weights.collect();
         let previous = model.previous.as_ref().map(|previous| previous[element]);
-        let Some(seats) = seats_of(planned, &digits, got, previous) else {
-            if model.is_unknown || is_stale {
+        let mut seats = seats_of(planned, &digits, got, previous);
+        if is_cut_anew {
+            seats = seats.or_else(|| seats_of(planned, &digits, got, None));
+        }
+        let Some(seats) = seats else {
+            if model.is_unknown {
                 continue;
             }
             let detail = format!(
@@ -381,7 +424,7 @@ fn sum(
         }
     }
     model.previous = Some(result);
-    Ok((!model.is_unknown && !is_stale).then_some(missing))
+    Ok((!model.is_unknown).then_some(missing))
 }
 
 /// The seats whose contributions a result has, by the tensor's rule for holes.

@@ -6,6 +6,7 @@
 //! 3. The first violation ends the run.
 
 mod driving;
+mod ending;
 mod working;
 
 use std::collections::BTreeMap;
@@ -36,8 +37,6 @@ use crate::arrivals::ArrivalQueue;
 const PATIENCE: Span = Span::from_millis(4_000);
 /// Once healed, an operation must end in this time.
 const HEALED_WITHIN: Span = Span::from_millis(20_000);
-/// After the last operation, the network is silent by then.
-const SILENT_WITHIN: Span = Span::from_millis(60_000);
 /// Events without an operation that begins or ends; more mean that it does not get on.
 const EVENTS_MAX: u64 = 3_000_000;
 /// So many more for each pair and each second of a wait: a peer that waits may be asked.
@@ -58,6 +57,11 @@ pub struct ClusterTally {
     pub failed: u64,
     /// Holes that receivers accepted.
     pub holes: u64,
+    /// Segments sent again.
+    pub repaired: u64,
+    /// The most control packets per minute from one rank to another one while both waited, of waits
+    /// of a minute and more.
+    pub waiting_per_minute: u64,
     /// Simulated time.
     pub took: Span,
     /// Size of rank 0's state in a long run, as the characters of its `Debug`: once all that it
@@ -162,6 +166,7 @@ fn host(schedule: &ClusterSchedule, program: &ClusterProgram, rank: u16) -> Clus
     };
     let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
     let endpoint = endpoint.with_first_message(program.first_message);
+    let endpoint = endpoint.with_first_number(program.first_number);
     let communicator = Communicator::new(endpoint, &program.job);
     let communicator = communicator.with_hosts(program.hosts.clone());
     let clock = HostClock::of(seed, rank, faults);
@@ -226,8 +231,15 @@ impl<'a> ClusterRun<'a> {
     }
 
     fn run(mut self) -> Result<ClusterTally, ClusterViolation> {
-        let ended = self.work().and_then(|()| self.fall_silent());
+        let ended = (self.work())
+            .and_then(|()| self.clean_paths_repair_nothing())
+            .and_then(|()| self.budgets_hold())
+            .and_then(|()| self.recover())
+            .and_then(|()| self.fall_silent());
         self.tally.took = self.now - Instant::START;
+        self.tally.waiting_per_minute = self.traffic.most_per_minute();
+        let repaired = |host: &ClusterHost| host.communicator.counters().sender.repaired_segments;
+        self.tally.repaired = self.hosts.iter().map(repaired).sum();
         match ended {
             Ok(()) => Ok(self.tally),
             Err((check, detail)) => Err(ClusterViolation {
@@ -263,7 +275,7 @@ impl<'a> ClusterRun<'a> {
             }
             self.watch()?;
         }
-        self.clean_paths_repair_nothing()
+        Ok(())
     }
 
     /// How many events may pass between two operations that begin or end.
@@ -344,52 +356,6 @@ impl<'a> ClusterRun<'a> {
             words += &format!("rank {rank} is in {title}; ");
         }
         words
-    }
-
-    /// A job without faults that lose, delay or reorder packets repairs none.
-    fn clean_paths_repair_nothing(&self) -> Result<(), Found> {
-        let mut faults = self.schedule.faults.iter();
-        if faults.any(ClusterFault::disturbs_packets) {
-            return Ok(());
-        }
-        for host in &self.hosts {
-            let sender = host.communicator.counters().sender;
-            let lost = host.communicator.counters().receiver.lost_segments;
-            if sender.repaired_segments + sender.found_lost + lost > 0 {
-                let detail = format!(
-                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean \
-                     paths",
-                    host.rank, sender.repaired_segments, sender.found_lost
-                );
-                return Err((ClusterCheck::Economy, detail));
-            }
-        }
-        Ok(())
-    }
-
-    /// After the last operation all state must go, and the network fall silent.
-    fn fall_silent(&mut self) -> Result<(), Found> {
-        self.heal();
-        let until = self.now + SILENT_WITHIN;
-        let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
-        while self.now < until && self.happen()? {}
-        if is_open {
-            return Ok(());
-        }
-        for host in self.hosts.iter().filter(|host| !host.is_dead) {
-            if host.communicator.endpoint().is_busy() || host.communicator.pending() > 0 {
-                let detail = format!(
-                    "rank {} still has messages {SILENT_WITHIN} after the end",
-                    host.rank
-                );
-                return Err((ClusterCheck::Memory, detail));
-            }
-        }
-        if self.now >= until && until - self.last_packet < Span::from_millis(10_000) {
-            let detail = format!("packets are still sent {SILENT_WITHIN} after the end");
-            return Err((ClusterCheck::Economy, detail));
-        }
-        Ok(())
     }
 }
 

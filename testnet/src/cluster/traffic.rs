@@ -27,6 +27,8 @@ const SILENCE_MIN_S: f64 = 0.4;
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlTraffic {
     quiet_since: Instant,
+    /// All of them in the wait.
+    sent: u64,
     /// To a peer that is heard.
     counted: f64,
     /// When the sender last heard the other end.
@@ -50,6 +52,7 @@ fn asks(kind: PacketKind) -> bool {
 pub(crate) struct WaitingTraffic {
     ranks: u16,
     pairs: Vec<ControlTraffic>,
+    most_per_minute: u64,
 }
 
 impl WaitingTraffic {
@@ -57,7 +60,13 @@ impl WaitingTraffic {
         Self {
             ranks,
             pairs: vec![ControlTraffic::default(); usize::from(ranks * ranks)],
+            most_per_minute: 0,
         }
+    }
+
+    /// The most control packets per minute that a pair has sent in a wait of a minute and more.
+    pub(crate) fn most_per_minute(&self) -> u64 {
+        self.most_per_minute
     }
 
     /// DATA was sent between two ranks.
@@ -96,6 +105,12 @@ impl WaitingTraffic {
     ) -> Result<(), Found> {
         let pair = &mut self.pairs[usize::from(from * self.ranks + to)];
         let quiet = (now - pair.quiet_since).beyond(QUIET);
+        pair.sent += u64::from(quiet > Span::ZERO);
+        let minutes = quiet.as_secs_f64() / 60.0;
+        if minutes >= 1.0 {
+            let rate = (pair.sent as f64 / minutes).ceil() as u64;
+            self.most_per_minute = self.most_per_minute.max(rate);
+        }
         if !asks(kind) && pair.unanswered > 0 {
             pair.unanswered -= 1;
             return Ok(());

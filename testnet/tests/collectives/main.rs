@@ -11,6 +11,7 @@ mod messages;
 mod mismatch;
 mod order;
 mod points;
+mod rechunked;
 mod results;
 mod rooted;
 mod scheduling;

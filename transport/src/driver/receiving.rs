@@ -9,7 +9,7 @@ use gradwire_protocol::wire::{HEADER_BYTES, Header};
 use super::engine::DriverEngine;
 use super::patience::Drained;
 use crate::address::Address;
-use crate::faults::FaultVerdict;
+use crate::faults::{FaultSubject, FaultVerdict};
 use crate::seal::PacketRejection;
 use crate::udp::SuperPacket;
 use crate::wires::ArrivalMode;
@@ -106,7 +106,7 @@ impl<M: Machine> DriverEngine<M> {
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
         for packet in arrival.packets(&mut slot) {
-            match self.judge(now, packet, arrival.ecn) {
+            match self.judge(now, packet) {
                 FaultVerdict::Pass => self.pass_on(now, packet, arrival),
                 FaultVerdict::Drop => {}
                 FaultVerdict::Hold(span) => {
@@ -129,18 +129,21 @@ impl<M: Machine> DriverEngine<M> {
     }
 
     /// Asks the injected faults about a packet.
-    fn judge(&mut self, now: Instant, packet: &[u8], ecn: Ecn) -> FaultVerdict {
+    fn judge(&mut self, now: Instant, packet: &[u8]) -> FaultVerdict {
         let Some(faults) = &mut self.setup.faults else {
             return FaultVerdict::Pass;
         };
         let seal = &mut self.setup.seal;
-        let look = || {
-            seal.read(packet)
-                .ok()
-                .map(|header| (header.source, header.kind))
-        };
         faults.arrive(now);
-        faults.judge(look, ecn, packet.len())
+        let look = || {
+            let header = seal.read(packet).ok()?;
+            Some(FaultSubject {
+                source: header.source,
+                kind: header.kind,
+                flags: header.flags,
+            })
+        };
+        faults.judge(look, packet.len())
     }
 
     /// Hands a packet over, after the delay that faults add to all packets.

@@ -17,6 +17,7 @@ Examples:
   gradwire tune loss --metric loss --lower-is-better --margin 0.02 -- torchrun train.py
   gradwire tune loss --groups 2 --trials 60 --job job.toml -- torchrun train.py
   gradwire tune loss --check 10% -- torchrun train.py
+  gradwire tune loss --path-loss 0.1% -- torchrun train.py
 
 The script runs as it is, with GRADWIRE_JOB naming a job that drops packets on purpose, and prints
 the metric at its end: a line {\"accuracy\": 0.97}, accuracy=0.97, accuracy: 0.97 or accuracy 0.97;
@@ -25,7 +26,8 @@ the last one counts. {seed} in the command, and GRADWIRE_TRIAL_SEED, tell it the
 Trials with odd seeds lose packets independently of each other, those with even seeds in bursts of
 8. Each is compared with the lossless trial of its seed. A tolerance is accepted when the mean
 difference is below the margin with the confidence (Student's t; looking after each trial is
-accounted for), rejected when it is above, or when its last trial still leaves it in doubt.
+accounted for), rejected when it is above, or when its last trial still leaves it in doubt. Six more
+trials show whether the found tolerance gains time; if it does not, 0% is written.
 
 A search that was ended continues when the same command is given again: finished trials are lines of
 journal.jsonl in --out, beside the page report.html.
@@ -106,6 +108,11 @@ pub struct TuneLossOptions {
         value_name = "COUNT"
     )]
     pub trials: u32,
+    /// Share of all packets that the network loses: six more trials, three without the found
+    /// tolerance and three with it, lose so many and show whether the tolerance gains time. If it
+    /// does not, 0% is written. With 0% there are no such trials.
+    #[arg(long, default_value = "1%", value_parser = path_loss, value_name = "SHARE")]
+    pub path_loss: f64,
     /// The longest that a trial may take. A lossy one that takes longer, or ten times as long as
     /// those without loss and half a minute, counts as worse than any.
     #[arg(long, default_value = "3600s", value_parser = span, value_name = "SPAN")]
@@ -162,6 +169,12 @@ fn confidence(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 60% to 99.9% is needed".to_owned())
 }
 
+fn path_loss(text: &str) -> Result<f64, String> {
+    let share = notation::share(text).map(|share| share.get());
+    let share = share.filter(|share| *share <= 0.5);
+    share.ok_or_else(|| "a share from 0% to 50% is needed".to_owned())
+}
+
 fn tolerance(text: &str) -> Result<f64, String> {
     let share = notation::share(text).map(|share| share.get());
     let share = share.filter(|share| (0.0001..=0.9).contains(share));
@@ -185,6 +198,8 @@ mod tests {
     fn shares_out_of_range_are_refused() {
         assert!(confidence("50%").is_err() && confidence("100%").is_err());
         assert_eq!(confidence("0.9"), Ok(0.9));
+        assert!(path_loss("60%").is_err());
+        assert_eq!(path_loss("0.1%"), Ok(0.001));
         assert!(tolerance("0").is_err() && tolerance("100%").is_err());
         assert_eq!(tolerance("60%"), Ok(0.6));
     }

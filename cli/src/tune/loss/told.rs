@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::options::TuneLossOptions;
 use gradwire_lab::sim::progress;
 use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
-use gradwire_lab::tune::loss::journal::{Journal, TrialRecord};
+use gradwire_lab::tune::loss::journal::{Journal, TrialPurpose, TrialRecord};
 use gradwire_lab::tune::loss::trial::percent;
 
 /// Tells of a search as the options want it.
@@ -126,10 +126,11 @@ fn mean_seconds(done: &[TrialRecord]) -> Option<f64> {
 
 fn row(number: u64, record: &TrialRecord) -> String {
     let trial = &record.trial;
-    let losses = match (trial.setting.is_lossless(), record.burst > 1.0) {
-        (true, _) => "none",
-        (false, true) => "bursts",
-        (false, false) => "independent",
+    let losses = match (record.purpose, record.burst > 1.0) {
+        (TrialPurpose::Time, _) => "of the path",
+        _ if trial.setting.is_lossless() => "none",
+        (TrialPurpose::Metric, true) => "bursts",
+        (TrialPurpose::Metric, false) => "independent",
     };
     let metric = trial.metric.map_or_else(|| "none".to_owned(), number_text);
     let row = format!(
@@ -160,6 +161,13 @@ fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Va
     let shown = |path: &Path| path.display().to_string();
     json!({ "summary": {
         "found": finding.found,
+        "recommended": evidence.recommended(),
+        "time_gained": evidence.timed.and_then(|timed| timed.gain.as_ref()).map(|gain| json!({
+            "path_loss": evidence.timed.map(|timed| timed.path_loss),
+            "times_as_fast": gain.median(),
+            "range": gain.range(),
+            "pairs": gain.pairs(),
+        })),
         "complete": finding.is_complete,
         "metric": evidence.question.metric,
         "baseline": evidence.baseline().0,

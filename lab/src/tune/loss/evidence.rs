@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gradwire_tuning::tolerance::ToleranceSetting;
+use gradwire_tuning::tolerance::gain::TimeGain;
 use gradwire_tuning::tolerance::judge::{Better, Margin, ToleranceVerdict, mean_and_deviation};
 use gradwire_tuning::tolerance::search::{JudgedSetting, ToleranceFinding};
 use toml_edit::{Array, DocumentMut, Item};
@@ -40,11 +41,53 @@ pub struct SearchEvidence<'a> {
     pub question: &'a LossQuestion,
     /// The result.
     pub finding: &'a ToleranceFinding,
-    /// All trials.
+    /// All trials of the metric.
     pub records: &'a [TrialRecord],
+    /// The time that the result gains, if it was measured.
+    pub timed: Option<&'a TimedTolerance>,
+}
+
+/// The time that a tolerance gains.
+#[derive(Clone, Debug)]
+pub struct TimedTolerance {
+    /// Share of all packets that were dropped, with the tolerance and without it.
+    pub path_loss: f64,
+    /// The gain; `None` when the ranks told no times.
+    pub gain: Option<TimeGain>,
 }
 
 impl SearchEvidence<'_> {
+    /// The setting for the job: the accepted one, unless it was measured to gain no time.
+    pub fn recommended(&self) -> ToleranceSetting {
+        let gain = self.timed.and_then(|timed| timed.gain.as_ref());
+        match gain {
+            Some(gain) if !gain.pays() => ToleranceSetting::lossless(),
+            _ => self.finding.found.clone(),
+        }
+    }
+
+    /// Returns the time that the accepted setting gains, in words.
+    pub fn gain_sentence(&self) -> Option<String> {
+        let timed = self.timed?;
+        let (found, path) = (of(&self.finding.found), percent(timed.path_loss));
+        let Some(gain) = &timed.gain else {
+            return Some(format!(
+                "whether {found} gains time is not known: the ranks told no times of all-reduces"
+            ));
+        };
+        let (low, high) = gain.range();
+        let pays = match gain.pays() {
+            true => "",
+            false => "; no time is gained, so 0% is recommended",
+        };
+        Some(format!(
+            "with {path}% of all packets lost, an all-reduce with {found} is {:.2} times as fast \
+             as lossless ({low:.2} to {high:.2} in {} pairs){pays}",
+            gain.median(),
+            gain.pairs()
+        ))
+    }
+
     /// Mean and deviation of the metric without loss.
     pub fn baseline(&self) -> (f64, f64) {
         mean_and_deviation(&self.metrics(&ToleranceSetting::lossless()))
@@ -91,6 +134,7 @@ impl SearchEvidence<'_> {
             ),
         ];
         lines.extend(finding.cells.iter().map(|cell| self.sentence(cell)));
+        lines.extend(self.gain_sentence());
         lines.extend(self.warnings());
         lines
     }
@@ -149,10 +193,10 @@ impl SearchEvidence<'_> {
 
     /// Returns the found keys and their values, as TOML.
     pub fn values(&self) -> Vec<(&'static str, String)> {
-        let found = &self.finding.found;
+        let found = self.recommended();
         let mut values = vec![("tolerance", share(found.least()).to_string())];
         if found.groups.len() > 1 {
-            values.push(("loss.layer_tolerances", groups(found).to_string()));
+            values.push(("loss.layer_tolerances", groups(&found).to_string()));
         }
         values.extend(
             found
@@ -214,7 +258,7 @@ pub fn write(
     mut document: DocumentMut,
     evidence: &SearchEvidence<'_>,
 ) -> Result<(), LabError> {
-    set(&mut document, &evidence.finding.found, &evidence.lines());
+    set(&mut document, &evidence.recommended(), &evidence.lines());
     WholeFile::create(path)?.keep(document.to_string().as_bytes())
 }
 

@@ -51,12 +51,26 @@ impl Heading {
     }
 }
 
+/// The reason for a trial.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialPurpose {
+    /// Its metric shows whether the script bears a tolerance.
+    #[default]
+    Metric,
+    /// Its times show whether a tolerance is worth having.
+    Time,
+}
+
 /// A finished trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TrialRecord {
     /// The setting and the metric.
     #[serde(flatten)]
     pub trial: ToleranceTrial,
+    /// The reason for it.
+    #[serde(default)]
+    pub purpose: TrialPurpose,
     /// Share of packets dropped on purpose.
     pub drop: f64,
     /// Mean length of a run of drops.
@@ -65,6 +79,10 @@ pub struct TrialRecord {
     pub accepted: Accepted,
     /// Its duration.
     pub seconds: f64,
+    /// Mean time of its all-reduces in microseconds, over all ranks, without the longest of each;
+    /// `None` if the ranks told none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_reduce_us: Option<f64>,
     /// The reason why there is no metric, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -225,10 +243,12 @@ mod tests {
                 seed,
                 metric,
             },
+            purpose: TrialPurpose::Metric,
             drop: 0.02,
             burst: 8.0,
             accepted: Accepted::default(),
             seconds: 1.5,
+            all_reduce_us: Some(812.5),
             note: None,
         }
     }

@@ -38,8 +38,9 @@ pub fn page(evidence: &SearchEvidence<'_>) -> String {
     let metric = escaped(&evidence.question.metric);
     let found = found(evidence);
     let mut body = format!("<h1>{}</h1>\n", escaped(&found));
-    for line in evidence.lines().iter().take(2) {
-        body += &format!("<p>{}</p>\n", escaped(line));
+    let lines = evidence.lines().into_iter().take(2);
+    for line in lines.chain(evidence.gain_sentence()) {
+        body += &format!("<p>{}</p>\n", escaped(&line));
     }
     let pictures = figure("All trials", &curve(evidence, Level::OfEachSeed))
         + &figure("Around the margin", &curve(evidence, Level::TakenOut));

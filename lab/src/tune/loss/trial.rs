@@ -1,22 +1,23 @@
 //! One trial: the script in its own process, with a job that drops packets on purpose, and the
 //! counts that its ranks leave.
 //!
-//! A trial drops a little more than the tolerance allows, so that most of it is really used. The
-//! accepted share is read from the ranks' counts, never assumed.
+//! A trial of the metric drops a little more than the tolerance allows, so that most of it is
+//! really used. The accepted share is read from the ranks' counts, never assumed. A trial of time
+//! drops the share that the network loses, of all packets, whatever the tolerance.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{DropFrom, Job};
 
 use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::COUNTS;
 use gradwire_tuning::tolerance::{ToleranceSetting, ToleranceTrial};
 use toml::{Table, Value};
 
-use super::journal::{Accepted, TrialRecord};
+use super::journal::{Accepted, TrialPurpose, TrialRecord};
 use super::metric;
 use crate::error::LabError;
 use crate::files;
@@ -52,6 +53,71 @@ pub struct TrialBench {
     pub folder: PathBuf,
 }
 
+/// The packets that a trial drops.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialLosses {
+    /// The dropped share.
+    pub drop: f64,
+    /// Mean length of a run of drops.
+    pub burst: f64,
+    /// Which packets may be dropped.
+    pub drop_from: DropFrom,
+}
+
+/// A trial to run.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialRequest<'a> {
+    /// The tolerance to try.
+    pub setting: &'a ToleranceSetting,
+    /// The seed of the script and of the losses.
+    pub seed: u64,
+    /// The reason for it.
+    pub purpose: TrialPurpose,
+    losses: TrialLosses,
+}
+
+impl<'a> TrialRequest<'a> {
+    /// A trial of the metric: packets that may be missing are dropped, more than are tolerated.
+    pub fn of_metric(setting: &'a ToleranceSetting, seed: u64) -> Self {
+        let (burst, more) = losses(seed);
+        Self {
+            setting,
+            seed,
+            purpose: TrialPurpose::Metric,
+            losses: TrialLosses {
+                drop: (setting.largest() * more).min(DROP_MAX),
+                burst,
+                drop_from: DropFrom::Droppable,
+            },
+        }
+    }
+
+    /// A trial of time: this share of all packets is dropped.
+    pub fn of_time(setting: &'a ToleranceSetting, seed: u64, path_loss: f64) -> Self {
+        Self {
+            setting,
+            seed,
+            purpose: TrialPurpose::Time,
+            losses: TrialLosses {
+                drop: path_loss,
+                burst: 1.0,
+                drop_from: DropFrom::All,
+            },
+        }
+    }
+
+    /// Whether this trial has been done.
+    pub fn is_done_by(&self, record: &TrialRecord) -> bool {
+        let is_same = record.trial.setting == *self.setting && record.trial.seed == self.seed;
+        is_same && record.purpose == self.purpose && record.drop == self.losses.drop
+    }
+
+    /// Whether it loses nothing and tolerates nothing, so that it must succeed.
+    fn is_baseline(&self) -> bool {
+        self.setting.is_lossless() && self.purpose == TrialPurpose::Metric
+    }
+}
+
 /// How a script ended.
 enum End {
     Exited(ExitStatus),
@@ -76,15 +142,14 @@ impl TrialBench {
     /// that could be lost.
     pub fn run(
         &self,
-        (setting, seed): (&ToleranceSetting, u64),
+        request: &TrialRequest<'_>,
         name: &str,
         patience: Duration,
     ) -> Result<TrialRecord, LabError> {
         let folder = self.folder.join(name);
-        let (burst, more) = losses(seed);
-        let drop = (setting.largest() * more).min(DROP_MAX);
+        let (setting, seed) = (request.setting, request.seed);
         let place = TrialFolder { folder, seed };
-        place.prepare(&job_text(&self.job, setting, (drop, burst, seed)))?;
+        place.prepare(&job_text(&self.job, setting, (&request.losses, seed)))?;
         let started = now();
         let limit = match setting.is_lossless() {
             true => self.timeout,
@@ -93,17 +158,18 @@ impl TrialBench {
         let end = self.script(&place, limit)?;
         let seconds = started.elapsed().as_secs_f64();
         let (metric, note) = match end {
-            End::TookTooLong if setting.is_lossless() => return Err(self.too_long(&place)),
+            End::TookTooLong if request.is_baseline() => return Err(self.too_long(&place)),
             End::TookTooLong => (None, Some(self.given_up(limit))),
             End::Exited(status) if status.success() => (Some(self.metric_of(&place)?), None),
             End::Exited(status) => return Err(place.failed(status)),
         };
-        let accepted = place.accepted();
+        let counts = counts(&place.folder.join("ranks"));
+        let told = Told::of(&counts);
         if note.is_none() {
-            fits(setting, &accepted, &place)?;
+            fits(setting, &told, &place)?;
         }
         let number = metric.filter(|metric| metric.is_finite());
-        if number.is_none() && setting.is_lossless() {
+        if number.is_none() && request.is_baseline() {
             return Err(self.no_number(&place));
         }
         Ok(TrialRecord {
@@ -112,10 +178,12 @@ impl TrialBench {
                 seed,
                 metric: number,
             },
-            drop,
-            burst,
-            accepted: accepted.sum,
+            purpose: request.purpose,
+            drop: request.losses.drop,
+            burst: request.losses.burst,
+            accepted: told.sum,
             seconds: (seconds * 1e3).round() / 1e3,
+            all_reduce_us: mean_all_reduce(&counts),
             note: note.or_else(|| {
                 metric
                     .filter(|_| number.is_none())
@@ -190,12 +258,12 @@ fn losses(seed: u64) -> (f64, f64) {
     }
 }
 
-/// Returns the user's job with this setting and these losses: drop, burst, seed. Shares are written
-/// as numbers with all their digits.
+/// Returns the user's job with this setting and these losses of this seed. Shares are written as
+/// numbers with all their digits.
 pub fn job_text(
     job: &Job,
     setting: &ToleranceSetting,
-    (drop, burst, seed): (f64, f64, u64),
+    (losses, seed): (&TrialLosses, u64),
 ) -> String {
     let text = job.to_toml();
     let mut table: Table = text.parse().expect("a job writes a text that can be read");
@@ -205,9 +273,13 @@ pub fn job_text(
         let section = section.expect("a job has this table");
         section.insert(key.to_owned(), value);
     };
-    put("faults", "drop", Value::Float(drop));
-    put("faults", "drop_from", Value::String("droppable".to_owned()));
-    put("faults", "burst", Value::Float(burst));
+    let drop_from = match losses.drop_from {
+        DropFrom::All => "all",
+        DropFrom::Droppable => "droppable",
+    };
+    put("faults", "drop", Value::Float(losses.drop));
+    put("faults", "drop_from", Value::String(drop_from.to_owned()));
+    put("faults", "burst", Value::Float(losses.burst));
     put("faults", "seed", Value::Integer(seed.cast_signed()));
     if setting.groups.len() > 1 {
         let groups = setting.groups.iter().copied().map(Value::Float);
@@ -310,17 +382,18 @@ impl TrialFolder {
             error.unwrap_or_default()
         )
     }
+}
 
-    /// Reads the counts that the ranks left; those of no rank if there are none.
-    fn accepted(&self) -> Told {
-        let all = counts(&self.folder.join("ranks"));
+impl Told {
+    /// Of the counts that the ranks left.
+    fn of(all: &[Snapshot]) -> Self {
         let one = |snapshot: &Snapshot| Accepted {
             ranks: 1,
             owed_bytes: snapshot.loss.owed_bytes,
             allowed_bytes: snapshot.loss.allowed_bytes,
             lost_bytes: snapshot.loss.lost_bytes,
         };
-        Told {
+        Self {
             sum: Accepted::sum(all.iter().map(one)),
             tolerance: all
                 .iter()
@@ -328,6 +401,22 @@ impl TrialFolder {
                 .fold(0.0, f64::max),
         }
     }
+}
+
+/// The mean time of all-reduces in microseconds, over all ranks. The longest of each rank is left
+/// out: it is that in which the rank waited for the others to start.
+fn mean_all_reduce(all: &[Snapshot]) -> Option<f64> {
+    let operations = all.iter().flat_map(|snapshot| &snapshot.operations);
+    let times = operations
+        .filter(|operation| operation.collective == "all_reduce" && operation.times.count > 1)
+        .map(|operation| &operation.times);
+    let (sum, count) = times.fold((0.0, 0), |(sum, count), times| {
+        (
+            sum + times.sum_us - times.max_us as f64,
+            count + times.count - 1,
+        )
+    });
+    (count > 0).then(|| (sum / count as f64 * 10.0).round() / 10.0)
 }
 
 /// Whether a line ends a Python traceback of a script, not of its launcher.
@@ -413,7 +502,7 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_protocol::job::DropFrom;
+    use gradwire_runtime::metrics::snapshot::{OperationTimes, TimeSpread};
 
     use super::*;
 
@@ -423,7 +512,12 @@ mod tests {
             name: "mine".to_owned(),
             ..Job::default()
         };
-        let text = job_text(&job, &ToleranceSetting::overall(0.02), (0.03, 8.0, 4));
+        let losses = TrialLosses {
+            drop: 0.03,
+            burst: 8.0,
+            drop_from: DropFrom::Droppable,
+        };
+        let text = job_text(&job, &ToleranceSetting::overall(0.02), (&losses, 4));
         let read = Job::from_toml(&text).expect("it can be read");
         assert_eq!(read.name, "mine");
         assert_eq!(read.tolerance.get(), 0.02);
@@ -437,7 +531,7 @@ mod tests {
             groups: vec![0.1, 0.02],
             tight: Some(0.01),
         };
-        let text = job_text(&job, &groups, (0.125, 1.0, 1));
+        let text = job_text(&job, &groups, (&losses, 1));
         let read = Job::from_toml(&text).expect("it can be read");
         assert_eq!(read.tolerance.get(), 0.02);
         assert_eq!(read.loss.layer_tolerances.len(), 2);
@@ -445,9 +539,44 @@ mod tests {
             read.loss.tight_tolerance.map(|share| share.get()),
             Some(0.01)
         );
-        let lossless = job_text(&job, &ToleranceSetting::lossless(), (0.0, 1.0, 1));
+        let setting = ToleranceSetting::lossless();
+        let baseline = TrialRequest::of_metric(&setting, 1);
+        let lossless = job_text(&job, &setting, (&baseline.losses, 1));
         let read = Job::from_toml(&lossless).expect("it can be read");
         assert!(read.tolerance.is_none() && !read.faults.any());
+        let timed = TrialRequest::of_time(&setting, 1, 0.01);
+        let lossless = job_text(&job, &setting, (&timed.losses, 1));
+        let read = Job::from_toml(&lossless).expect("it can be read");
+        assert!(read.tolerance.is_none());
+        let faults = &read.faults;
+        assert_eq!((faults.drop.get(), faults.drop_from), (0.01, DropFrom::All));
+    }
+
+    #[test]
+    fn the_first_all_reduce_of_a_rank_does_not_count() {
+        let operation = |collective: &str, count, sum_us, max_us| OperationTimes {
+            collective: collective.to_owned(),
+            times: TimeSpread {
+                count,
+                sum_us,
+                max_us,
+                ..TimeSpread::default()
+            },
+            ..OperationTimes::default()
+        };
+        let rank = |operations| Snapshot {
+            operations,
+            ..Snapshot::default()
+        };
+        let ranks = [
+            rank(vec![
+                operation("all_reduce", 4, 9_300.0, 9_000),
+                operation("barrier", 9, 1e9, 9),
+            ]),
+            rank(vec![operation("all_reduce", 2, 700.0, 600)]),
+        ];
+        assert_eq!(mean_all_reduce(&ranks), Some(100.0));
+        assert_eq!(mean_all_reduce(&[rank(vec![])]), None);
     }
 
     #[test]
@@ -488,10 +617,12 @@ mod tests {
                 seed: 1,
                 metric: Some(0.9),
             },
+            purpose: TrialPurpose::Metric,
             drop: 0.0,
             burst: 1.0,
             accepted: Accepted::default(),
             seconds,
+            all_reduce_us: None,
             note: None,
         }
     }

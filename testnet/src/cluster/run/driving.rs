@@ -52,6 +52,13 @@ impl ClusterRun<'_> {
             return;
         }
         let header = flying.packet.header;
+        for (shown, gone) in host.draw_reset(self.now) {
+            self.evidence.vanished(flying.to, &gone, shown);
+        }
+        if host.is_down(self.now) {
+            self.evidence.vanished(flying.to, &header, self.now);
+            return;
+        }
         let arrival = host.arrive(self.now, flying.packet);
         if header.kind != PacketKind::Data {
             return;
@@ -64,6 +71,7 @@ impl ClusterRun<'_> {
                     .held(flying.to, &header, self.now, (by, Span::ZERO));
             }
             HostArrival::Dropped => self.evidence.dropped(flying.to, &header, self.now),
+            HostArrival::Vanished => self.evidence.vanished(flying.to, &header, self.now),
         }
     }
 
@@ -169,14 +177,17 @@ impl ClusterRun<'_> {
         packet: ArrivedPacket,
     ) -> Result<(), Found> {
         let header = packet.header;
-        self.show_packet(from, to, &header);
+        self.show_packet(from, to, &packet);
         self.note_packet(to, &header);
         if header.kind == PacketKind::Data {
             self.traffic.data(self.now, (from, to));
         } else {
             self.traffic.control(self.now, (from, to), header.kind)?;
         }
-        let copies = self.paths.carry(self.now, (from, to), &header, packet.ecn);
+        let mut copies = self.paths.carry(self.now, (from, to), &header, packet.ecn);
+        if self.hosts[usize::from(from)].is_down(self.now) {
+            copies = [None, None];
+        }
         if header.kind == PacketKind::Data {
             self.evidence.sent(to, &header, &copies);
         }
@@ -190,21 +201,36 @@ impl ClusterRun<'_> {
         Ok(())
     }
 
-    pub(super) fn show_packet(&mut self, from: u16, to: u16, header: &Header) {
-        if let Some(show) = &mut self.show {
-            let at: Span = self.now - Instant::START;
-            let (group, sequence, part) = header.key.parts();
-            let Header {
-                kind,
-                segment,
-                segments,
-                ..
-            } = header;
-            show(&format!(
-                "{at} {from}->{to} {kind:?} group {group} sequence {sequence} part {part} \
-                 segment {segment} of {segments}"
-            ));
-        }
+    pub(super) fn show_packet(&mut self, from: u16, to: u16, packet: &ArrivedPacket) {
+        let Some(show) = &mut self.show else {
+            return;
+        };
+        let at: Span = self.now - Instant::START;
+        let Header {
+            kind,
+            key,
+            segment,
+            segments,
+            flags,
+            ..
+        } = &packet.header;
+        let (group, sequence, part) = key.parts();
+        let told = match (kind, SegmentReport::decode(&packet.payload)) {
+            (PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop, Some((report, _))) => {
+                let SegmentReport {
+                    received,
+                    granted,
+                    cumulative,
+                    ..
+                } = report;
+                format!(": has {received}, all before {cumulative}, granted {granted}")
+            }
+            _ => format!(" {flags:?}"),
+        };
+        show(&format!(
+            "{at} {from}->{to} {kind:?} group {group} sequence {sequence} part {part} \
+             segment {segment} of {segments}{told}"
+        ));
     }
 
     pub(super) fn note_packet(&mut self, to: u16, header: &Header) {

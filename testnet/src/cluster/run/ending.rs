@@ -1,0 +1,136 @@
+//! The checks behind the last operation: repairs, budgets, windows and silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gradwire_protocol::units::{Share, Span, Step};
+
+use super::ClusterRun;
+use crate::cluster::evidence::Found;
+use crate::cluster::faults::ClusterFault;
+use crate::cluster::host::ClusterHost;
+use crate::cluster::violation::ClusterCheck;
+
+/// After the last operation, the network is silent by then.
+const SILENT_WITHIN: Span = Span::from_millis(60_000);
+/// Bytes that each rank sends each other one to show that windows have recovered.
+const EPILOGUE_BYTES: usize = 32 << 10;
+/// Round trips that this takes at most, on paths that lose and delay no packet any more.
+const RECOVERED_WITHIN: u64 = 32;
+/// A round trip in this sum is no shorter than hosts take to react.
+const ROUND_TRIP_MIN: Span = Span::from_micros(100);
+
+impl ClusterRun<'_> {
+    /// A job without faults that lose, delay or reorder packets repairs none.
+    pub(super) fn clean_paths_repair_nothing(&self) -> Result<(), Found> {
+        let mut faults = self.schedule.faults.iter();
+        if faults.any(ClusterFault::disturbs_packets) {
+            return Ok(());
+        }
+        for host in &self.hosts {
+            let sender = host.communicator.counters().sender;
+            let lost = host.communicator.counters().receiver.lost_segments;
+            if sender.repaired_segments + sender.found_lost + lost > 0 {
+                let detail = format!(
+                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean \
+                     paths",
+                    host.rank, sender.repaired_segments, sender.found_lost
+                );
+                return Err((ClusterCheck::Economy, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// No step of a rank misses more than the messages of the step tolerate together, each at most
+    /// the share of the whole step.
+    pub(super) fn budgets_hold(&self) -> Result<(), Found> {
+        // A message that its sender never began is owed, too.
+        if self.ends_early() {
+            return Ok(());
+        }
+        let cap = self.program.job.loss.step_tolerance.unwrap_or(Share::ALL);
+        let steps: BTreeSet<Step> = (self.program.operations.iter())
+            .map(|planned| planned.step)
+            .collect();
+        for rank in 0..self.schedule.ranks {
+            for &step in &steps {
+                let told = self.evidence.told(rank, |key| {
+                    let planned = self.program.find(key)?;
+                    let share = planned.tolerances[usize::from(rank)];
+                    (planned.step == step).then(|| share.min(cap))
+                });
+                if told.missing > told.allowed {
+                    let detail = format!(
+                        "rank {rank} misses {} bytes of step {step}, {} allowed",
+                        told.missing, told.allowed
+                    );
+                    return Err((ClusterCheck::Bounds, detail));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rank may end before its operations.
+    fn ends_early(&self) -> bool {
+        let faults = self.schedule.faults;
+        faults.has(ClusterFault::Crash) || faults.has(ClusterFault::Abort)
+    }
+
+    /// Once all faults are healed, windows have recovered after some round trips: an all-to-all of
+    /// all ranks takes no longer.
+    pub(super) fn recover(&mut self) -> Result<(), Found> {
+        // On a path that has lost most packets for seconds a sender tries one packet at a time.
+        let has_fallen = |host: &ClusterHost| host.communicator.counters().sender.path_failures > 0;
+        let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
+        if is_open || self.ends_early() || self.hosts.iter().any(has_fallen) {
+            return Ok(());
+        }
+        self.heal();
+        let index = self.program.add_epilogue(EPILOGUE_BYTES);
+        self.results.push(BTreeMap::new());
+        for (progress, host) in self.ranks.iter_mut().zip(&mut self.hosts) {
+            progress.mine.push(index);
+            host.command_at = Some(self.now);
+            host.look_again(self.now);
+        }
+        let begun = self.now;
+        let most = self.paths.round_trip().max(ROUND_TRIP_MIN) * RECOVERED_WITHIN;
+        while !self.is_done() {
+            let goes_on = self.happen()?;
+            if !goes_on || self.now - begun > most {
+                let detail = format!(
+                    "{most} after all faults are healed, {RECOVERED_WITHIN} round trips, {}",
+                    self.pending()
+                );
+                return Err((ClusterCheck::Economy, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the last operation all state must go, and the network fall silent.
+    pub(super) fn fall_silent(&mut self) -> Result<(), Found> {
+        self.heal();
+        let until = self.now + SILENT_WITHIN;
+        let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
+        while self.now < until && self.happen()? {}
+        if is_open {
+            return Ok(());
+        }
+        for host in self.hosts.iter().filter(|host| !host.is_dead) {
+            if host.communicator.endpoint().is_busy() || host.communicator.pending() > 0 {
+                let detail = format!(
+                    "rank {} still has messages {SILENT_WITHIN} after the end",
+                    host.rank
+                );
+                return Err((ClusterCheck::Memory, detail));
+            }
+        }
+        if self.now >= until && until - self.last_packet < Span::from_millis(10_000) {
+            let detail = format!("packets are still sent {SILENT_WITHIN} after the end");
+            return Err((ClusterCheck::Economy, detail));
+        }
+        Ok(())
+    }
+}
