@@ -95,7 +95,8 @@ impl ClusterRun<'_> {
             host.look_again(self.now);
         }
         let begun = self.now;
-        let most = self.paths.round_trip().max(ROUND_TRIP_MIN) * RECOVERED_WITHIN;
+        let most = self.paths.round_trip().max(ROUND_TRIP_MIN) * RECOVERED_WITHIN
+            + (self.paths.clear_at() - self.now);
         while !self.is_done() {
             let goes_on = self.happen()?;
             if !goes_on || self.now - begun > most {
