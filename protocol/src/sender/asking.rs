@@ -14,7 +14,7 @@
 use smallvec::SmallVec;
 
 use super::Sender;
-use super::message::{GRANT_WAITS, PathRecord, SendMessage};
+use super::message::{PathRecord, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::TailMark;
 use crate::outlook::earlier;
@@ -67,14 +67,14 @@ struct PeerSilence {
 impl PeerWatch {
     /// A message begins to rest, of a peer that is probed after `wait`.
     fn begin(&mut self, now: Instant, wait: Span) {
-        self.at.get_or_insert(now + wait * GRANT_WAITS);
+        self.at.get_or_insert(now + grant_wait(wait));
         self.hasten(now, wait);
     }
 
     /// The peer has made progress: if it is watched, it is asked soon.
     pub(super) fn hasten(&mut self, now: Instant, wait: Span) {
         if let Some(at) = &mut self.at {
-            self.wait = wait * GRANT_WAITS;
+            self.wait = grant_wait(wait);
             *at = (now + self.wait).min(*at);
         }
     }
@@ -229,7 +229,11 @@ impl Sender {
     /// A report about a message has come that echoes a packet with this stamp.
     pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
         let sending = &mut self.messages[at];
-        let probe_at = sending.next_probe(now, wait, self.tail.record());
+        let mut probe_at = sending.next_probe(now, wait, self.tail.record());
+        if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
+            // A fallen sender sends nothing before, whatever the answer.
+            probe_at = probe_at.max(until);
+        }
         let may_rest = sending.stands_still() && !sending.has_untold_holes();
         let probe = &mut sending.probe;
         probe.unanswered = 0;

@@ -89,7 +89,10 @@ fn a_path_that_got_longer_is_asked_little() {
             pair.set_links(Profile::perfect(Span::from_micros(millis * 1_100)));
             let by_second = control_by_second(&mut pair, 20);
             let most = by_second[1..].iter().max().expect("some seconds");
-            assert!(by_second[0] < 100, "{millis} ms, {message:?}: {by_second:?}");
+            assert!(
+                by_second[0] < 100,
+                "{millis} ms, {message:?}: {by_second:?}"
+            );
             assert!(*most <= 10, "{millis} ms, {message:?}: {by_second:?}");
         }
     }
