@@ -67,7 +67,7 @@ struct PeerSilence {
 impl PeerWatch {
     /// A message begins to rest, of a peer that is probed after `wait`.
     fn begin(&mut self, now: Instant, wait: Span) {
-        self.at.get_or_insert(now + grant_wait(wait));
+        self.at.get_or_insert_with(|| now + grant_wait(wait));
         self.hasten(now, wait);
     }
 
@@ -147,7 +147,7 @@ impl Sender {
         self.counters.probes += 1;
         // A probe that tells news is no sign that the receiver holds the message up.
         if sending.stands_still() && !is_news {
-            sending.probe.asked_still.get_or_insert(now.stamp());
+            sending.probe.asked_still.get_or_insert_with(|| now.stamp());
             if !sending.probe.told_still {
                 sending.probe.told_still = true;
                 self.still.push(sending.key());
