@@ -14,7 +14,7 @@
 use smallvec::SmallVec;
 
 use super::Sender;
-use super::message::{GRANT_WAITS, PathRecord, SendMessage};
+use super::message::{PathRecord, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::TailMark;
 use crate::outlook::earlier;
@@ -67,14 +67,14 @@ struct PeerSilence {
 impl PeerWatch {
     /// A message begins to rest, of a peer that is probed after `wait`.
     fn begin(&mut self, now: Instant, wait: Span) {
-        self.at.get_or_insert(now + wait * GRANT_WAITS);
+        self.at.get_or_insert_with(|| now + grant_wait(wait));
         self.hasten(now, wait);
     }
 
     /// The peer has made progress: if it is watched, it is asked soon.
     pub(super) fn hasten(&mut self, now: Instant, wait: Span) {
         if let Some(at) = &mut self.at {
-            self.wait = wait * GRANT_WAITS;
+            self.wait = grant_wait(wait);
             *at = (now + self.wait).min(*at);
         }
     }
@@ -147,7 +147,7 @@ impl Sender {
         self.counters.probes += 1;
         // A probe that tells news is no sign that the receiver holds the message up.
         if sending.stands_still() && !is_news {
-            sending.probe.asked_still = true;
+            sending.probe.asked_still.get_or_insert_with(|| now.stamp());
             if !sending.probe.told_still {
                 sending.probe.told_still = true;
                 self.still.push(sending.key());
@@ -229,13 +229,19 @@ impl Sender {
     /// A report about a message has come that echoes a packet with this stamp.
     pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
         let sending = &mut self.messages[at];
-        let is_answered = sending.is_answered(echo);
-        let probe_at = sending.next_probe(now, wait, self.tail.record());
+        let mut probe_at = sending.next_probe(now, wait, self.tail.record());
+        if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
+            // A fallen sender sends nothing before, whatever the answer.
+            probe_at = probe_at.max(until);
+        }
         let may_rest = sending.stands_still() && !sending.has_untold_holes();
         let probe = &mut sending.probe;
         probe.unanswered = 0;
         probe.at = probe_at;
-        if is_answered && probe.asked_still && may_rest {
+        // The answer to any PROBE since it stands still will do: on a path that is longer than the
+        // wait it never is the last one that is answered.
+        let is_told = probe.asked_still.is_some_and(|first| echo >= first);
+        if is_told && may_rest {
             // One that asked for all while none rested has no watch any more.
             if probe.duty == ProbeDuty::Itself || self.watch.at.is_none() {
                 self.watch.begin(now, wait);
