@@ -51,6 +51,29 @@ impl EndpointPair {
     /// Sends one lossless message of `bytes` from rank 0 to rank 1 and drives both until it has
     /// ended; returns the number of packets.
     pub fn transfer(&mut self, bytes: u32) -> u64 {
+        self.transfer_at_once(1, bytes)
+    }
+
+    /// Sends `count` lossless messages of `bytes` from rank 0 to rank 1, all of them open from the
+    /// start, and drives both until they have ended; returns the number of packets.
+    pub fn transfer_at_once(&mut self, count: u32, bytes: u32) -> u64 {
+        for _ in 0..count {
+            self.begin(bytes);
+        }
+        let (mut packets, mut open) = (0, count);
+        while open > 0 {
+            self.now = self.now + Span::from_micros(10);
+            packets += self.carry(0) + self.carry(1);
+            while self.ends[1].poll_event().is_some() {}
+            while let Some(event) = self.ends[0].poll_event() {
+                open -= u32::from(matches!(event, EndpointEvent::Sent { .. }));
+            }
+        }
+        packets
+    }
+
+    /// Posts a message at rank 1, and gives it to rank 0 to send.
+    fn begin(&mut self, bytes: u32) {
         self.sequence += 1;
         let (key, step) = (MessageKey::new(0, self.sequence, 0), Step(self.sequence));
         let tolerance = Share::NONE;
@@ -63,18 +86,15 @@ impl EndpointPair {
             .settings()
             .policy
             .lossless(shape, &[(0, Layer(0))]);
-        self.ends[1].expect(
-            self.now,
-            Rank(0),
-            ReceiveRequest {
-                key,
-                signature: Signature::NONE,
-                step,
-                bytes,
-                tolerance,
-                urgency: None,
-            },
-        );
+        let incoming = ReceiveRequest {
+            key,
+            signature: Signature::NONE,
+            step,
+            bytes,
+            tolerance,
+            urgency: None,
+        };
+        self.ends[1].expect(self.now, Rank(0), incoming);
         let outgoing = SendRequest {
             key,
             signature: Signature::NONE,
@@ -85,17 +105,6 @@ impl EndpointPair {
             tags,
         };
         self.ends[0].send(self.now, Rank(1), outgoing);
-        let mut packets = 0;
-        loop {
-            self.now = self.now + Span::from_micros(10);
-            packets += self.carry(0) + self.carry(1);
-            while self.ends[1].poll_event().is_some() {}
-            while let Some(event) = self.ends[0].poll_event() {
-                if matches!(event, EndpointEvent::Sent { .. }) {
-                    return packets;
-                }
-            }
-        }
     }
 
     fn carry(&mut self, from: usize) -> u64 {

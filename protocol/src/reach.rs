@@ -12,8 +12,8 @@ use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
-/// The round trip makes no gap longer than this: a sample of many seconds is a host that stood still
-/// or a clock that jumped, and says nothing about queues.
+/// The round trip makes no gap longer than this: a sample of many seconds is a host that stood
+/// still or a clock that jumped, and says nothing about queues.
 pub(crate) const VARIED_GAP_MAX: Span = Span::from_millis(1_000);
 /// Runs in a window of memory, so that one is read while the next is written.
 const RUNS_PER_WINDOW: u64 = 8;

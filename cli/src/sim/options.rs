@@ -221,7 +221,10 @@ pub struct SimFuzz {
     #[arg(long, conflicts_with = "json")]
     pub trace: bool,
     /// Run a week of a training job without faults instead.
-    #[arg(long, conflicts_with_all = ["count", "faults", "ranks", "operations", "parallel", "trace"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["count", "faults", "ranks", "operations", "parallel", "trace"]
+    )]
     pub week: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]

@@ -22,7 +22,15 @@ use crate::wire::{
 };
 
 /// A message that only waits for a grant is probed after so many waits: the grant may be lost.
-pub(super) const GRANT_WAITS: u64 = 16;
+const GRANT_WAITS: u64 = 16;
+/// But no later than that, unless one wait is longer: a host that stood still, or a clock that
+/// jumped, can make the first round trip one of seconds.
+const GRANT_WAIT_MAX: Span = Span::from_millis(1_000);
+
+/// When a message that only waits for a grant is probed, of a peer that is probed after `wait`.
+pub(super) fn grant_wait(wait: Span) -> Span {
+    (wait * GRANT_WAITS).min(GRANT_WAIT_MAX.max(wait))
+}
 
 /// A segment that was sent. It is current until it lands or is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +228,7 @@ impl SendMessage {
         if is_news && self.progress.acked.zeros() > 0 {
             now
         } else if self.waits_for_grant() {
-            now + wait * GRANT_WAITS
+            now + grant_wait(wait)
         } else {
             now + wait
         }

@@ -1,7 +1,7 @@
 //! How much the receiver of one message was told by PROBE, and when the message asks again.
 //! `sender/asking.rs` has the rules.
 
-use crate::units::{Instant, Span};
+use crate::units::{Instant, Span, Stamp};
 
 /// The longest wait between two probes of a message, unless 32 gaps of the job are shorter.
 pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
@@ -53,8 +53,8 @@ pub(super) struct ProbeState {
     pub(super) is_awaited: bool,
     /// How many holes the last one named.
     pub(super) holes_told: u32,
-    /// Whether one was sent since the message stands still.
-    pub(super) asked_still: bool,
+    /// Stamp of the first one since the message stands still.
+    pub(super) asked_still: Option<Stamp>,
     /// Whether the caller knows that the message stands still.
     pub(super) told_still: bool,
 }
@@ -73,7 +73,7 @@ impl ProbeState {
             marked_again: 0,
             is_awaited: false,
             holes_told: 0,
-            asked_still: false,
+            asked_still: None,
             told_still: false,
         }
     }
@@ -84,7 +84,7 @@ impl ProbeState {
         self.marked_again = 0;
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
-        self.asked_still = false;
+        self.asked_still = None;
     }
 
     /// A probe goes out to a peer that was last heard at `heard`; gives how many did since then,

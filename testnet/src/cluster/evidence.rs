@@ -16,7 +16,7 @@ use super::paths::CarriedCopy;
 use super::violation::ClusterCheck;
 
 /// Messages that are remembered.
-const MESSAGES_KEPT: usize = 4096;
+const MESSAGES_KEPT: usize = 16_384;
 
 /// A host is to blame for a message that begins to arrive this long after it dropped packets.
 const KNOWN_AFTER: Span = Span::from_millis(200);

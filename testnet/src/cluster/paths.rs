@@ -95,6 +95,13 @@ impl ClusterPaths {
         longest.unwrap_or_default() * 2
     }
 
+    /// When the last packet arrives that later ones of a path that keeps order have to wait for.
+    pub(crate) fn clear_at(&self) -> Instant {
+        let lasts = self.paths.iter().filter_map(|path| path.order.as_ref());
+        let last = lasts.flat_map(BTreeMap::values).max();
+        last.copied().unwrap_or(Instant::START)
+    }
+
     /// From now on every packet arrives, and none is late.
     pub(crate) fn heal(&mut self) {
         self.healed = true;

@@ -120,6 +120,28 @@ fn a_lost_acknowledgement_is_no_loss_of_segments() {
 }
 
 #[test]
+fn a_failed_path_is_asked_no_more_often_than_tried() {
+    let bad = Profile {
+        drop: Share::new(0.7).expect("a share"),
+        ..Profile::perfect(Span::from_micros(20))
+    };
+    let mut pair = Pair::new(Job::default(), bad);
+    let is_fault = |event: &EndpointEvent| matches!(event, EndpointEvent::PathFault { .. });
+    while !pair.events.iter().any(is_fault) {
+        pair.transfer(PairMessage::lossless(20_000));
+    }
+    pair.set_links(wire(20));
+    let probes = |pair: &Pair| pair.network.hosts()[0].counters().sender.probes;
+    pair.post(PairMessage::lossless(20_000));
+    pair.send(PairMessage::lossless(20_000));
+    let before = probes(&pair);
+    pair.pass(Span::from_millis(300));
+    let asked = probes(&pair) - before;
+    assert!(asked <= 20, "{asked} in 300 ms, of three packets");
+    pair.finish();
+}
+
+#[test]
 fn messages_go_on_after_a_path_has_failed() {
     let bad = Profile {
         drop: Share::new(0.7).expect("a share"),

@@ -76,6 +76,29 @@ fn a_late_rank_that_answers_late_hears_little() {
 }
 
 #[test]
+fn a_path_that_got_longer_is_asked_little() {
+    for millis in [1, 3, 7, 14, 25] {
+        let longer = Profile::perfect(Span::from_millis(millis));
+        for message in kinds() {
+            let mut pair = Pair::new(Job::default(), wire());
+            pair.transfer(message);
+            pair.set_links(longer);
+            pair.send(message);
+            pair.pass(Span::from_micros(millis * 500));
+            // Later questions are answered later still, when the next ones have left.
+            pair.set_links(Profile::perfect(Span::from_micros(millis * 1_100)));
+            let by_second = control_by_second(&mut pair, 20);
+            let most = by_second[1..].iter().max().expect("some seconds");
+            assert!(
+                by_second[0] < 100,
+                "{millis} ms, {message:?}: {by_second:?}"
+            );
+            assert!(*most <= 10, "{millis} ms, {message:?}: {by_second:?}");
+        }
+    }
+}
+
+#[test]
 fn a_barrier_of_forty_minutes_costs_few_packets() {
     let mut pair = Pair::new(Job::default(), wire());
     let message = PairMessage::lossless(8);

@@ -80,12 +80,11 @@ impl ClusterRun<'_> {
     /// Once all faults are healed, windows have recovered after some round trips: an all-to-all of
     /// all ranks takes no longer.
     pub(super) fn recover(&mut self) -> Result<(), Found> {
-        // On a path that has lost most packets for seconds a sender tries one packet at a time.
-        let has_fallen = |host: &ClusterHost| host.communicator.counters().sender.path_failures > 0;
-        let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
-        if is_open || self.ends_early() || self.hosts.iter().any(has_fallen) {
+        if self.ends_early() || self.schedule.faults.has(ClusterFault::Unmatched) {
             return Ok(());
         }
+        // On a path that has lost most packets for seconds a sender tries one packet at a time.
+        let has_fallen = |host: &ClusterHost| host.communicator.counters().sender.path_failures > 0;
         self.heal();
         let index = self.program.add_epilogue(EPILOGUE_BYTES);
         self.results.push(BTreeMap::new());
@@ -95,10 +94,15 @@ impl ClusterRun<'_> {
             host.look_again(self.now);
         }
         let begun = self.now;
-        let most = self.paths.round_trip().max(ROUND_TRIP_MIN) * RECOVERED_WITHIN;
+        let most = self.paths.round_trip().max(ROUND_TRIP_MIN) * RECOVERED_WITHIN
+            + (self.paths.clear_at() - self.now);
         while !self.is_done() {
             let goes_on = self.happen()?;
-            if !goes_on || self.now - begun > most {
+            let is_late = self.now - begun > most;
+            if is_late && self.hosts.iter().any(has_fallen) {
+                return Ok(());
+            }
+            if !goes_on || is_late {
                 let detail = format!(
                     "{most} after all faults are healed, {RECOVERED_WITHIN} round trips, {}",
                     self.pending()
