@@ -165,6 +165,26 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "a step bears any loss",
+        (
+            (
+                "protocol/src/budget.rs",
+                "if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {",
+                "if bytes == u64::MAX {",
+            ),
+        ),
+    ),
+    Mistake(
+        "only the last question lets a message rest",
+        (
+            (
+                "protocol/src/sender/asking.rs",
+                "sending.probe.asked_still.get_or_insert_with(|| now.stamp());",
+                "sending.probe.asked_still = Some(now.stamp());",
+            ),
+        ),
+    ),
+    Mistake(
         "a hole of a lossless message is no news",
         (
             (
