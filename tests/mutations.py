@@ -129,7 +129,13 @@ MISTAKES = (
     ),
     Mistake(
         "gaps end at once",
-        ((RECEIVED, "self.ends = Some(now + gap", "self.ends = Some(now + gap.divided(50)"),),
+        (
+            (
+                RECEIVED,
+                "let doubled = gap * (1 << self.rounds.min(GAP",
+                "let doubled = gap.divided(50) * (1 << self.rounds.min(GAP",
+            ),
+        ),
     ),
     Mistake(
         "a STOP that comes again is not answered",
