@@ -181,16 +181,6 @@ MISTAKES = (
         ),
     ),
     Mistake(
-        "only the last question lets a message rest",
-        (
-            (
-                "protocol/src/sender/asking.rs",
-                "sending.probe.asked_still.get_or_insert_with(|| now.stamp());",
-                "sending.probe.asked_still = Some(now.stamp());",
-            ),
-        ),
-    ),
-    Mistake(
         "a hole of a lossless message is no news",
         (
             (
