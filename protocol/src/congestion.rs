@@ -8,12 +8,13 @@
 //!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
-//!    round trip does not follow (`DelayTest`), others fill the queue, or a host is late: the
-//!    cut is undone, and delay is ignored for a while, as in Copa's competitive mode (Arun and
-//!    Balakrishnan, NSDI 2018, section 4).
-//! 4. *Loss beside a queue* halves it, as Reno: a segment that had to arrive was lost while the
-//!    round trip was clearly longer than the least one. Not on a path that has ever
-//!    marked: its queues speak by marks, and its losses are those of links.
+//!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
+//!    cuts are undone, and delay is ignored until the next loss, or for a while, as in Copa's
+//!    competitive mode (Arun and Balakrishnan, NSDI 2018, section 4).
+//! 4. *Loss beside a queue* halves it, as Reno, once for all losses among the packets sent before
+//!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip was
+//!    clearly longer than the least one, and half as long as full queues of late make it. Not on
+//!    a path that has ever marked: its queues speak by marks, and its losses are those of links.
 //! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
 //!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
 //!    then by half of that share: some switches drop before they build measurable delay. But a
@@ -28,7 +29,7 @@
 //!    changed (RFC 7661). It grows back exponentially.
 
 use crate::rtt::Rtt;
-use crate::units::{ByteCount, Instant, Span};
+use crate::units::{ByteCount, Instant, Span, Stamp};
 
 /// Weight of a round trip's CE share in the smoothed share: DCTCP's g.
 const MARK_WEIGHT: f64 = 1.0 / 16.0;
@@ -43,6 +44,8 @@ pub const LOSS_IGNORED: f64 = 0.05;
 const LOST_MIN: u32 = 3;
 /// A round trip is clearly longer than the least one by this part of the delay target.
 const QUEUE_PART: u64 = 4;
+/// The longest delay fades in so many round trips.
+const DELAY_MOST_ROUNDS: u64 = 128;
 /// Delay alone does not shrink the window below this many packets.
 const DELAY_PACKETS_MIN: u64 = 16;
 /// Quiet round trips above the last peak after which the growth doubles, for each packet of the
@@ -51,18 +54,25 @@ const DOUBLING_MARKED: f64 = 0.2;
 const DOUBLING_UNMARKED: f64 = 1.0;
 /// The least and the most of them, times the same.
 const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
-/// A cut for delay has worked if the round trip has fallen by this part of it.
-const DELAY_FOLLOWS: f64 = 0.6;
+/// Part of the delay target that others may add to the round trip while this window shrinks.
+const OTHERS_PART: u64 = 2;
+/// A round trip has reached the target if it exceeds it by no more than this part of it.
+const NEAR_TARGET_PART: u64 = 8;
 /// Round trips after a cut for delay until it must have worked.
-const DELAY_TEST_ROUNDS: u64 = 2;
-/// Round trips for which delay is ignored after a cut that did not work.
+const DELAY_TRIAL_ROUNDS: usize = 2;
+/// Round trips for which delay is ignored after cuts that did not work, and after a loss beside a
+/// queue: others may have seen that one, too, so that all try again at once.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
+const DELAY_IGNORED_AFTER_LOSS: u32 = 3;
 /// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
 const RUNS_PER_WINDOW: u64 = 4;
 /// A sender waits for room for one part in so many of its window, so that runs are long; after a
 /// signal for less, since others take the room that it leaves.
 const ROOM_PART: u64 = 2;
 const ROOM_PART_SIGNALLED: u64 = 16;
+/// After a signal it waits for no more room than the window gets in this time: long runs find a
+/// full queue where packets that come one by one find room.
+const RUN_TIME: Span = Span::from_micros(500);
 /// Round trips after which marks on all packets are false.
 const FALSE_MARK_ROUNDS: u32 = 64;
 /// A round trip without a queue exceeds the least one by a quarter, and this part of the delay
@@ -98,6 +108,8 @@ pub struct Feedback {
     pub lost: u32,
     /// Those of them that have to arrive.
     pub lost_needed: u32,
+    /// When the last of these was sent.
+    pub lost_sent_at: Stamp,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: ByteCount,
 }
@@ -118,27 +130,60 @@ pub struct CongestionWindow {
     /// Marks of the round trip, also those that are ignored.
     round_marks: u32,
     round_ends: Instant,
+    /// [`RUN_TIME`] in round trips.
+    run_rounds: f64,
     /// Until then signals are about the window before the last cut.
     answered_until: Instant,
+    /// Losses of packets sent until then are about the window before the last cut for loss.
+    losses_answered: Option<Stamp>,
     /// Whether the path has ever marked.
     has_marked: bool,
     /// Round trips in a row of which all packets were marked for no reason.
     falsely_marked: u32,
-    delay_test: Option<DelayTest>,
+    /// Whether no queue was seen since the path has become longer.
+    is_path_new: bool,
+    /// The longest delay by queues of late.
+    delay_most: Span,
+    delay_trial: Option<DelayTrial>,
     /// Round trips for which delay is ignored.
     delay_ignored: u32,
     /// The last acknowledgement.
     heard: Instant,
 }
 
-/// A cut for delay whose effect is awaited.
+/// Cuts for delay whose effect is watched.
 #[derive(Clone, Copy, Debug)]
-struct DelayTest {
-    until: Instant,
-    /// The window before the cut.
+struct DelayTrial {
+    /// The window and the round trip before the first of them.
     bytes: u64,
-    /// The longest round trip that counts as an effect.
-    most: Span,
+    round_trip: Span,
+    /// The window in the last round trips, the newest last.
+    rounds: [u64; DELAY_TRIAL_ROUNDS],
+    /// Whether the round trip has fallen to the target since, where this window must keep it.
+    has_followed: bool,
+}
+
+impl DelayTrial {
+    fn new(bytes: u64, round_trip: Span) -> Self {
+        Self {
+            bytes,
+            round_trip,
+            rounds: [bytes; DELAY_TRIAL_ROUNDS],
+            has_followed: false,
+        }
+    }
+
+    /// A round trip is over; gives by how much the newest one exceeds the one that this window
+    /// would have alone.
+    ///
+    /// A full link serves as much in a round trip as the window held when it began.
+    fn delay_of_others(&mut self, bytes: u64, round_trip: Span) -> Span {
+        let kept = self.rounds[0] as f64 / self.bytes as f64;
+        self.rounds.rotate_left(1);
+        self.rounds[DELAY_TRIAL_ROUNDS - 1] = bytes;
+        let alone = (self.round_trip.as_picos() as f64 * kept) as u64;
+        round_trip.beyond(Span::from_picos(alone))
+    }
 }
 
 impl CongestionWindow {
@@ -155,10 +200,14 @@ impl CongestionWindow {
             round: Feedback::default(),
             round_marks: 0,
             round_ends: Instant::START,
+            run_rounds: f64::INFINITY,
             answered_until: Instant::START,
+            losses_answered: None,
             has_marked: false,
             falsely_marked: 0,
-            delay_test: None,
+            is_path_new: false,
+            delay_most: Span::default(),
+            delay_trial: None,
             delay_ignored: 0,
             heard: Instant::START,
         }
@@ -179,11 +228,11 @@ impl CongestionWindow {
 
     /// The most room, in packets, that a sender waits for.
     pub fn room_waited_for(&self) -> u64 {
-        let part = match self.is_exponential() {
-            true => ROOM_PART,
-            false => ROOM_PART_SIGNALLED,
-        };
-        self.bytes / self.limits.packet.get() / part
+        let packets = self.bytes / self.limits.packet.get();
+        if self.is_exponential() {
+            return packets / ROOM_PART;
+        }
+        (packets / ROOM_PART_SIGNALLED).min((packets as f64 * self.run_rounds) as u64)
     }
 
     /// Takes the news of an acknowledgement.
@@ -210,8 +259,11 @@ impl CongestionWindow {
             self.grow(&feedback);
         }
         let queue_loss = feedback.lost_needed > 0 && !self.has_marked && self.has_queue(rtt);
-        if queue_loss {
-            self.cut(now, QUEUE_LOSS_CUT, rtt);
+        let is_answered = |until| feedback.lost_sent_at <= until;
+        if queue_loss && !self.losses_answered.is_some_and(is_answered) {
+            self.shrink(now, QUEUE_LOSS_CUT, rtt);
+            self.losses_answered = Some(now.stamp());
+            self.delay_ignored = self.delay_ignored.min(DELAY_IGNORED_AFTER_LOSS);
         } else if feedback.marks > 0 && !self.is_exponential() {
             self.cut(now, self.mark_share / 2.0, rtt);
         }
@@ -243,9 +295,12 @@ impl CongestionWindow {
         }
     }
 
-    /// The path has a longer least round trip: the window grows as fast as at the start.
+    /// The path has a longer least round trip: the window grows as fast as at the start, until a
+    /// queue shows. If the queue of others was taken for a path, this would flood it.
     pub(crate) fn on_new_path(&mut self) {
         self.linear_above = self.limits.most.get();
+        self.is_path_new = true;
+        self.delay_trial = None;
         self.delay_ignored = 0;
     }
 
@@ -306,6 +361,11 @@ impl CongestionWindow {
 
     fn end_round(&mut self, now: Instant, rtt: &Rtt) {
         let round = std::mem::take(&mut self.round);
+        if self.is_path_new && self.has_queue(rtt) {
+            self.is_path_new = false;
+            self.linear_above = self.linear_above.min(self.bytes);
+        }
+        self.run_rounds = RUN_TIME.as_secs_f64() / rtt.smoothed().as_secs_f64();
         self.judge_marks(&round, rtt);
         let seen = f64::from(round.segments.max(1));
         let marked = (f64::from(round.marks) / seen).min(1.0);
@@ -324,15 +384,12 @@ impl CongestionWindow {
     }
 
     fn look_at_delay(&mut self, now: Instant, rtt: &Rtt) {
-        if let Some(test) = self.delay_test
-            && now >= test.until
-        {
-            self.delay_test = None;
-            if rtt.smoothed() > test.most {
-                self.bytes = self.bytes.max(test.bytes);
-                self.delay_ignored = DELAY_IGNORED_ROUNDS;
-            }
-        }
+        let delay = rtt.smoothed().beyond(rtt.least());
+        let faded = self
+            .delay_most
+            .beyond(self.delay_most.divided(DELAY_MOST_ROUNDS));
+        self.delay_most = faded.max(delay);
+        self.judge_trial(rtt);
         if self.delay_ignored > 0 {
             self.delay_ignored -= 1;
             return;
@@ -342,21 +399,45 @@ impl CongestionWindow {
         if cut <= 0.0 || now < self.answered_until {
             return;
         }
-        let followed = 1.0 - cut * DELAY_FOLLOWS;
-        self.delay_test = Some(DelayTest {
-            until: now + rtt.smoothed() * DELAY_TEST_ROUNDS,
-            bytes: self.bytes,
-            most: Span::from_picos((rtt.smoothed().as_picos() as f64 * followed) as u64),
-        });
-        self.cut(now, cut, rtt);
+        let trial =
+            (self.delay_trial).unwrap_or_else(|| DelayTrial::new(self.bytes, rtt.smoothed()));
+        self.shrink(now, cut, rtt);
+        self.delay_trial = Some(trial);
+    }
+
+    /// Ends a trial that has shown that others fill the queue, or that the window has grown back.
+    fn judge_trial(&mut self, rtt: &Rtt) {
+        let Some(trial) = &mut self.delay_trial else {
+            return;
+        };
+        let before = trial.bytes;
+        let of_others = trial.delay_of_others(self.bytes, rtt.smoothed());
+        let target = self.limits.delay_target;
+        let is_reached = rtt.smoothed() <= rtt.least() + target + target.divided(NEAR_TARGET_PART);
+        if self.bytes >= before {
+            self.delay_trial = None;
+        } else if is_reached && !trial.has_followed {
+            self.delay_trial = Some(DelayTrial {
+                has_followed: true,
+                ..DelayTrial::new(self.bytes, rtt.smoothed())
+            });
+        } else if of_others > target.divided(OTHERS_PART) {
+            self.bytes = before;
+            self.delay_trial = None;
+            self.delay_ignored = DELAY_IGNORED_ROUNDS;
+        }
     }
 
     /// Takes this share from the window, unless the signal is about the window before the last cut.
     fn cut(&mut self, now: Instant, share: f64, rtt: &Rtt) {
-        if now < self.answered_until {
-            return;
+        if now >= self.answered_until {
+            self.shrink(now, share, rtt);
         }
+    }
+
+    fn shrink(&mut self, now: Instant, share: f64, rtt: &Rtt) {
         self.answered_until = now + rtt.smoothed();
+        self.delay_trial = None;
         self.peak = self.bytes;
         self.beyond_peak = 0;
         let kept = (self.bytes as f64 * (1.0 - share)) as u64;
@@ -364,16 +445,24 @@ impl CongestionWindow {
         self.linear_above = self.bytes;
     }
 
-    /// Whether a queue delays packets.
+    /// Whether a queue delays packets: clearly longer than without one, and as long as full queues
+    /// of this path do.
     fn has_queue(&self, rtt: &Rtt) -> bool {
-        let delay = rtt.smoothed().beyond(rtt.least());
-        delay > self.limits.delay_target.divided(QUEUE_PART)
+        let target = self.limits.delay_target;
+        let no_queue = rtt.least().divided(4) + target.divided(NO_QUEUE_PART);
+        let full = self.delay_most.divided(2).max(no_queue);
+        rtt.smoothed().beyond(rtt.least()) > full.min(target.divided(QUEUE_PART))
     }
 
+    /// The share that delay takes from the window, if the cuts of the last round trips shorten the
+    /// round trip as much as the window.
     fn delay_cut(&self, rtt: &Rtt) -> f64 {
         let target = rtt.least() + self.limits.delay_target;
-        let excess = rtt.smoothed().beyond(target);
-        (excess.as_secs_f64() / rtt.smoothed().as_secs_f64()).min(DELAY_CUT_MAX)
+        let kept = self.delay_trial.map_or(1.0, |trial| {
+            (self.bytes as f64 / trial.rounds[0] as f64).min(1.0)
+        });
+        let expected = rtt.smoothed().as_secs_f64() * kept;
+        (1.0 - target.as_secs_f64() / expected).min(DELAY_CUT_MAX)
     }
 }
 
@@ -419,6 +508,7 @@ mod tests {
             marks,
             lost,
             lost_needed: lost,
+            lost_sent_at: Stamp::default(),
             in_flight: window.bytes(),
         }
     }
@@ -444,6 +534,55 @@ mod tests {
             let share = window.bytes().get() as f64 / before as f64;
             assert!((share - kept).abs() < 0.1, "{share} of the window");
         }
+    }
+
+    #[test]
+    fn losses_of_one_window_halve_it_once() {
+        let (mut window, queue) = (window(), round_trip(Span::from_micros(900)));
+        let lost = |window: &CongestionWindow, sent| Feedback {
+            lost_sent_at: at(sent).stamp(),
+            in_flight: ByteCount::new(0),
+            ..news(window, 97, 0, 1)
+        };
+        let before = window.bytes().get();
+        for (now, sent, halvings) in [(10, 9, 1), (13, 9, 1), (14, 10, 1), (15, 11, 2)] {
+            let feedback = lost(&window, sent);
+            window.on_feedback(at(now), feedback, &queue);
+            assert_eq!(
+                window.bytes().get(),
+                before >> halvings,
+                "sent at {sent} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn loss_beside_a_full_shallow_queue_halves_the_window() {
+        // A quarter of the delay target is more than such a queue holds.
+        for (micros, kept) in [(300, 0.5), (150, 1.0)] {
+            let mut window = window();
+            let full = round_trip(Span::from_micros(300));
+            window.on_feedback(at(1), Feedback::default(), &full);
+            let feedback = Feedback {
+                in_flight: ByteCount::new(0),
+                ..news(&window, 97, 0, 1)
+            };
+            let before = window.bytes().get() as f64;
+            window.on_feedback(at(2), feedback, &round_trip(Span::from_micros(micros)));
+            assert_eq!(window.bytes().get() as f64 / before, kept, "{micros} us");
+        }
+    }
+
+    #[test]
+    fn small_cuts_for_delay_that_others_fill_are_undone() {
+        let (mut window, path) = (window(), round_trip(Span::from_micros(1_300)));
+        let (before, mut least) = (window.bytes().get(), u64::MAX);
+        for n in 0..100 {
+            window.on_feedback(at(n * 2), Feedback::default(), &path);
+            least = least.min(window.bytes().get());
+        }
+        assert_eq!(window.bytes().get(), before);
+        assert!(least < before && least > before / 3, "{least} of {before}");
     }
 
     #[test]
@@ -495,9 +634,11 @@ mod tests {
         let before = window.bytes();
         window.on_feedback(at(0), Feedback::default(), &late);
         assert!(window.bytes() < before);
-        window.on_feedback(at(20), Feedback::default(), &late);
-        assert_eq!(window.bytes(), before, "the cut is undone");
-        window.on_feedback(at(40), Feedback::default(), &late);
+        for n in 1..4 {
+            window.on_feedback(at(n * 20), Feedback::default(), &late);
+        }
+        assert_eq!(window.bytes(), before, "the cuts are undone");
+        window.on_feedback(at(80), Feedback::default(), &late);
         assert_eq!(window.bytes(), before);
     }
 

@@ -14,9 +14,15 @@ const GAPS_GUESSED: u64 = 2;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
 /// The least round trip is in doubt when delay has exceeded its target for this long, and for so
-/// many round trips: a queue that stays as long, however small the window, belongs to the path.
+/// many round trips, and has hardly changed: a longer path delays all packets alike, but a queue
+/// that others fill becomes longer and shorter.
 const EXCESS_TIME: Span = Span::from_millis(1_000);
 const EXCESS_ROUNDS: u64 = 16;
+/// It has hardly changed if it varies by no more than this part of the target.
+const STEADY_PART: u64 = 4;
+/// The least round trip is in doubt no sooner after it was renewed: a search costs throughput, and
+/// beside others that keep a queue it finds no better one (as long as BBR's, ACM Queue 2016).
+const RENEWAL_TIME: Span = Span::from_millis(10_000);
 
 /// Round-trip time to one peer.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +31,19 @@ pub struct Rtt {
     smoothed: Option<Span>,
     deviation: Span,
     least: Option<Span>,
-    /// Since when the smoothed time exceeds the least one by more than the target.
-    exceeds_since: Option<Instant>,
+    excess: Option<DelayExcess>,
+    /// When the least one was last renewed.
+    renewed: Option<Instant>,
     latest: Option<Span>,
+}
+
+/// A time in which the smoothed round trip exceeds the least one by more than the target, and
+/// hardly changes.
+#[derive(Clone, Copy, Debug)]
+struct DelayExcess {
+    since: Instant,
+    shortest: Span,
+    longest: Span,
 }
 
 impl Rtt {
@@ -38,7 +54,8 @@ impl Rtt {
             smoothed: None,
             deviation: (gap * GAPS_GUESSED).divided(2),
             least: None,
-            exceeds_since: None,
+            excess: None,
+            renewed: None,
             latest: None,
         }
     }
@@ -81,21 +98,34 @@ impl Rtt {
     }
 
     /// Whether the least round trip may be out of date: the smoothed one has exceeded it by more
-    /// than `target` for long. Asked after each sample.
+    /// than `target` for long, and hardly changes. Asked after each sample.
     pub fn doubts_least(&mut self, now: Instant, target: Span) -> bool {
-        if self.smoothed() <= self.least() + target {
-            self.exceeds_since = None;
+        let smoothed = self.smoothed();
+        if smoothed <= self.least() + target {
+            self.excess = None;
             return false;
         }
-        let since = *self.exceeds_since.get_or_insert(now);
-        now - since > EXCESS_TIME.max(self.smoothed() * EXCESS_ROUNDS)
+        let begun = DelayExcess {
+            since: now,
+            shortest: smoothed,
+            longest: smoothed,
+        };
+        let excess = self.excess.get_or_insert(begun);
+        excess.shortest = excess.shortest.min(smoothed);
+        excess.longest = excess.longest.max(smoothed);
+        if excess.longest.beyond(excess.shortest) > target.divided(STEADY_PART) {
+            *excess = begun;
+        }
+        let is_long = now - excess.since > EXCESS_TIME.max(smoothed * EXCESS_ROUNDS);
+        is_long && self.renewed.is_none_or(|at| now - at > RENEWAL_TIME)
     }
 
     /// Takes a sample of a path without our own packets for the least round trip, although it is
     /// longer than an older one.
-    pub fn renew_least(&mut self, sample: Span) {
+    pub fn renew_least(&mut self, now: Instant, sample: Span) {
+        self.renewed = Some(now);
         self.least = Some(sample);
-        self.exceeds_since = None;
+        self.excess = None;
     }
 
     /// The time by which an answer should have come: smoothed plus four deviations.
@@ -136,6 +166,42 @@ mod tests {
         }
         assert_eq!(rtt.smoothed(), Span::from_micros(100));
         assert!(rtt.answer_wait() < Span::from_micros(101));
+    }
+
+    #[test]
+    fn a_steady_excess_is_a_longer_path_and_a_varying_one_a_queue() {
+        let target = Span::from_millis(1);
+        for (swing, doubts) in [(100, true), (1_000, false)] {
+            let mut rtt = Rtt::new(target);
+            rtt.sample(Span::from_micros(100));
+            let mut doubted = false;
+            for n in 0..1_000 {
+                let micros = 5_000 + swing * (n / 50 % 2);
+                rtt.sample(Span::from_micros(micros));
+                let now = Instant::START + Span::from_millis(5 * n);
+                doubted |= rtt.doubts_least(now, target);
+            }
+            assert_eq!(doubted, doubts, "swings by {swing} us");
+        }
+    }
+
+    #[test]
+    fn a_least_round_trip_that_was_renewed_stays_for_ten_seconds() {
+        let target = Span::from_millis(1);
+        let mut rtt = Rtt::new(target);
+        rtt.sample(Span::from_micros(100));
+        let mut renewed = Vec::new();
+        for n in 0..13_000 {
+            // A queue of others: none of it is this sender's.
+            rtt.sample(Span::from_micros(if n < 2_000 { 5_000 } else { 9_000 }));
+            let now = Instant::START + Span::from_millis(n);
+            if rtt.doubts_least(now, target) {
+                rtt.renew_least(now, Span::from_micros(5_000));
+                renewed.push(n);
+            }
+        }
+        assert_eq!(renewed.len(), 2, "{renewed:?}");
+        assert!(renewed[1] - renewed[0] > 10_000, "{renewed:?}");
     }
 
     #[test]

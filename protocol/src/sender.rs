@@ -593,7 +593,7 @@ impl Sender {
         }
         let excess = self.in_flight.saturating_sub(self.window.least());
         if self.search.ends_with(now, echo, ByteCount::new(excess)) {
-            rtt.renew_least(sample);
+            rtt.renew_least(now, sample);
             self.window.on_new_path();
         }
     }
@@ -622,6 +622,7 @@ impl Sender {
         let feedback = Feedback {
             lost: lost.all,
             lost_needed: lost.needed,
+            lost_sent_at: lost.sent_at,
             ..news
         };
         let ignored = self.window.ignores_marks();

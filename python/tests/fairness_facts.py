@@ -1,4 +1,9 @@
-"""Facts about shares of a bottleneck: real sockets between namespaces, and a token bucket."""
+"""Facts about shares of a bottleneck: real sockets, and a token bucket in a switch between them.
+
+The bucket is in a namespace of its own. In the senders' namespace Linux would let a TCP socket
+have no more than a millisecond's worth of packets in it (TCP small queues), so that it could not
+compete. All processes have real-time priority: one that waits for a core sends in bursts.
+"""
 
 import contextlib
 import os
@@ -13,14 +18,17 @@ import pytest
 from launching import Launch
 
 NAMESPACES = [f"gradwire-share-{os.getpid()}-{rank}" for rank in range(2)]
+SWITCH = f"gradwire-share-{os.getpid()}-switch"
 INTERFACES = ("gws0", "gws1")
+PORTS = ("gwp0", "gwp1")
 ADDRESSES = ("10.213.9.1", "10.213.9.2")
 RATE = "100mbit"
 STARTED_SECONDS = 20
 """All processes are ready by then."""
-BOUNDS = {"gradwire": (1 / 3, 2 / 3), "tcp": (0.0, 1.0)}
-"""Shares of the first job: of two jobs none gets twice as much. Beside TCP both go on, and no more
-is promised: docs/limits.md has the shares."""
+LEAST_SHARE = {"gradwire": 1 / 3, "tcp": 1 / 4}
+"""Of either, in ten seconds: of two jobs none gets twice as much, and of a job and TCP none three
+times. The goal is 40 %; docs/limits.md has what was measured."""
+AT_ONCE = ("chrt", "--fifo", "10")
 
 _slow = pytest.mark.skipif(
     not os.environ.get("GRADWIRE_SLOW"), reason="sends for minutes; GRADWIRE_SLOW=1 runs it"
@@ -31,30 +39,38 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+def _connect(rank: int) -> None:
+    """Make a host, and connect it with the switch."""
+    # A token bucket takes single packets, as a switch would.
+    single = ("gso_max_segs", "1")
+    name, interface, port = NAMESPACES[rank], INTERFACES[rank], PORTS[rank]
+    _run("ip", "netns", "add", name)
+    link = ("link", "add", interface, *single, "type", "veth")
+    _run("ip", "-n", name, *link, "peer", "name", port, *single, "netns", SWITCH)
+    _run("ip", "-n", SWITCH, "link", "set", "dev", port, "master", "bridge", "up")
+    _run("ip", "-n", name, "address", "add", f"{ADDRESSES[rank]}/24", "dev", interface)
+    for device in ("lo", interface):
+        _run("ip", "-n", name, "link", "set", "dev", device, "up")
+
+
 @pytest.fixture
 def bottleneck(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Two namespaces, and between them a link of RATE with a buffer of the parameter's size."""
-    if os.geteuid() != 0 or shutil.which("tc") is None:
-        pytest.skip("network namespaces need root, and the programs ip and tc")
-    made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)
+    """Two hosts, and the switch's port to the second: of RATE, with the parameter's buffer."""
+    if os.geteuid() != 0 or shutil.which("tc") is None or shutil.which(AT_ONCE[0]) is None:
+        pytest.skip("network namespaces need root, and the programs ip, tc and chrt")
+    made = subprocess.run(["ip", "netns", "add", SWITCH], capture_output=True, text=True)
     if made.returncode != 0:
         pytest.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
     try:
-        _run("ip", "netns", "add", NAMESPACES[1])
-        # A token bucket takes single packets, as a switch would.
-        single = ("gso_max_segs", "1")
-        link = ("link", "add", INTERFACES[0], *single, "type", "veth")
-        peer = ("peer", "name", INTERFACES[1], *single, "netns", NAMESPACES[1])
-        _run("ip", "-n", NAMESPACES[0], *link, *peer)
-        for name, interface, address in zip(NAMESPACES, INTERFACES, ADDRESSES, strict=True):
-            _run("ip", "-n", name, "address", "add", f"{address}/24", "dev", interface)
-            for device in ("lo", interface):
-                _run("ip", "-n", name, "link", "set", "dev", device, "up")
+        _run("ip", "-n", SWITCH, "link", "add", "bridge", "type", "bridge")
+        _run("ip", "-n", SWITCH, "link", "set", "dev", "bridge", "up")
+        for rank in range(2):
+            _connect(rank)
         bucket = ("tbf", "rate", RATE, "burst", "8kb", "limit", request.param)
-        _run("tc", "-n", NAMESPACES[0], "qdisc", "add", "dev", INTERFACES[0], "root", *bucket)
+        _run("tc", "-n", SWITCH, "qdisc", "add", "dev", PORTS[1], "root", *bucket)
         yield request.param
     finally:
-        for name in NAMESPACES:
+        for name in (*NAMESPACES, SWITCH):
             with contextlib.suppress(subprocess.CalledProcessError):
                 _run("ip", "netns", "delete", name)
 
@@ -66,7 +82,7 @@ def _received(kind: str, start: float) -> int:
         arguments=(kind, str(start), ADDRESSES[1]),
         job='[transport]\nwire = "udp"\n',
         variables=(("MASTER_ADDR", ADDRESSES[0]),),
-        inside=tuple(("ip", "netns", "exec", name) for name in NAMESPACES),
+        inside=tuple((*AT_ONCE, "ip", "netns", "exec", name) for name in NAMESPACES),
         timeout=90,
     )
     return launch.run()[1].succeeded()["bytes"]
@@ -82,5 +98,5 @@ def a_job_shares_a_bottleneck(bottleneck: str, rival: str) -> None:
         ours, theirs = (flow.result() for flow in flows)
     share = ours / (ours + theirs)
     print(f"{RATE}, buffer {bottleneck}: {share:.3f} beside {rival}; {ours=} {theirs=}")
-    least, most = BOUNDS[rival]
-    assert least < share < most
+    least = LEAST_SHARE[rival]
+    assert least < share < 1 - least

@@ -80,12 +80,15 @@ pub(super) struct FoundLost {
     pub(super) all: u32,
     /// Those that have to arrive.
     pub(super) needed: u32,
+    /// When the last of these was sent.
+    pub(super) sent_at: Stamp,
 }
 
 impl FoundLost {
     pub(super) fn add(&mut self, other: Self) {
         self.all += other.all;
         self.needed += other.needed;
+        self.sent_at = self.sent_at.max(other.sent_at);
     }
 }
 
@@ -154,6 +157,10 @@ impl Sender {
         FoundLost {
             all: 1,
             needed: u32::from(!may_miss),
+            sent_at: match may_miss {
+                true => Stamp::default(),
+                false => flight.sent_at,
+            },
         }
     }
 

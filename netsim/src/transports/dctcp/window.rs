@@ -4,6 +4,8 @@
 //! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants
 //! of RFC 8257); a loss halves it, a timeout starts it anew, as in TCP (RFC 5681).
 
+use crate::transports::reference::scoreboard::REORDERING;
+
 /// Weight of the newest round trip in alpha (g of the paper).
 const GAIN: f64 = 1.0 / 16.0;
 
@@ -58,7 +60,9 @@ impl Window {
     /// Takes note of an ACK.
     pub(crate) fn on_ack(&mut self, news: &AckNews) {
         self.count(news);
-        if news.lost > 0 && news.number >= self.answered_until {
+        // The newest transmission that it shows to be lost has this number, or a lower one.
+        let lost = news.number.saturating_sub(REORDERING);
+        if news.lost > 0 && lost >= self.answered_until {
             self.shrink_to(self.size / 2.0, news.next_number);
         } else if news.marked && news.number >= self.answered_until {
             self.shrink_to(self.size * (1.0 - self.alpha / 2.0), news.next_number);
@@ -103,6 +107,19 @@ mod tests {
             lost: 0,
             next_number: number + 10,
             in_flight: 10,
+        }
+    }
+
+    #[test]
+    fn losses_of_one_window_halve_it_once() {
+        let mut window = Window::new(16);
+        let lost = |number| AckNews {
+            lost: 1,
+            ..news(number)
+        };
+        for (number, size) in [(3, 8.0), (12, 8.0), (15, 8.0), (16, 4.0)] {
+            window.on_ack(&lost(number));
+            assert_eq!(window.size.floor(), size, "by transmission {number}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use gradwire_protocol::units::Instant;
 
 /// Later transmissions that must have arrived before one counts as lost (RFC 5681, RFC 9002).
-const REORDERING: u32 = 3;
+pub(crate) const REORDERING: u32 = 3;
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
