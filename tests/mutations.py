@@ -129,7 +129,13 @@ MISTAKES = (
     ),
     Mistake(
         "gaps end at once",
-        ((RECEIVED, "self.ends = Some(now + gap", "self.ends = Some(now + gap.divided(50)"),),
+        (
+            (
+                RECEIVED,
+                "let doubled = gap * (1 << self.rounds.min(GAP",
+                "let doubled = gap.divided(50) * (1 << self.rounds.min(GAP",
+            ),
+        ),
     ),
     Mistake(
         "a STOP that comes again is not answered",
@@ -161,6 +167,16 @@ MISTAKES = (
                 "            self.in_flight -= sending.land(segment);\n"
                 "            sending.queue_repair(segment);\n        }\n    }",
                 "            self.in_flight -= sending.land(segment);\n        }\n    }",
+            ),
+        ),
+    ),
+    Mistake(
+        "a step bears any loss",
+        (
+            (
+                "protocol/src/budget.rs",
+                "if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {",
+                "if bytes == u64::MAX {",
             ),
         ),
     ),

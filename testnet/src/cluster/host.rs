@@ -25,10 +25,10 @@ const UNSENT: f64 = 0.01;
 /// A host drops arrived packets with this probability.
 const HOST_DROP: f64 = 0.01;
 /// Where paths do not keep order, packets come up late only after a pause of more gaps than this:
-/// the longest wait for stragglers and one gap more. A receiver cannot see a shorter pause of its own
-/// host, since a driver that sleeps looks alike, and a gap that ends meanwhile may make holes of
-/// packets that come up later still (docs/limits.md). Paths that keep order need no gap, so there
-/// packets come up late after every pause.
+/// the longest wait for stragglers and one gap more. A receiver cannot see a shorter pause of its
+/// own host, since a driver that sleeps looks alike, and a gap that ends meanwhile may make holes
+/// of packets that come up later still (docs/limits.md). Paths that keep order need no gap, so
+/// there packets come up late after every pause.
 const GAPS_STALLED: u64 = 18;
 /// An arriving packet finds a network card that starts anew with this probability.
 const NIC_RESET: f64 = 0.001;
