@@ -5,9 +5,9 @@
 
 A cell is a fabric, a workload, the share of packets that its longest paths lose, a tolerance and a
 gap. Its time is the mean over seeds of the time at which the last byte is there; its ratio is that
-over the time at tolerance 0, with the same loss, gap and seeds. A job that tolerates loss should never
-be slower: the exit code is 1 when a ratio exceeds --most. Simulated runs are exact, so a table is the
-same on every machine.
+over the time at tolerance 0, with the same loss, gap and seeds. A job that tolerates loss should
+never be slower: the exit code is 1 when a ratio exceeds --most. Simulated runs are exact, so a
+table is the same on every machine.
 """
 
 import argparse
@@ -66,6 +66,7 @@ class Cell:
         return ["sim", "run", self.fabric + lossy, self.workload, *tolerance, *gap, "--json"]
 
     def __str__(self) -> str:
+        """Write the cell as a row of the table names it."""
         gap = self.gap or "fitted"
         return f"{self.fabric} {self.workload} loss {self.loss}% T {self.tolerance} gap {gap}"
 
@@ -114,7 +115,8 @@ def main() -> int:
         print(f"{ratio:5.3f}  {times[cell.lossless()]:11.1f}  {times[cell]:11.1f}  {cell}")
     slower = sum(ratio > given.most for ratio, _ in rows)
     gained = sum(ratio < 1 / given.most for ratio, _ in rows)
-    print(f"{len(rows)} cells: {slower} slower than {given.most}, {gained} faster than 1/{given.most}")
+    most = given.most
+    print(f"{len(rows)} cells: {slower} slower than {most}, {gained} faster than 1/{most}")
     return slower > 0
 
 

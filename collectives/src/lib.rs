@@ -18,6 +18,7 @@ pub mod operation;
 mod plan;
 
 pub use algorithms::outline;
+pub use algorithms::selection::ignores_tolerance;
 pub use engine::{communicator, overdue, scheduler};
 pub use numbers::{dtype, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

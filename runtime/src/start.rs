@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gradwire_collectives::ignores_tolerance;
 use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
@@ -33,6 +34,9 @@ pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank,
     let (rank, wire) = own;
     if rank == Rank(0) {
         log::info!("{}", line(name, job, roster, wire));
+        if let Some(text) = idle_tolerance(job, roster) {
+            log::warn!("{text}");
+        }
         if wire == "rdma"
             && let Some(text) = unequal_ports(roster)
         {
@@ -60,8 +64,24 @@ fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     })
 }
 
+/// A warning if the job tolerates losses and its all-reduces are lossless all the same.
+fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
+    let hosts = hosts(roster).len();
+    (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
+        format!(
+            "all-reduces of {hosts} hosts are lossless in spite of the tolerance, since a ring is \
+             faster there: if the network carries what all hosts send to all, say so by \
+             collectives.core = \"100%\", or name collectives.algorithm = \"direct\""
+        )
+    })
+}
+
+fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
+    roster.iter().map(|peer| peer.host.as_str()).collect()
+}
+
 fn line(name: &JobName, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
-    let hosts: BTreeSet<&str> = roster.iter().map(|peer| peer.host.as_str()).collect();
+    let hosts = hosts(roster);
     let values = job.flat();
     let value = |key: &str| values[key].replace('"', "");
     let algorithm = match (job.collectives.algorithm, job.collectives.table.len()) {
@@ -95,6 +115,8 @@ fn count(number: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::units::Share;
+
     use super::*;
 
     fn roster(hosts: &[&str]) -> Vec<RosterPeer> {
@@ -123,6 +145,21 @@ mod tests {
         let wanted = "job job (12345678), 3 ranks, 2 hosts, wire udp, security aead, tolerance 0%, \
                       algorithm auto, metrics at port 9400 of loopback";
         assert_eq!(told, Some(wanted));
+    }
+
+    #[test]
+    fn a_tolerance_without_effect_is_told() {
+        let names: Vec<String> = (0..9).map(|host| format!("host{host}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut job = Job::default();
+        assert_eq!(idle_tolerance(&job, &roster(&names)), None);
+        job.tolerance = Share::new(0.1).expect("a share");
+        let told = idle_tolerance(&job, &roster(&names)).expect("nine hosts take a ring");
+        assert!(
+            told.starts_with("all-reduces of 9 hosts are lossless"),
+            "{told}"
+        );
+        assert_eq!(idle_tolerance(&job, &roster(&names[1..])), None);
     }
 
     #[test]

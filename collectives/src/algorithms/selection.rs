@@ -2,11 +2,12 @@
 //! the hosts and the operation, which are equal on all ranks.
 //!
 //! 1. An algorithm that the job names is taken if it exists for the operation.
-//! 2. A reduction that tolerates loss is an *exchange*, direct, since other algorithms are lossless;
-//!    but only where that is surely not slower. An oversubscribed core makes it slower than loss
-//!    does, and so do several chunks on several switches, which a ring hardly loads. So it is one
-//!    where the network is known to carry what all ranks send to all, for one chunk; and where the
-//!    network is not known, in small groups. Elsewhere a tolerance does not affect the choice.
+//! 2. A reduction that tolerates loss is an *exchange*, direct, since other algorithms are
+//!    lossless; but only where that is surely not slower. An oversubscribed core makes it slower
+//!    than loss does, and so do several chunks on several switches, which a ring hardly loads. So
+//!    it is one where the network is known to carry what all ranks send to all, for one chunk; and
+//!    where the network is not known, in small groups. Elsewhere a tolerance does not affect the
+//!    choice.
 //! 3. Without an exchange the job's measured table decides.
 //! 4. Otherwise an all-reduce follows these rules:
 //!
@@ -69,6 +70,21 @@ pub(crate) struct Preference {
     core: Option<Share>,
     /// The host of every rank; empty if each has one of its own.
     hosts: Vec<u16>,
+}
+
+/// Whether a direct reduction of so many ranks is surely not held up by the core of the network.
+fn carries_exchange(core: Option<Share>, world: usize) -> bool {
+    match core {
+        Some(core) => core.get() >= EXCHANGE_CORE_MIN,
+        None => world <= EXCHANGE_WORLD_MAX,
+    }
+}
+
+/// Whether all-reduces between so many hosts lose nothing, whatever the job tolerates: it leaves
+/// the choice of the algorithm open, and a ring is faster there.
+pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
+    let is_open = job.collectives.algorithm == ReduceAlgorithm::Auto;
+    is_open && hosts > 2 && !carries_exchange(job.collectives.core, hosts)
 }
 
 impl Preference {
@@ -264,14 +280,9 @@ impl Preference {
 
     /// Whether a reduction is direct for the sake of its tolerance.
     fn is_exchange(&self, operation: &Operation, world: usize) -> bool {
-        let is_sure = match self.core {
-            Some(core) => {
-                let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
-                is_one_chunk && core.get() >= EXCHANGE_CORE_MIN
-            }
-            None => world <= EXCHANGE_WORLD_MAX,
-        };
-        is_sure && self.is_lossy(operation)
+        let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
+        let is_short = self.core.is_none() || is_one_chunk;
+        is_short && carries_exchange(self.core, world) && self.is_lossy(operation)
     }
 
     fn automatic(
@@ -444,6 +455,30 @@ mod tests {
         whole.loss.tolerance = Share::ALL;
         whole.dtype = DType::I32;
         assert_eq!(choice(ReduceAlgorithm::Auto, &whole), ReductionWay::Ring);
+    }
+
+    #[test]
+    fn a_tolerance_is_ignored_where_all_sizes_take_a_ring() {
+        let job = |core: Option<f64>| {
+            let mut job = Job::default();
+            job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
+            job
+        };
+        for (core, world) in [
+            (None, 8),
+            (None, 9),
+            (Some(0.5), 2),
+            (Some(0.5), 3),
+            (Some(1.0), 99),
+        ] {
+            let ways = [1, 32].map(|mib| exchanged(core, world, mib << 20));
+            let ignores = ways.iter().all(|way| *way != ReductionWay::Direct);
+            let told = ignores_tolerance(&job(core), usize::from(world));
+            assert_eq!(told, ignores, "core {core:?}, {world} hosts: {ways:?}");
+        }
+        let mut named = job(None);
+        named.collectives.algorithm = ReduceAlgorithm::Direct;
+        assert!(!ignores_tolerance(&named, 99));
     }
 
     #[test]
