@@ -11,7 +11,7 @@
 //!    Once every path has passed it, each segment that is missing is lost, and the receiver need
 //!    not wait for a gap. Here a mistake would lose a segment that only came late, so the paths are
 //!    trusted only if the job says so ([`PacketOrder::Kept`]) or [`ORDER_PROOF`] packets in a row
-//!    have come in order.
+//!    have come in order, each sent so soon after the one before that it could have overtaken it.
 //! 4. Packets that overtake each other, because switches spray or reroute them, show at once: a
 //!    number comes after a higher one. From then on neither rule is used, and gaps and time decide
 //!    as on paths that never keep order, until twice as many packets have come in order as the last
@@ -24,6 +24,9 @@ use crate::wire::PathMark;
 
 /// Packets that come in order before a peer's paths are trusted to keep it.
 const ORDER_PROOF: u32 = 4096;
+/// Only packets that are sent this close to the one before on their path could overtake it: others
+/// in order prove nothing. In microseconds: the default of `transport.gap`.
+const CLOSE_MICROS: u32 = 1_000;
 /// The proof doubles at most so often.
 const PROOF_DOUBLINGS: u32 = 16;
 /// Packets before the newest one of a path of which it is remembered whether they came.
@@ -97,14 +100,19 @@ struct PathArrivals {
     next: PathNumber,
     /// Bit b: the packet b + 1 before `next` has come.
     came: u32,
+    /// When its newest packet was sent, in wrapped microseconds.
+    sent_at: u32,
 }
 
 impl PathArrivals {
-    /// A packet comes after so many that have not.
+    /// A packet comes after so many that have not; tells whether that proves something about order.
     #[inline]
-    fn advance(&mut self, skipped: u32) {
+    fn advance(&mut self, skipped: u32, sent_at: u32) -> bool {
         self.next = self.next.plus(skipped + 1);
         self.came = self.came.checked_shl(skipped + 1).unwrap_or(0) | 1;
+        let apart = sent_at.wrapping_sub(self.sent_at);
+        self.sent_at = sent_at;
+        apart <= CLOSE_MICROS
     }
 }
 
@@ -124,17 +132,18 @@ pub enum OrderTrust {
 pub(crate) struct ArrivalOrder {
     /// By [`place`], as far as packets have come.
     paths: Vec<PathArrivals>,
-    /// Packets that have come in order since one was overtaken.
+    /// Packets that have come close together and in order since one was overtaken.
     in_order: u32,
     overtakings: u32,
 }
 
 impl ArrivalOrder {
-    /// A DATA or PROBE packet has come.
+    /// A DATA or PROBE packet has come; `sent_at` is its sender's clock in wrapped microseconds.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
         packet: PathMark,
+        sent_at: u32,
         settings: &EndpointSettings,
     ) -> PathPassage {
         let at = place(packet.class, packet.entropy, settings.entropies);
@@ -143,16 +152,21 @@ impl ArrivalOrder {
             && let Some(path) = self.paths.get_mut(at)
             && path.next == packet.number
         {
-            path.advance(0);
-            self.in_order = self.in_order.saturating_add(1);
+            let proves = path.advance(0, sent_at);
+            self.in_order = self.in_order.saturating_add(u32::from(proves));
             return PathPassage::InOrder;
         }
-        self.on_surprise(packet, settings)
+        self.on_surprise(packet, sent_at, settings)
     }
 
     /// A packet has come that is the first of its path, or not the one that is awaited there.
     #[inline(never)]
-    fn on_surprise(&mut self, packet: PathMark, settings: &EndpointSettings) -> PathPassage {
+    fn on_surprise(
+        &mut self,
+        packet: PathMark,
+        sent_at: u32,
+        settings: &EndpointSettings,
+    ) -> PathPassage {
         let entropies = settings.entropies;
         let classes = settings.policy.dscps.len();
         if packet.entropy.0 >= entropies || usize::from(packet.class.0) >= classes {
@@ -163,14 +177,15 @@ impl ArrivalOrder {
             let fresh = PathArrivals {
                 next: settings.first_number,
                 came: 0,
+                sent_at,
             };
             self.paths.resize(at + 1, fresh);
         }
         let path = &mut self.paths[at];
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
-            path.advance(ahead.unsigned_abs());
-            self.in_order = self.in_order.saturating_add(1);
+            let proves = path.advance(ahead.unsigned_abs(), sent_at);
+            self.in_order = self.in_order.saturating_add(u32::from(proves));
             return match ahead {
                 0 => PathPassage::InOrder,
                 _ => PathPassage::Skips,
@@ -253,7 +268,7 @@ mod tests {
         for number in 0..ORDER_PROOF {
             assert!(!order.is_trusted(PacketOrder::Auto));
             assert_eq!(
-                order.on_packet(packet(number), &settings()),
+                order.on_packet(packet(number), 0, &settings()),
                 PathPassage::InOrder
             );
         }
@@ -262,10 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn packets_far_apart_prove_no_order() {
+        let mut order = ArrivalOrder::default();
+        for number in 0..2 * ORDER_PROOF {
+            let sent_at = number.wrapping_mul(CLOSE_MICROS + 1);
+            order.on_packet(packet(number), sent_at, &settings());
+            assert!(!order.is_trusted(PacketOrder::Auto));
+        }
+    }
+
+    #[test]
     fn a_skipped_number_shows_at_the_next_packet() {
         let mut order = proven();
         assert_eq!(
-            order.on_packet(packet(ORDER_PROOF + 2), &settings()),
+            order.on_packet(packet(ORDER_PROOF + 2), 0, &settings()),
             PathPassage::Skips
         );
         assert!(order.has_passed(packet(ORDER_PROOF + 2), 8));
@@ -280,17 +305,17 @@ mod tests {
         let mut next = ORDER_PROOF;
         for doubled in 1..4 {
             assert_eq!(
-                order.on_packet(packet(next + 1), &settings()),
+                order.on_packet(packet(next + 1), 0, &settings()),
                 PathPassage::Skips
             );
             assert_eq!(
-                order.on_packet(packet(next), &settings()),
+                order.on_packet(packet(next), 0, &settings()),
                 PathPassage::Overtaken
             );
             next += 2;
             for _ in 0..ORDER_PROOF << doubled {
                 assert!(!order.is_trusted(PacketOrder::Auto));
-                order.on_packet(packet(next), &settings());
+                order.on_packet(packet(next), 0, &settings());
                 next += 1;
             }
             assert!(order.is_trusted(PacketOrder::Auto));
@@ -301,9 +326,9 @@ mod tests {
     fn paths_that_a_job_trusts_lose_it_by_one_overtaking() {
         let mut order = ArrivalOrder::default();
         assert!(order.is_trusted(PacketOrder::Kept) && order.may_be_kept());
-        order.on_packet(packet(1), &settings());
+        order.on_packet(packet(1), 0, &settings());
         assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
-        order.on_packet(packet(0), &settings());
+        order.on_packet(packet(0), 0, &settings());
         assert!(!order.is_trusted(PacketOrder::Kept) && !order.may_be_kept());
     }
 
@@ -314,8 +339,8 @@ mod tests {
         assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
         order = proven();
         assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Kept);
-        order.on_packet(packet(ORDER_PROOF + 1), &settings());
-        order.on_packet(packet(ORDER_PROOF), &settings());
+        order.on_packet(packet(ORDER_PROOF + 1), 0, &settings());
+        order.on_packet(packet(ORDER_PROOF), 0, &settings());
         assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Broken);
         assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Broken);
     }
@@ -324,11 +349,11 @@ mod tests {
     fn a_packet_that_comes_twice_is_not_overtaken() {
         let mut order = proven();
         assert_eq!(
-            order.on_packet(packet(ORDER_PROOF - 1), &settings()),
+            order.on_packet(packet(ORDER_PROOF - 1), 0, &settings()),
             PathPassage::InOrder
         );
         assert_eq!(
-            order.on_packet(packet(ORDER_PROOF - 30), &settings()),
+            order.on_packet(packet(ORDER_PROOF - 30), 0, &settings()),
             PathPassage::InOrder
         );
         assert!(order.is_trusted(PacketOrder::Auto));
@@ -337,15 +362,18 @@ mod tests {
     #[test]
     fn numbers_wrap_without_a_skip_or_an_overtaking() {
         let mut order = ArrivalOrder::default();
-        order.on_packet(packet(i32::MAX as u32), &settings());
-        order.on_packet(packet(u32::MAX - 1), &settings());
+        order.on_packet(packet(i32::MAX as u32), 0, &settings());
+        order.on_packet(packet(u32::MAX - 1), 0, &settings());
         assert_eq!(
-            order.on_packet(packet(u32::MAX), &settings()),
+            order.on_packet(packet(u32::MAX), 0, &settings()),
             PathPassage::InOrder
         );
-        assert_eq!(order.on_packet(packet(1), &settings()), PathPassage::Skips);
         assert_eq!(
-            order.on_packet(packet(0), &settings()),
+            order.on_packet(packet(1), 0, &settings()),
+            PathPassage::Skips
+        );
+        assert_eq!(
+            order.on_packet(packet(0), 0, &settings()),
             PathPassage::Overtaken
         );
         assert!(order.has_passed(packet(u32::MAX), 8));
@@ -356,8 +384,8 @@ mod tests {
         for first in [0, 1, 1 << 31, u32::MAX] {
             for second in [0, 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, u32::MAX] {
                 let mut order = ArrivalOrder::default();
-                order.on_packet(packet(first), &settings());
-                order.on_packet(packet(first.wrapping_add(second)), &settings());
+                order.on_packet(packet(first), 0, &settings());
+                order.on_packet(packet(first.wrapping_add(second)), 0, &settings());
             }
         }
     }
@@ -371,7 +399,7 @@ mod tests {
                 entropy: Entropy(entropy),
                 number: PathNumber(1 << 30),
             };
-            assert_eq!(order.on_packet(stray, &settings()), PathPassage::InOrder);
+            assert_eq!(order.on_packet(stray, 0, &settings()), PathPassage::InOrder);
         }
         assert_eq!(order.paths.len(), 11);
     }

@@ -388,7 +388,7 @@ impl Receiver {
             entropy: header.entropy,
             number: header.number,
         };
-        let passage = self.order.on_packet(packet, lent.settings);
+        let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
         match passage {
             PathPassage::InOrder => {}
             PathPassage::Overtaken => {
