@@ -41,7 +41,9 @@ class Run:
 
     def tolerance(self) -> float:
         """Return the tolerated share of a gradient message."""
-        return 0.0 if self.job is None else share(tomllib.loads(self.job.read_text())["tolerance"])
+        if self.job is None:
+            return 0.0
+        return lossy.share(str(tomllib.loads(self.job.read_text())["tolerance"]))
 
 
 RUNS = (
@@ -49,13 +51,6 @@ RUNS = (
     Run("gradwire, lossless", "gradwire", EXAMPLES / "jobs" / "lossless.toml"),
     Run("gradwire, tolerant", "gradwire", EXAMPLES / "jobs" / "tolerant.toml"),
 )
-
-
-def share(written: float | str) -> float:
-    """Read a share as a job file writes it: 0.1 or "10%"."""
-    if isinstance(written, str) and written.endswith("%"):
-        return float(written[:-1]) / 100
-    return float(written)
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Network:
         return DROP if self.kernel_drops or run.job is not None else 0.0
 
 
-def network() -> Network:
+def found_network() -> Network:
     """Find out where packets can be dropped here, and say so."""
     refusal = lossy.refusal()
     if refusal is None:
@@ -182,7 +177,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results")
     out = parser.parse_args().out
     print(f"Training a CNN on 5,000 MNIST digits, {RANKS} ranks, {len(RUNS)} ways.")
-    over = network()
+    over = found_network()
     results = [train(run, over, out) for run in RUNS]
 
     print(f"\n{report.table(results)}\n")

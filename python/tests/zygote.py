@@ -8,6 +8,7 @@ As a program, this file answers requests, one JSON object a line: ``{"start": ..
 the number of the new process, ``{"ended": number}`` by its exit code, once it has one.
 """
 
+import faulthandler
 import json
 import os
 import runpy
@@ -105,6 +106,7 @@ def _become(start: Start) -> None:
     errors = os.open(start.errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for descriptor, file in ((0, nothing), (1, nothing), (2, errors)):
         os.dup2(file, descriptor)
+    faulthandler.enable()
     sys.argv = [start.program, *start.arguments]
     sys.path[0] = str(Path(start.program).parent)
     runpy.run_path(start.program, run_name="__main__")

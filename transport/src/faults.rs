@@ -127,8 +127,8 @@ impl FaultInjector {
         let looks = !all || !self.wanted.one_way.is_empty();
         let seen = looks.then(look).flatten();
         let is_cut =
-            |packet: &FaultSubject| self.wanted.one_way.contains(&(packet.source, self.rank));
-        if seen.is_some_and(|packet| is_cut(&packet)) {
+            |packet: FaultSubject| self.wanted.one_way.contains(&(packet.source, self.rank));
+        if seen.is_some_and(is_cut) {
             return FaultVerdict::Drop;
         }
         let may_go = all || seen.is_some_and(FaultSubject::may_be_missing);

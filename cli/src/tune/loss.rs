@@ -65,7 +65,7 @@ pub fn run(options: &TuneLossOptions) -> Result<(), CommandError> {
         )?,
     };
     let question = options.question();
-    let records = metric_trials(&journal);
+    let records: Vec<TrialRecord> = journal.of(TrialPurpose::Metric).cloned().collect();
     let evidence = SearchEvidence {
         question: &question,
         finding: &finding,
@@ -158,8 +158,8 @@ fn find(
     (journal, teller): (&mut Journal, &Teller<'_>),
 ) -> Result<ToleranceFinding, CommandError> {
     loop {
-        let done = metric_trials(journal).into_iter().map(|one| one.trial);
-        let done: Vec<ToleranceTrial> = done.collect();
+        let done = journal.of(TrialPurpose::Metric);
+        let done: Vec<ToleranceTrial> = done.map(|one| one.trial.clone()).collect();
         match search.next(&done) {
             SearchStep::Done(finding) => {
                 teller.end();
@@ -194,17 +194,6 @@ fn run_trial(
     Ok(journal.add(record)?)
 }
 
-/// The trials that show whether the metric bears a tolerance.
-fn metric_trials(journal: &Journal) -> Vec<TrialRecord> {
-    let of_metric = |record: &&TrialRecord| record.purpose == TrialPurpose::Metric;
-    journal
-        .records()
-        .iter()
-        .filter(of_metric)
-        .cloned()
-        .collect()
-}
-
 /// Pairs of trials from which the gained time is computed.
 const TIMED_PAIRS: u64 = 3;
 
@@ -225,12 +214,15 @@ fn time(
         .collect();
     let mut times = Vec::new();
     for (at, request) in requests.iter().enumerate() {
-        let is_done = |record: &&TrialRecord| request.is_done_by(record);
-        if !journal.records().iter().any(|record| is_done(&record)) {
+        let told = |journal: &Journal| {
+            let mut timed = journal.of(TrialPurpose::Time);
+            let done = timed.find(|record| request.is_done_by(record));
+            done.map(|record| record.all_reduce_us)
+        };
+        if told(journal).is_none() {
             run_trial(request, requests.len() - at, bench, (journal, teller))?;
         }
-        let record = journal.records().iter().find(is_done);
-        times.push(record.and_then(|record| record.all_reduce_us));
+        times.push(told(journal).flatten());
     }
     teller.end();
     let pairs = times

@@ -119,8 +119,8 @@ fn a_lost_acknowledgement_is_no_loss_of_segments() {
     );
 }
 
-#[test]
-fn a_failed_path_is_asked_no_more_often_than_tried() {
+/// A pair whose path loses most packets, once the sender has noticed.
+fn pair_after_a_path_fault() -> Pair {
     let bad = Profile {
         drop: Share::new(0.7).expect("a share"),
         ..Profile::perfect(Span::from_micros(20))
@@ -130,6 +130,12 @@ fn a_failed_path_is_asked_no_more_often_than_tried() {
     while !pair.events.iter().any(is_fault) {
         pair.transfer(PairMessage::lossless(20_000));
     }
+    pair
+}
+
+#[test]
+fn a_failed_path_is_asked_no_more_often_than_tried() {
+    let mut pair = pair_after_a_path_fault();
     pair.set_links(wire(20));
     let probes = |pair: &Pair| pair.network.hosts()[0].counters().sender.probes;
     pair.post(PairMessage::lossless(20_000));
@@ -143,15 +149,7 @@ fn a_failed_path_is_asked_no_more_often_than_tried() {
 
 #[test]
 fn messages_go_on_after_a_path_has_failed() {
-    let bad = Profile {
-        drop: Share::new(0.7).expect("a share"),
-        ..Profile::perfect(Span::from_micros(20))
-    };
-    let mut pair = Pair::new(Job::default(), bad);
-    let is_fault = |event: &EndpointEvent| matches!(event, EndpointEvent::PathFault { .. });
-    while !pair.events.iter().any(is_fault) {
-        pair.transfer(PairMessage::lossless(20_000));
-    }
+    let mut pair = pair_after_a_path_fault();
     for _ in 0..20 {
         pair.transfer(PairMessage::lossless(20_000));
         let is_busy = pair.network.hosts().iter().any(Endpoint::is_busy);

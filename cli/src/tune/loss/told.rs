@@ -158,16 +158,20 @@ fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Va
             "lost_share": evidence.lost(&cell.setting),
         })
     });
+    let time_gained = evidence.timed.and_then(|timed| {
+        let gain = timed.gain.as_ref()?;
+        Some(json!({
+            "path_loss": timed.path_loss,
+            "times_as_fast": gain.median(),
+            "range": gain.range(),
+            "pairs": gain.pairs(),
+        }))
+    });
     let shown = |path: &Path| path.display().to_string();
     json!({ "summary": {
         "found": finding.found,
         "recommended": evidence.recommended(),
-        "time_gained": evidence.timed.and_then(|timed| timed.gain.as_ref()).map(|gain| json!({
-            "path_loss": evidence.timed.map(|timed| timed.path_loss),
-            "times_as_fast": gain.median(),
-            "range": gain.range(),
-            "pairs": gain.pairs(),
-        })),
+        "time_gained": time_gained,
         "complete": finding.is_complete,
         "metric": evidence.question.metric,
         "baseline": evidence.baseline().0,

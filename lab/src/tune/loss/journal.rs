@@ -166,6 +166,12 @@ impl Journal {
         &self.records
     }
 
+    /// Returns the finished trials that were done for this reason.
+    pub fn of(&self, purpose: TrialPurpose) -> impl Iterator<Item = &TrialRecord> {
+        let all = self.records.iter();
+        all.filter(move |record| record.purpose == purpose)
+    }
+
     /// Adds a trial; it is on disk when this returns.
     ///
     /// # Errors

@@ -273,10 +273,7 @@ pub fn job_text(
         let section = section.expect("a job has this table");
         section.insert(key.to_owned(), value);
     };
-    let drop_from = match losses.drop_from {
-        DropFrom::All => "all",
-        DropFrom::Droppable => "droppable",
-    };
+    let drop_from: &str = losses.drop_from.into();
     put("faults", "drop", Value::Float(losses.drop));
     put("faults", "drop_from", Value::String(drop_from.to_owned()));
     put("faults", "burst", Value::Float(losses.burst));
