@@ -87,7 +87,7 @@ def smooth(values: list[float]) -> list[float]:
 
 
 def picture(results: list[Result]) -> str:
-    """Draw the loss of every run, and its distance from the first run's; return it as inline SVG."""
+    """Draw each run's loss, and its distance from the first run's; return it as inline SVG."""
     mpl.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 11})
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     loss, away = figure.subplots(1, 2)
