@@ -6,7 +6,7 @@
 //! - `models`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
 //!   configuration as validators read it.
 //! - `read`: the meaning of a configuration; `meaning`: mistakes that the models let through.
-//! - `counters`: commands for people, and exports of counters.
+//! - `counters`: exports of counters; `commands.txt`: commands for people.
 //!
 //! Sources are sonic-net/sonic-buildimage at commit 086b03bd (2026-08-23) and the documents of
 //! sonic-net/SONiC that are named beside each fact. No switch of any maker was at hand: for the
@@ -20,21 +20,24 @@ pub mod yang;
 
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::dialect::contract::{Dialect, Look};
-use crate::limits::PlatformLimits;
+use crate::dialect::commands::CommandWords;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use read::config::{self, Config, WHAT};
+use read::config::{self, Config, OURS, WHAT};
 
 /// The dialect of SONiC.
 #[derive(Debug)]
 pub struct Sonic;
 
 impl Dialect for Sonic {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("sonic/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("sonic/limits.toml"),
+            commands: include_str!("sonic/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -72,15 +75,38 @@ impl Dialect for Sonic {
         Ok(json::write(&root))
     }
 
-    fn procedure(&self, plan: &Plan) -> Vec<Look> {
-        counters::procedure(plan)
+    fn words(&self, plan: &Plan) -> CommandWords {
+        vec![("dscps", dscps(plan)), ("thresholds", thresholds(plan))]
     }
 
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+    fn own_counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
         counters::read(text)
     }
+}
+
+fn dscps(plan: &Plan) -> String {
+    let rows = plan.queues.iter().map(|queue| {
+        let dscps: Vec<String> = queue.dscps.iter().map(ToString::to_string).collect();
+        format!(
+            "{} -> {} ({})",
+            dscps.join(", "),
+            queue.number,
+            queue.name()
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    let last = plan.queues.last().map_or(0, |queue| queue.number);
+    format!("{}; all others -> {last}", rows.join("; "))
+}
+
+fn thresholds(plan: &Plan) -> String {
+    let rows = plan.profiles.iter().map(|profile| {
+        let threshold = &profile.threshold;
+        let (low, high) = (threshold.low_bytes(), threshold.high_bytes());
+        format!("{OURS}_{}: `ecn_all`, {low} to {high} bytes", profile.name)
+    });
+    let mut rows: Vec<String> = rows.collect();
+    let control = plan.control().number;
+    rows.push(format!("nothing for queue {control} (control)"));
+    rows.join("; ")
 }
