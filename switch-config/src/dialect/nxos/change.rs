@@ -1,6 +1,7 @@
 //! Which slot a command of NX-OS fills, and which sections are the plan's.
 
 use crate::notation::indented::{ALL, CommandRules, first_words, last};
+use crate::plan::is_our_name;
 use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
 
@@ -8,8 +9,6 @@ use crate::tree::rules::{Owner, TreeRules};
 #[derive(Debug)]
 pub(super) struct NxosRules;
 
-/// The beginning of all names of ours.
-pub(super) const OURS: &str = "gradwire";
 /// Sections of classes by DSCP.
 pub(super) const CLASS: &str = "class-map type qos match-any";
 /// Sections of policies that send classes to queues.
@@ -28,6 +27,10 @@ impl TreeRules for NxosRules {
             true => Owner::Plan,
             false => Owner::Others,
         }
+    }
+
+    fn is_before(&self, _section: &[&str], _new: &ConfigEntry, other: &ConfigEntry) -> bool {
+        other.text() == "class class-default"
     }
 
     fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
@@ -54,12 +57,6 @@ impl CommandRules for NxosRules {
             false => format!("no {}", entry.name),
         }
     }
-}
-
-/// Whether a name is one of ours.
-pub(super) fn is_our_name(name: &str) -> bool {
-    let rest = name.strip_prefix(OURS);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// The number of a queue by the name of its class.
