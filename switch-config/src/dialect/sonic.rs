@@ -50,17 +50,7 @@ impl Dialect for Sonic {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         let root = json::read(WHAT, text)?;
-        let config = Config(&root);
-        let mut findings = read::check::findings(config);
-        findings.extend(read::meaning::findings(config, plan));
-        let ports = plan.site.ports.iter().filter_map(|port| {
-            let reading = read::port(config, plan, port)?;
-            Some((port.name.clone(), reading))
-        });
-        Ok(Reading {
-            ports: ports.collect(),
-            findings,
-        })
+        Ok(read::reading(plan, Config(&root)))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
