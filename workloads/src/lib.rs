@@ -4,8 +4,8 @@
 //! - [`workload`]: its one form. It comes from a pattern ([`pattern`]), from flow sizes and a load
 //!   ([`arrivals`]), from a trained model ([`training`]), or from a file of another tool
 //!   ([`connection_matrix`], [`goal`], [`layers`], [`chakra`]).
-//! - [`fault`]: why a text cannot be read. [`check`]: whether a workload fits a fabric and can come to its end; [`placement`]: on which
-//!   hosts it runs; [`order`]: which tasks wait for which.
+//! - [`check`]: whether a workload fits a fabric and can come to its end; [`placement`]: on which
+//!   hosts it runs; [`order`]: which tasks wait for which; [`fault`]: why a text cannot be read.
 //! - [`model`]: the trained models, and the times of their gradients.
 //!
 //! The simulator that carries a workload is `gradwire-netsim`. This crate has no clock, file or

@@ -1,5 +1,5 @@
-//! The messages of a trace: the fields of `et_def.proto` that the simulator uses, and their names in
-//! JSON (`json`).
+//! The messages of a trace: the fields of `et_def.proto` that the simulator uses, and their names
+//! in JSON (`json`).
 
 use prost::{Enumeration, Message};
 use serde::Deserialize;
