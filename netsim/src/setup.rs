@@ -29,7 +29,7 @@ pub enum Transport {
     Gradwire,
     /// DCTCP, one path per flow, with timeouts as data centres tune them.
     Dctcp,
-/// The same with the timeouts of DCTCP's paper, at least 10 ms.
+    /// The same with the timeouts of DCTCP's paper, at least 10 ms.
     #[strum(serialize = "dctcp-10ms")]
     SlowDctcp,
     /// pFabric.
