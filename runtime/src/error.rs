@@ -53,7 +53,7 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum RankJoinError {
     /// The rendezvous is not an address.
-    #[error("rendezvous {given:?} is no address ({reason}): it is \"host:port\" of rank 0")]
+    #[error("rendezvous {given:?} is not an address ({reason}): give \"host:port\" of rank 0")]
     Rendezvous {
         /// As given.
         given: String,

@@ -143,7 +143,7 @@ impl OverdueInquiry {
     /// The answers so far, in words.
     pub(crate) fn verdict(&self) -> String {
         if let Some(asker) = self.asker {
-            return format!("rank {asker} has asked where the others are and tells nothing");
+            return format!("rank {asker} asked how far the others are, and sent no verdict");
         }
         let mut parts = Vec::new();
         let absent: Vec<Rank> = self.those(|answer| !self.has_entered(answer));
@@ -217,7 +217,7 @@ impl OverdueInquiry {
 fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),
-        (None, Some((_, last))) => format!("waits for nothing, its last call was {last}"),
+        (None, Some((_, last))) => format!("is in no operation, its last call was {last}"),
         (None, None) => format!("has called nothing in group {}", answer.group),
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         }
         assert_eq!(
             inquiry.verdict(),
-            "rank 2 has not entered it (rank 2 waits for nothing, its last call was all_gather of \
+            "rank 2 has not entered it (rank 2 is in no operation, its last call was all_gather of \
              9 f32, group 0, sequence 6); rank 3 is in broadcast of 9 f32 from rank 2, group 0, \
              sequence 7 instead; rank 4 did not answer when asked"
         );

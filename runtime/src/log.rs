@@ -36,7 +36,7 @@ const LEVELS: [(&str, LogLevel); 4] = [
 
 /// There is no such level.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{given:?} is no level: allowed are warn, info, debug and trace")]
+#[error("{given:?} is not a log level: allowed are warn, info, debug and trace")]
 pub struct LevelError {
     /// As given.
     given: String,
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!("INFO".parse(), Ok(LogLevel::Info));
         assert_eq!("trace".parse(), Ok(LogLevel::Trace));
         let error = "verbose".parse::<LogLevel>().expect_err("no level");
-        let text = "\"verbose\" is no level: allowed are warn, info, debug and trace";
+        let text = "\"verbose\" is not a log level: allowed are warn, info, debug and trace";
         assert_eq!(error.to_string(), text);
     }
 

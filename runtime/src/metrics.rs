@@ -99,7 +99,10 @@ pub(crate) fn open(
     };
     let (Some(first), Some(last)) = (first, last) else {
         let port = keys.port;
-        log::warn!("no metrics: metrics.port = {port} leaves this rank no port");
+        log::warn!(
+            "no metrics: metrics.port = {port} leaves no port for this rank; set a lower \
+        one"
+        );
         return None;
     };
     let pages = pages(Arc::clone(watch));
@@ -153,7 +156,7 @@ pub enum FetchError {
     #[error(transparent)]
     Get(#[from] GetError),
     /// It is no snapshot of this release.
-    #[error("it answered something else than a snapshot: {0}")]
+    #[error("its answer is not a snapshot: {0}")]
     NoSnapshot(#[from] serde_json::Error),
 }
 

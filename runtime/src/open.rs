@@ -201,7 +201,7 @@ fn resolve(rendezvous: &str) -> Result<SocketAddr, RankJoinError> {
         .next()
         .ok_or_else(|| wrong("the name has no address".to_owned()))?;
     if first.port() == 0 {
-        return Err(wrong("port 0 is no port to connect to".to_owned()));
+        return Err(wrong("port 0 accepts no connections".to_owned()));
     }
     Ok(first)
 }

@@ -441,8 +441,8 @@ impl LocalRank {
             if start.elapsed() > patience {
                 let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
                 log::info!(
-                    "ranks {owed:?} have not taken in {patience:?} what operations that ended here \
-                     owe them: this rank goes without that"
+                    "ranks {owed:?} have not received within {patience:?} the messages of \
+                    operations that ended here: this rank leaves anyway"
                 );
                 return;
             }

@@ -69,9 +69,9 @@ fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
     let hosts = hosts(roster).len();
     (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
         format!(
-            "all-reduces of {hosts} hosts are lossless in spite of the tolerance, since a ring is \
-             faster there: if the network carries what all hosts send to all, say so by \
-             collectives.core = \"100%\", or name collectives.algorithm = \"direct\""
+            "all-reduces of {hosts} hosts are lossless despite the tolerance, since a ring is \
+            faster there: if the network carries all hosts sending to all, set \
+             collectives.core = \"100%\", or set collectives.algorithm = \"direct\""
         )
     })
 }

@@ -211,7 +211,7 @@ fn attend(
             Some(page) => ("200 OK", page),
             None => ("404 Not Found", said("there is no such page\n")),
         },
-        ParsedRequest::Otherwise => ("405 Method Not Allowed", said("only GET is known\n")),
+        ParsedRequest::Otherwise => ("405 Method Not Allowed", said("only GET is supported\n")),
         ParsedRequest::Elsewhere => ("421 Misdirected Request", said(OTHER_HOST)),
         ParsedRequest::Garbage => ("400 Bad Request", said("this is not HTTP\n")),
         ParsedRequest::Unfinished if client.request.len() >= REQUEST_BYTES => {

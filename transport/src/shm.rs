@@ -198,7 +198,7 @@ impl MemoryTerms {
 /// Memory could not be shared.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot {what} {}: {source}; transport.wire = \"udp\" does without shared memory",
+    "cannot {what} {}: {source}; transport.wire = \"udp\" works without shared memory",
     path.display()
 )]
 pub struct ShareError {

@@ -35,7 +35,7 @@ use crate::workload::{Hosts, Workload};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern is unknown.
-    #[error("`{given}` is no workload{nearest}; known are {}", examples())]
+    #[error("`{given}` is not a workload{nearest}; known are {}", examples())]
     Unknown {
         /// The line, as given.
         given: String,
@@ -198,7 +198,7 @@ fn listed(text: &str, list: &str, hosts: Hosts) -> Result<Vec<u32>, PatternError
     let given = || text.to_owned();
     let list = notation::hosts(list).ok_or_else(|| PatternError::Form {
         given: given(),
-        what: format!("`{list}` is no list of hosts"),
+        what: format!("`{list}` is not a list of hosts"),
         example: "permutation:2MB@hosts=0-63,72",
     })?;
     match list.iter().find(|&&host| host >= hosts.count) {

@@ -114,15 +114,15 @@ pub struct PeerSnapshot {
     pub cleared_ecn: u64,
     /// CE marks that it reported.
     pub echoed_marks: u64,
-    /// Segments that came for the first time.
+    /// Segments received for the first time.
     pub received_segments: u64,
-    /// Segments that came again.
+    /// Segments received again.
     pub duplicate_segments: u64,
     /// Segments that were accepted as lost: holes within the tolerance.
     pub lost_segments: u64,
     /// Segments that came after their message was completed without them.
     pub late_segments: u64,
-    /// Packets that a later packet of their path had overtaken when they came.
+    /// Packets that a later packet of their path had overtaken.
     pub overtaken_packets: u64,
     /// Whether its packets keep their order on each path: "kept", "unproven" or "broken".
     pub order: String,
@@ -138,19 +138,19 @@ pub struct PeerSnapshot {
 pub struct ClassTraffic {
     /// The class; 0 is that of control packets.
     pub class: u8,
-    /// Packets sent, repairs with them.
+    /// Packets sent, including repairs.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
-    /// Segments sent which the peer did without.
+    /// Segments sent that the peer accepted as lost.
     pub missed_segments: u64,
-    /// Packets that came, duplicates with them.
+    /// Packets received, including duplicates.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Packets of data that came with CE.
+    /// Data packets received with CE.
     pub marks: u64,
 }
 

@@ -155,16 +155,19 @@ impl TraceEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// It is no JSON, or ends too early.
-    #[error("it is no whole JSON object ({0}): was the process killed while it wrote?")]
+    #[error("it is not a complete JSON object ({0}): was the process killed while it wrote?")]
     Json(serde_json::Error),
     /// It is something else.
-    #[error("it is no trace of gradwire: it lacks \"gradwire_trace\"")]
+    #[error("it is not a trace of gradwire: it lacks \"gradwire_trace\"")]
     Foreign,
     /// Another release has written it.
-    #[error("its form is number {0}, this release reads {VERSION}: use the gradwire that wrote it")]
+    #[error(
+        "it has format version {0}, this release reads version {VERSION}: use the gradwire \
+    that wrote it"
+    )]
     Version(u64),
     /// A field is missing or of another type.
-    #[error("it is no trace of gradwire: {0}")]
+    #[error("it is not a trace of gradwire: {0}")]
     Fields(serde_json::Error),
 }
 
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_no_dump_is_told_apart() {
-        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("no whole JSON object"));
+        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("not a complete JSON object"));
         assert!(refusal("[1, 2]").contains("lacks \"gradwire_trace\""));
         assert!(refusal("{\"gradwire_trace\": 7}").contains("number 7"));
         assert!(refusal("{\"gradwire_trace\": 1}").contains("missing field"));

@@ -187,7 +187,7 @@ pub enum RdmaError {
     /// A verb failed.
     #[error(
         "RDMA device {device}: {what} failed ({source}); `dmesg` may tell more, and transport.wire \
-         = \"udp\" does without RDMA"
+        = \"udp\" works without RDMA"
     )]
     Verb {
         /// The device.

@@ -85,7 +85,7 @@ impl TryFrom<Written> for Whole {
             Written::Number(number) => Ok(Self(number)),
             Written::Text(text) => match text.parse() {
                 Ok(number) => Ok(Self(number)),
-                Err(_) => Err(format!("`{text}` is no whole number")),
+                Err(_) => Err(format!("`{text}` is not a whole number")),
             },
         }
     }

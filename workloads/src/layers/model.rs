@@ -77,7 +77,7 @@ fn remarks(file: &File) -> Vec<String> {
         });
     if count > 0 {
         remarks.push(format!(
-            "{count} collectives that are no weight gradients ({bytes} bytes) are left out: every \
+            "{count} collectives that are not weight gradients ({bytes} bytes) are left out: every \
              worker is data-parallel"
         ));
     }

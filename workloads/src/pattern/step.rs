@@ -52,7 +52,7 @@ impl Line<'_> {
         self.needs_hosts(u64::from(training.least_hosts()))?;
         if self.hosts.count > training.most_hosts() {
             let most = training.most_hosts();
-            let what = format!("so many servers serve {most} hosts at most, themselves included");
+            let what = format!("this many servers serve at most {most} hosts, themselves included");
             return Err(self.form(STEP, what));
         }
         Ok(training.workload(self.hosts.count))
