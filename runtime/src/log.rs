@@ -16,7 +16,7 @@ use log::{LevelFilter, Metadata, Record};
 /// How many lines are shown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// Settings that are probably not meant.
+    /// Settings that are probably not intended.
     Warn,
     /// The settings in use, and failures.
     Info,
@@ -69,7 +69,7 @@ impl From<LogLevel> for LevelFilter {
 
 /// Shows lines up to a level from now on. Lines name the rank given to [`rank_is`] last.
 pub fn start(level: LogLevel) {
-    // Another log of this process keeps its place: lines of gradwire then go there.
+    // If the process has another log already, gradwire's lines go there.
     let _ = log::set_logger(&LINES);
     log::set_max_level(level.into());
 }

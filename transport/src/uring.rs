@@ -96,7 +96,7 @@ pub enum UringUnavailable {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A packet through loopback did not come out as it went in.
+    /// A packet through loopback did not arrive unchanged.
     #[error("a packet sent by io_uring was lost on loopback: set transport.wire to \"udp\"")]
     Silent,
     /// Something else.

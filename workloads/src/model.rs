@@ -6,7 +6,7 @@
 //! (`measured`), or are estimated from the work of each layer where no table exists (`estimated`);
 //! [`Model::times`] says which.
 //!
-//! Forward times were not measured beside the gradients. A layer's forward pass takes
+//! Forward times were not measured with the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.
 //!
 //! The steps that train a model are in [`crate::training`].

@@ -1,7 +1,7 @@
 //! A snapshot as text for Prometheus, in the format of OpenMetrics 1.0.
 //!
 //! Names begin with `gradwire_`; every value has the labels `job` and `rank`, and `peer`, `class`,
-//! `collective` or `reason` where it is one of several. Times are seconds.
+//! `collective` or `reason` if it is one of several. Times are seconds.
 
 use std::fmt;
 
@@ -289,7 +289,7 @@ fn histogram<'a>(
     for (labels, spread) in rows {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(spread.buckets.len() + 1);
-        // The encoder wants the count of each bucket alone, not the sum up to it.
+        // The encoder expects the count of each bucket alone, not the sum up to it.
         for &(bound_us, count) in &spread.buckets {
             buckets.push((bound_us as f64 / 1e6, count - before));
             before = count;

@@ -1,4 +1,4 @@
-//! Messages that no rank will take any more are forgotten at both ends.
+//! Messages that no rank will accept any more are forgotten at both ends.
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Collective, Operation};
@@ -33,7 +33,7 @@ fn end_group(world: &mut World, at: u16, group: u16) {
     });
 }
 
-/// Asserts that these ranks keep no message and send no packet any more.
+/// Asserts that these ranks keep no message and no longer send packets.
 fn assert_forgotten(world: &mut World, ranks: &[u16]) {
     let until = world.at(Span::from_millis(5_000));
     world.network.run_until(until);

@@ -1,4 +1,4 @@
-//! Messages between rank 0 and the other ranks: JSON behind a length of four bytes, on one stream
+//! Messages between rank 0 and the other ranks: JSON after a length of four bytes, on one stream
 //! per rank.
 //!
 //! - Any bytes decode to a message or to a named failure.

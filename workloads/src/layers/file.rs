@@ -72,7 +72,7 @@ pub(super) struct File {
     pub(super) layers: Vec<FileLayer>,
 }
 
-/// The keys behind the strategy that the simulator uses.
+/// The keys after the strategy that the simulator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// Ranks of a tensor-parallel group.

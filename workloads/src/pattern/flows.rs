@@ -113,8 +113,8 @@ impl Line<'_> {
         Ok(starts.collect())
     }
 
-    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that all do not send to one receiver at
-    /// once.
+    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that they do not all send to one receiver
+    /// at once.
     pub(super) fn all_to_all(&self, rest: &str) -> Result<Workload, PatternError> {
         let (size, parallel) = match rest.split_once(',') {
             None => (rest, u32::MAX),

@@ -1,4 +1,4 @@
-//! What no workload may have, whoever made it, and workloads beside each other.
+//! Faults that every workload is checked for, whoever made it, and parallel workloads.
 
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{
