@@ -356,7 +356,10 @@ mod tests {
             panic!("another event");
         };
         assert_eq!(rank, Rank(1));
-        assert!(reason.contains("not a message of this protocol"), "{reason}");
+        assert!(
+            reason.contains("not a message of this protocol"),
+            "{reason}"
+        );
         drop(control);
     }
 }
