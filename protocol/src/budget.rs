@@ -8,7 +8,7 @@
 //!    it, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. The ledger forgets the oldest of more than `STEPS_KEPT` steps, and none with reservations.
+//! 4. The ledger forgets the oldest of more than 64 steps, and none with reservations.
 //!    Old is the step that was owed first, since numbers of steps wrap.
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from
@@ -16,10 +16,9 @@
 
 use std::collections::VecDeque;
 
+use crate::settings::EndpointLimits;
 use crate::units::{Instant, Share, Span, Step};
 
-/// Steps that the ledger remembers one by one; older ones live on in the totals.
-const STEPS_KEPT: usize = 64;
 /// If this host dropped the first packets of a message, it hears of the message within this time:
 /// the sender keeps probing, every 20 ms at least.
 const KNOWN_AFTER: Span = Span::from_millis(200);
@@ -45,6 +44,8 @@ pub struct Ledger {
     cap: Share,
     /// The steps that are remembered, in the order in which they were owed first.
     steps: VecDeque<(Step, LossAccount)>,
+    /// How many of them; older ones live on in the total.
+    steps_kept: usize,
     total: LossAccount,
     host_drops_at: Option<Instant>,
 }
@@ -55,9 +56,15 @@ impl Ledger {
         Self {
             cap,
             steps: VecDeque::new(),
+            steps_kept: EndpointLimits::USUAL.steps,
             total: LossAccount::default(),
             host_drops_at: None,
         }
+    }
+
+    /// Remembers so many steps one by one.
+    pub(crate) fn keep_steps(&mut self, steps: usize) {
+        self.steps_kept = steps;
     }
 
     /// This host's own kernel has dropped packets before `now`.
@@ -95,7 +102,7 @@ impl Ledger {
     /// there.
     fn forget_old_steps(&mut self) {
         let is_over = |(_, account): &(Step, LossAccount)| account.reserved_bytes == 0;
-        while self.steps.len() >= STEPS_KEPT
+        while self.steps.len() >= self.steps_kept
             && let Some(oldest) = self.steps.iter().position(is_over)
         {
             self.steps.remove(oldest);
@@ -167,6 +174,7 @@ pub enum BudgetVerdict {
 
 #[cfg(test)]
 mod tests {
+    const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
     use proptest::prelude::*;
 
     use super::*;

@@ -77,7 +77,8 @@ pub enum EndpointEvent {
         /// For how long.
         silent: Span,
     },
-    /// The path to or from a peer has a fault. The job goes on, perhaps slowly.
+    /// The path to or from a peer has a fault. The job goes on, perhaps slowly, unless no full
+    /// packet passes for long.
     PathFault {
         /// The peer.
         rank: Rank,

@@ -17,9 +17,6 @@ use crate::wire::{Flags, Header, PacketKind};
 
 /// STOPs of a message after which it leaves the word to the oldest one.
 const STOPS_EACH: u32 = 12;
-/// Ranges of closed messages beyond which a RESET for an unknown message is not taken, so that
-/// invented headers cannot take all memory. There are as many only if more messages are open.
-const CLOSED_RANGES_MAX: usize = 1 << 16;
 
 impl Receiver {
     /// Takes CLOSE: the sender heard STOP.
@@ -61,7 +58,8 @@ impl Receiver {
     /// Takes RESET: the sender has cancelled the message.
     pub fn handle_reset(&mut self, header: &Header, lent: &mut RankResources<'_>) {
         let serial = self.closed.serial(header.message);
-        if self.closed.ranges() >= CLOSED_RANGES_MAX && !self.closed.is_closed(serial) {
+        let most = lent.settings.limits.closed_ranges;
+        if self.closed.ranges() >= most && !self.closed.is_closed(serial) {
             self.counters.refused += 1;
             return;
         }

@@ -144,7 +144,9 @@ impl Sender {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
         sending.guesses |= self.judge == HoleJudge::Paths;
-        self.in_flight -= sending.land(flight.segment);
+        let bytes = sending.land(flight.segment);
+        self.in_flight -= bytes;
+        self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
         // More holes are news for the receiver, which may make the next probe due now.
         let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
