@@ -1,4 +1,4 @@
-//! One message as its ends are told of it: by their callers, and by the header of every packet.
+//! One message as its ends describe it: by their callers, and by the header of every packet.
 
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
@@ -37,7 +37,7 @@ pub struct ReceiveRequest {
     pub bytes: u32,
     /// The share that may be missing.
     pub tolerance: Share,
-    /// How soon it is needed; `None` when that is not known.
+    /// How urgent it is; `None` when that is not known.
     pub urgency: Option<Urgency>,
 }
 
@@ -59,7 +59,7 @@ pub struct MessageOutline {
     pub signature: Signature,
 }
 
-/// Ids of one sender that can be told apart from each other's next turn.
+/// Number of ids of one sender that can be told apart when ids wrap.
 const HALF_OF_IDS: u64 = 1 << 31;
 
 /// The place of the open message with this id. `open` is sorted by number, and `newest` is about as
