@@ -382,6 +382,7 @@ impl Receiver {
     }
 
     /// A packet of a path has arrived.
+    #[inline]
     fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
         let packet = PathMark {
             class: header.class,
@@ -389,6 +390,15 @@ impl Receiver {
             number: header.number,
         };
         let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
+        if passage != PathPassage::InOrder {
+            self.on_passage(packet, passage);
+        }
+        passage
+    }
+
+    /// Packets before this one are missing, or a later one has overtaken it.
+    #[inline(never)]
+    fn on_passage(&mut self, packet: PathMark, passage: PathPassage) {
         match passage {
             PathPassage::InOrder => {}
             PathPassage::Overtaken => {
@@ -402,7 +412,6 @@ impl Receiver {
                 }
             }
         }
-        passage
     }
 
     /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
@@ -531,7 +540,9 @@ impl Receiver {
             return Some(self.last);
         }
         let newest = self.closed.newest(id);
-        find_open(&self.messages, newest, id, |receiving| receiving.serial)
+        let number = |receiving: &ReceiveMessage| receiving.serial;
+        let search = |serial| self.messages.binary_search_by_key(&serial, number).ok();
+        find_open(newest, id, search, self.messages.iter().map(number))
     }
 
     fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {

@@ -37,6 +37,7 @@ mod cancel;
 mod least;
 mod loss;
 mod message;
+mod open;
 mod probe;
 mod repair;
 mod tail;
@@ -49,13 +50,14 @@ use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
+use self::open::OpenMessages;
 use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
 use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
-use crate::message::{SendRequest, find_open};
+use crate::message::SendRequest;
 use crate::order::PathNumbers;
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{PathFault, PathWatch};
@@ -140,8 +142,7 @@ impl SenderCounters {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
-    /// By number.
-    messages: Vec<SendMessage>,
+    messages: OpenMessages,
     /// By class: queues keep the packets of one class in order, and let others overtake them.
     classes: Vec<ClassFlights>,
     /// When the peer last sent a report, about any message.
@@ -183,7 +184,7 @@ impl Sender {
             delay_target: settings.delay_target,
         };
         Self {
-            messages: Vec::new(),
+            messages: OpenMessages::default(),
             classes: vec![ClassFlights::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
@@ -223,7 +224,7 @@ impl Sender {
     /// left out.
     fn take_serial(&mut self) -> MessageSerial {
         let mut serial = self.next;
-        let oldest = self.messages.first().map_or(serial, |open| open.serial);
+        let oldest = self.messages.oldest().unwrap_or(serial);
         let has_wrapped = serial.0 - oldest.0 >= 1 << 32;
         if has_wrapped || !self.cancelled.is_empty() {
             let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
@@ -318,7 +319,7 @@ impl Sender {
     }
 
     fn position(&self, message: MessageId) -> Option<usize> {
-        find_open(&self.messages, self.next, message, |sending| sending.serial)
+        self.messages.find(self.next, message)
     }
 
     /// The next control packet: CLOSE for a message that has ended, RESET for one that is
@@ -351,7 +352,7 @@ impl Sender {
     /// heard of none of its messages, so no PROBE asks for an answer.
     fn trickle_due(&self) -> Option<Instant> {
         let until = self.path.waits_until()?;
-        let asks = self.messages.iter().any(SendMessage::is_told);
+        let asks = self.messages.iter().any(|(_, sending)| sending.is_told());
         (!asks && self.is_busy()).then_some(until)
     }
 
@@ -376,10 +377,7 @@ impl Sender {
 
     /// The turn of the segment that would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        let messages = self.messages.iter_mut();
-        messages
-            .filter_map(|sending| sending.next_turn(settings))
-            .min()
+        self.messages.first_turn(settings).map(|(turn, _)| turn)
     }
 
     /// Takes the next run of segments that the window allows into `run`. It is a run of the message
@@ -399,10 +397,7 @@ impl Sender {
         if room < self.least_run(packet, settings) {
             return None;
         }
-        let turns = self.messages.iter_mut().enumerate();
-        let (_, at) = turns
-            .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
-            .min()?;
+        let (_, at) = self.messages.first_turn(settings)?;
         let most = room.min(self.run_packets(settings)) as usize;
         let sending = &mut self.messages[at];
         let taken = sending.take_run(most, settings, run);
@@ -666,8 +661,8 @@ impl Sender {
     /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
     /// and its receiver is told until it answers.
     pub fn cancel(&mut self, key: MessageKey) {
-        let of_key = |sending: &SendMessage| sending.key() == key;
-        let Some(at) = self.messages.iter().rposition(of_key) else {
+        let newest = (self.messages.iter().rev()).find(|(_, sending)| sending.key() == key);
+        let Some(at) = newest.map(|(at, _)| at) else {
             return;
         };
         let header = self.forget(at, |sending| sending.template(Instant::START));
@@ -696,9 +691,8 @@ impl Sender {
         let sending = &mut self.messages[at];
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
-        let rest = rest(sending);
-        // Unlike `remove` this does not move the message, which is large.
-        drop(self.messages.drain(at..=at));
+        let (rest, serial) = (rest(sending), sending.serial);
+        self.messages.remove(at, serial);
         rest
     }
 

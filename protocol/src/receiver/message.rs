@@ -321,10 +321,16 @@ impl ReceiveMessage {
 
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
+    #[inline]
     pub(super) fn end_gap_if_settled(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
-        if !self.has_gaps() || self.received.zeros() == 0 {
-            return;
+        if self.has_gaps() && self.received.zeros() > 0 {
+            self.end_settled_gap(lent, order);
         }
+    }
+
+    /// Few packets come while a message has gaps. Inlined it would make the others slower.
+    #[inline(never)]
+    fn end_settled_gap(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
         let settings = lent.settings;
         let is_named = || self.holes.is_settled(&self.received);
         let is_settled =

@@ -185,20 +185,19 @@ impl Sender {
             return None;
         }
         let asks =
-            |sending: &&SendMessage| sending.is_told() && sending.probe.duty != ProbeDuty::Rests;
-        let due = |sending: &SendMessage| asks(&sending) && sending.probe.at <= now;
-        let at = self.messages.iter().position(due);
-        if at.is_none() {
-            let asking = self.messages.iter().filter(asks);
-            self.probe_due = asking.map(|sending| sending.probe.at).min();
+            |sending: &SendMessage| sending.is_told() && sending.probe.duty != ProbeDuty::Rests;
+        let asking = self.messages.iter().filter(|(_, sending)| asks(sending));
+        let times = asking.map(|(at, sending)| (at, sending.probe.at));
+        let due = times.clone().find(|&(_, time)| time <= now);
+        if due.is_none() {
+            self.probe_due = times.map(|(_, time)| time).min();
         }
-        at
+        due.map(|(at, _)| at)
     }
 
     /// Among the messages of this kind, the one that has not asked for the longest time.
     fn longest_unasked(&self, is_kind: impl Fn(&SendMessage) -> bool) -> Option<usize> {
-        let numbered = self.messages.iter().enumerate();
-        let of_kind = numbered.filter(|(_, sending)| is_kind(sending));
+        let of_kind = self.messages.iter().filter(|(_, sending)| is_kind(sending));
         let first = of_kind.min_by_key(|(_, sending)| sending.probe.last);
         first.map(|(at, _)| at)
     }
@@ -219,10 +218,9 @@ impl Sender {
         if self.watch.silence.take().is_none() {
             return;
         }
-        for sending in &mut self.messages {
-            if sending.probe.unanswered > 0 {
-                sending.probe.unanswered = 0;
-                sending.probe.at = now;
+        for probe in self.messages.probes() {
+            if probe.unanswered > 0 {
+                (probe.unanswered, probe.at) = (0, now);
             }
         }
         self.note_probe(now);
