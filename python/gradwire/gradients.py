@@ -248,8 +248,7 @@ class Residuals:
 
     The core keeps them by message, and adds them to the same message of the next step. Checkpoints
     keep them by name, since DDP may cut its messages differently. They wait here from the time they
-    are taken
-    from the core until gradients of that name are sent again.
+    are taken from the core until gradients of that name are sent again.
     """
 
     def __init__(self, backend: _binding.Backend, scaler: LossScaler | None = None) -> None:
