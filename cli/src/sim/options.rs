@@ -78,7 +78,7 @@ pub enum SimCommand {
     /// Run a workload once: completion times, losses, queues.
     #[command(after_help = SIM_RUN_EXAMPLES)]
     Run(SimRun),
-    /// Run a workload with several transports and seeds: ratios and how sure they are.
+    /// Run a workload with several transports and seeds: ratios and their confidence intervals.
     #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
     Compare(SimCompare),
     /// Run every combination of a plan on all cores; finished ones are never run again.
@@ -100,12 +100,12 @@ pub struct ScenarioOptions {
     pub fabric: String,
     /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
     /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
-    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
-    /// with " + " between them; each job of training steps is measured by itself.
+    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on in the same folder. Several
+    /// workloads, with " + " between them, run in parallel; each job of training steps is measured
+    /// by itself.
     pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile; several with
-    /// " + " between them. Beside training steps its flows are cut off when the last step has
-    /// ended.
+    /// Another workload, which loads the fabric but is in no percentile; several with " + " between
+    /// them. With training steps, its flows are cut off when the last step has ended.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
     /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
@@ -115,7 +115,7 @@ pub struct ScenarioOptions {
     /// ByteScheduler, and order = arrival first come, first served.
     #[arg(long, default_value_t = scenario::default_transport())]
     pub transport: String,
-    /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
+    /// The job file; by default GRADWIRE_JOB, else a job fitted to the fabric.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Share of a message that may be missing, such as 10% or 0.1.
@@ -124,7 +124,7 @@ pub struct ScenarioOptions {
     /// A key of the job and its value, such as transport.window=1MiB; may be repeated.
     #[arg(long, value_parser = assignment, value_name = "KEY=VALUE")]
     pub set: Vec<(String, String)>,
-    /// How switches choose among equal paths: ecmp, random or adaptive; without it, as the fabric
+    /// How switches choose among equal paths: ecmp, random or adaptive; by default as the fabric
     /// says, else ecmp.
     #[arg(long, value_name = "HOW")]
     pub balance: Option<String>,
@@ -188,7 +188,7 @@ pub struct SimCompare {
     /// How many seeds, from --seed upwards.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
-    /// Runs at a time; as many as there are cores for --threads without it.
+    /// Runs at a time; by default as many as the cores allow with --threads.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
     pub parallel: Option<u16>,
     /// Print one JSON object instead of the table.
@@ -208,13 +208,13 @@ pub struct SimFuzz {
     /// These faults, with + between them, instead of those of each seed; or none.
     #[arg(long, value_name = "FAULTS")]
     pub faults: Option<FaultSet>,
-    /// So many ranks, instead of those of each seed.
+    /// Number of ranks, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..=i64::from(RANKS_MAX)))]
     pub ranks: Option<u16>,
-    /// So many operations, instead of those of each seed.
+    /// Number of operations, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub operations: Option<u16>,
-    /// Seeds at a time; as many as there are cores without it.
+    /// Seeds at a time; by default one per core.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "SEEDS")]
     pub parallel: Option<u16>,
     /// Print every packet of the first seed, and run no other.
