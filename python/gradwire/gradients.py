@@ -214,7 +214,7 @@ def _refuse_strangers(argument: str, strangers: set[str], names: list[str]) -> N
     if strangers:
         known = ", ".join(name for name in names[:8] if name)
         raise ValueError(
-            f"gradwire: {argument} has {sorted(strangers)}, which the model has not; "
+            f"gradwire: {argument} has {sorted(strangers)}, which the model lacks; "
             f"it has {known}{', ...' if len(names) > 8 else ''}"
         )
 
@@ -350,7 +350,7 @@ def check_state(
     if state["version"] != _STATE_VERSION:
         raise ValueError(
             f"gradwire: a state of version {state['version']}; this gradwire reads version "
-            f"{_STATE_VERSION}"
+            f"{_STATE_VERSION}: load a state that this release saved, or none"
         )
     saved, here = (state["rank"], state["world_size"]), (group.rank(), group.size())
     if saved != here:
