@@ -32,12 +32,13 @@ use crate::sim::cost::{cores, now};
 use crate::sweep::cells::SweepCell;
 use crate::sweep::folder::SweepFolder;
 use evidence::TableEvidence;
+use gradwire_report::printing::OutputForm;
 use plans::Written;
 use report::{EvalCost, EvalReport};
 use request::EvalRequest;
 use section::{Section, Source};
 use tables::{Content, EvalTable, TABLES};
-use work::{CellWork, ListForm};
+use work::CellWork;
 
 /// An evaluation that can be listed or run.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Lists the cells, one a line.
-    pub fn list(&self, form: ListForm) -> String {
+    pub fn list(&self, form: OutputForm) -> String {
         self.work.list(&self.folder, form)
     }
 

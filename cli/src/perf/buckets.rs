@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use gradwire_report::columns::heads;
+use gradwire_report::printing::OutputForm;
 use serde_json::json;
 
 use super::ground::{check_ranks, job_on, passed, progress_bar, security};
 use super::options;
-use super::table::{RowFormat, gigabytes, rounded};
+use super::table::{gigabytes, rounded};
 use crate::exit::CommandError;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
@@ -64,9 +66,9 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         known: Order::of(&known),
         unknown: Order::of(&unknown),
     };
-    match options.ground.format() {
-        RowFormat::Text => report.text(),
-        RowFormat::Json => report.json(),
+    match options.ground.form() {
+        OutputForm::Text => report.text(),
+        OutputForm::Json => report.json(),
     }
     crew.end()?;
     Ok(passed(wrong)?)
@@ -163,14 +165,11 @@ impl BucketsReport {
              over {}, security {}",
             self.network, self.wire, self.security
         );
-        println!(
-            "#{:>6} {:>10} {:>9} {:>12} {:>16} {:>12}",
-            "layer", "submitted", "complete", "time", "without layers:", "time"
-        );
-        println!(
-            "#{:>6} {:>10} {:>9} {:>12} {:>16} {:>12}",
-            "", "as", "as", "us", "complete as", "us"
-        );
+        let names = "layer | submitted | complete | time | without layers: | time";
+        let units = "| as | as | us | complete as | us";
+        for line in [names, units] {
+            println!("{}", heads(&[7, 10, 9, 12, 16, 12], line));
+        }
         for layer in 0..layers {
             println!(
                 "{layer:>7} {:>10} {:>9} {:>12.1} {:>16} {:>12.1}",

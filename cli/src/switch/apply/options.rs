@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use gradwire_protocol::units::{Dscp, Span};
 
 use crate::switch::plan_options::{PlanOptions, dscp};
-use crate::values::span;
+use gradwire_lab::values::span;
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\

@@ -10,8 +10,8 @@ use super::evidence::{number_text, of};
 use super::journal::TrialRecord;
 use super::trial::percent;
 use gradwire_report::html::{cell, document, figure, heads, row, section, swatch};
-use gradwire_report::plot::{Plot, PlotAxis, across, dashed, stroke, upwards};
-use gradwire_report::svg::{Scale, escaped};
+use gradwire_report::plot::{Plot, PlotAxis, dashed, stroke};
+use gradwire_report::svg::escaped;
 
 /// Half of the page's width.
 const SIZE: (f64, f64) = (558.0, 340.0);
@@ -136,14 +136,8 @@ fn curve(evidence: &SearchEvidence<'_>, level: Level) -> String {
     };
     let mut plot = Plot::new(
         SIZE,
-        PlotAxis {
-            title: "really lost, %",
-            scale: Scale::fitting((low, high), across(SIZE.0)),
-        },
-        PlotAxis {
-            title: &evidence.question.metric,
-            scale: Scale::linear(range, upwards(SIZE.1)),
-        },
+        PlotAxis::fitting("really lost, %", (low, high)),
+        PlotAxis::linear(&evidence.question.metric, range),
     );
     let mean = evidence.baseline().0;
     let allowed = match evidence.question.better {

@@ -1,6 +1,5 @@
 //! Points as cells of a sweep: each runs in its own process, and its value is the mean step time.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
@@ -135,26 +134,17 @@ impl<'a> PointRuns<'a> {
         let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
         let cells: Vec<&SweepCell> = cells.iter().collect();
         let at_once = self.question.parallel.map_or_else(cores, usize::from);
-        let records: Mutex<Vec<CellRecord>> = Mutex::default();
-        crew::run(&cells, at_once, &|record| {
+        let records = crew::run(&cells, at_once, |record| {
             self.progress.inc(1);
-            let mut records = records.lock().expect("nobody panics while it is held");
-            records.push(record);
-            Ok(())
+            Ok(record)
         })?;
-        let records = records
-            .into_inner()
-            .expect("nobody panics while it is held");
-        let of_point = |point: &SchedulePoint| {
-            let id = id(*point);
-            let record = records.iter().find(|record| record.id == id);
-            let record = record.expect("a crew keeps a record of every cell");
+        let trial = |(point, record): (&SchedulePoint, &CellRecord)| {
             Ok(PointTrial {
                 point: *point,
                 iteration_us: iteration_us(record)?,
             })
         };
-        points.iter().map(of_point).collect()
+        points.iter().zip(&records).map(trial).collect()
     }
 
     fn cell(&self, point: SchedulePoint) -> SweepCell {
