@@ -37,7 +37,10 @@ pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
 
 fn tell(report: &EvalReport, options: &Dlcp, page: &Path) {
     let text = || {
-        let goals = report.sections.iter().flat_map(|section| &section.goals);
+        let goals = report
+            .sections
+            .iter()
+            .flat_map(|section| &section.outcome.found.goals);
         let goals = goals.map(|goal| format!("{:<7} {}: {}\n", goal.state, goal.what, goal.found));
         format!(
             "{}{}\n{}",

@@ -9,7 +9,8 @@
 //! - [`crew`]: ranks as processes of this machine, in network namespaces ([`netns`]) if asked.
 //! - [`job_file`]: jobs read from files and changed. [`output`]: files that are there whole or not
 //!   at all.
-//! - [`mod@side_by_side`]: several runs at a time. [`error`]: why an experiment failed.
+//! - [`mod@side_by_side`]: several runs at a time. [`shell`]: command lines.
+//!   [`error`]: why an experiment failed.
 //!
 //! The parameters of experiments are typed on the command line, too, by the names of their fields:
 //! their comments are its help text. [`values`]: sizes, shares and times as they are typed.
@@ -24,6 +25,7 @@ pub mod files;
 pub mod job_file;
 pub mod netns;
 pub mod output;
+pub mod shell;
 pub mod side_by_side;
 pub mod sim;
 pub mod sweep;

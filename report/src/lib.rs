@@ -1,7 +1,8 @@
 //! The output of commands, for people and for programs.
 //!
 //! Start here:
-//! - [`numbers`]: counts and bytes as people read them; [`columns`]: their names above rows. [`json`]: values as lines for programs.
+//! - [`numbers`]: counts and bytes as people read them; [`columns`]: names above rows of them.
+//!   [`json`]: values as lines for programs.
 //! - [`svg`]: shapes and scales; [`plot`]: axes and curves made of them; [`timeline`]: rows over
 //!   time; [`html`]: the page around.
 //! - [`printing`]: prints, and ends the program when its reader has gone.

@@ -4,7 +4,7 @@
 //! end this program wherever a process that it has started does not read its orders. So here are
 //! macros of the same names, which end the program quietly when its own output is closed.
 //!
-//! [`OutputForm`] chooses between the two forms of every result: text for people, JSON for programs.
+//! [`OutputForm`] chooses between the two forms of results: text for people, JSON for programs.
 
 use std::fmt::Arguments;
 use std::io::{Error, ErrorKind, Write};

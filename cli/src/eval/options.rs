@@ -1,7 +1,9 @@
 //! The options of `gradwire eval`. Doc comments on options are the help text.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gradwire_lab::eval::request::EvalRequest;
+use gradwire_lab::eval::tables::TABLES;
 
 /// Shown below the options.
 const EXAMPLES: &str = "\
@@ -33,7 +35,7 @@ others run, the report is written, and the exit code is 1. A goal that is missed
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Run DLCP's evaluation and ByteScheduler's, and write a report.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, mut_arg("only", |one| one.value_parser(tables())))]
     Dlcp(Dlcp),
 }
 
@@ -49,4 +51,8 @@ pub struct Dlcp {
     /// Print the report, or the list, as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+fn tables() -> PossibleValuesParser {
+    PossibleValuesParser::new(TABLES.map(|table| table.name))
 }

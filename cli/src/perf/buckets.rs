@@ -63,8 +63,8 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         network: place.network(),
         wire: crew.wire().to_owned(),
         security: security(&job, crew.wire()),
-        known: Order::of(&known),
-        unknown: Order::of(&unknown),
+        known: LayerOrder::of(&known),
+        unknown: LayerOrder::of(&unknown),
     };
     match options.ground.form() {
         OutputForm::Text => report.text(),
@@ -87,7 +87,7 @@ fn bucket_bytes(options: &options::BucketsOptions) -> Result<u64, CommandError> 
 }
 
 /// When and in which order the layers were complete.
-struct Order {
+struct LayerOrder {
     /// Of each layer the median time on the slowest rank.
     times_us: Vec<f64>,
     /// Of each layer its place in the order of these times, from 0.
@@ -97,7 +97,7 @@ struct Order {
     pairs: usize,
 }
 
-impl Order {
+impl LayerOrder {
     fn of(rounds: &[Vec<Measured>]) -> Self {
         let rounds: Vec<Vec<f64>> = rounds.iter().map(|round| slowest(round)).collect();
         let layers = rounds[0].len();
@@ -149,8 +149,8 @@ struct BucketsReport {
     network: &'static str,
     wire: String,
     security: &'static str,
-    known: Order,
-    unknown: Order,
+    known: LayerOrder,
+    unknown: LayerOrder,
 }
 
 impl BucketsReport {
@@ -207,7 +207,7 @@ impl BucketsReport {
                 })
             );
         }
-        let order = |order: &Order| {
+        let order = |order: &LayerOrder| {
             json!({
                 "inversions": order.inversions,
                 "pairs": order.pairs,
@@ -237,12 +237,12 @@ impl BucketsReport {
 mod tests {
     use super::*;
 
-    fn order(times: &[f64]) -> Order {
+    fn order(times: &[f64]) -> LayerOrder {
         let rank = Measured {
             times_us: times.to_vec(),
             ..Measured::default()
         };
-        Order::of(&[vec![rank]])
+        LayerOrder::of(&[vec![rank]])
     }
 
     #[test]

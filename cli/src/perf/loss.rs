@@ -190,7 +190,7 @@ struct LossReport {
 }
 
 /// One line: who, of which series, beside which other one.
-struct Line<'a> {
+struct GoodputRow<'a> {
     backend: &'static str,
     tolerance: Share,
     free: &'a RoundSeries,
@@ -223,7 +223,7 @@ impl LossReport {
     }
 
     fn print(&mut self, drop: Share, tolerance: Share, series: &[RoundSeries]) {
-        let ours = |tolerance, lossy| Line {
+        let ours = |tolerance, lossy| GoodputRow {
             backend: "gradwire",
             tolerance,
             free: &series[0],
@@ -231,7 +231,7 @@ impl LossReport {
         };
         let mut lines = vec![ours(Share::NONE, &series[1]), ours(tolerance, &series[2])];
         if let [_, _, _, free, lossy] = series {
-            lines.push(Line {
+            lines.push(GoodputRow {
                 backend: "gloo",
                 tolerance: Share::NONE,
                 free,
@@ -269,7 +269,7 @@ impl LossReport {
         self.form.print(|| text.to_owned(), summary);
     }
 
-    fn text(&self, drop: Share, line: &Line<'_>) -> String {
+    fn text(&self, drop: Share, line: &GoodputRow<'_>) -> String {
         let share = Ratio::of(line.free, line.lossy);
         let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
         let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
@@ -287,7 +287,7 @@ impl LossReport {
         )
     }
 
-    fn json(&self, drop: Share, line: &Line<'_>) -> Value {
+    fn json(&self, drop: Share, line: &GoodputRow<'_>) -> Value {
         let share = Ratio::of(line.free, line.lossy);
         let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
         let ours = line.backend == "gradwire";

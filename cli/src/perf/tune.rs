@@ -118,7 +118,7 @@ impl Tuning {
         options: &TuneOptions,
         bytes: u64,
         (job, wrong): (&Job, &mut Vec<String>),
-    ) -> Result<Line, CommandError> {
+    ) -> Result<AlgorithmRow, CommandError> {
         let plan = RoundsPlan {
             kind: PerfCollective::AllReduce,
             bytes,
@@ -138,13 +138,13 @@ impl Tuning {
                 job,
             ));
         }
-        Ok(Line::new(self.world, bytes, &series))
+        Ok(AlgorithmRow::new(self.world, bytes, &series))
     }
 }
 
 /// The measurements of one world and size.
 #[derive(Clone, Debug)]
-struct Line {
+struct AlgorithmRow {
     world: u16,
     bytes: u64,
     times_us: Vec<f64>,
@@ -155,7 +155,7 @@ struct Line {
     rounds: usize,
 }
 
-impl Line {
+impl AlgorithmRow {
     fn new(world: u16, bytes: u64, series: &[RoundSeries]) -> Self {
         let taken = clear_winner(series);
         let others = (0..series.len()).filter(|at| *at != taken);
@@ -224,7 +224,7 @@ fn clear_winner(series: &[RoundSeries]) -> usize {
 }
 
 /// Entries of `collectives.table`: neighbouring sizes with one winner are one entry.
-fn entries(lines: &[Line]) -> Vec<String> {
+fn entries(lines: &[AlgorithmRow]) -> Vec<String> {
     let mut entries = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let next = lines.get(at + 1);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn neighbours_with_one_winner_are_one_entry() {
-        let line = |world, bytes, taken| Line {
+        let line = |world, bytes, taken| AlgorithmRow {
             world,
             bytes,
             times_us: Vec::new(),

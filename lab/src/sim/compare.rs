@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::cost::cores;
 use super::progress::RunProgress;
 use super::scenario::Scenario;
-use super::summary::{ClassDrops, Summary};
+use super::summary::Summary;
 use crate::error::LabError;
 use crate::side_by_side::side_by_side;
 
@@ -256,7 +256,7 @@ fn row(summaries: &[Summary], base: &[Summary]) -> TransportRow {
         flows: summaries.iter().map(|summary| summary.flows).sum(),
         finished: summaries.iter().map(|summary| summary.finished).sum(),
         dropped: mean(|summary| {
-            let of_class = summary.drops.iter().map(ClassDrops::dropped);
+            let of_class = summary.drops.iter().map(|row| row.counts.dropped());
             of_class.sum::<u64>() as f64
         }),
         links_lost: mean(|summary| summary.links_lost as f64),

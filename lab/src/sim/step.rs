@@ -23,23 +23,23 @@ const LETTERS_MAX: usize = 30;
 
 /// The content of a bar; later variants are drawn over earlier ones.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum What {
+enum BarKind {
     Sent,
     Pulled,
     Backward,
     Forward,
 }
 
-const LEGEND: [(What, &str, &str); 4] = [
-    (What::Forward, "forward", "#16202b"),
-    (What::Backward, "backward", "#8b96a2"),
-    (What::Sent, "all-reduce or push", "#0072b2"),
-    (What::Pulled, "pull", "#e69f00"),
+const LEGEND: [(BarKind, &str, &str); 4] = [
+    (BarKind::Forward, "forward", "#16202b"),
+    (BarKind::Backward, "backward", "#8b96a2"),
+    (BarKind::Sent, "all-reduce or push", "#0072b2"),
+    (BarKind::Pulled, "pull", "#e69f00"),
 ];
 
 /// A task within the step.
-struct Bar<'a> {
-    what: What,
+struct LayerBar<'a> {
+    what: BarKind,
     name: &'a str,
     /// Layers from front to back that it belongs to: the first and the last.
     layers: (usize, usize),
@@ -48,11 +48,11 @@ struct Bar<'a> {
 }
 
 /// The step that is drawn.
-struct Step<'a> {
+struct DrawnStep<'a> {
     layers: &'a [String],
     from: Instant,
     to: Instant,
-    bars: Vec<Bar<'a>>,
+    bars: Vec<LayerBar<'a>>,
 }
 
 /// The last step that a worker of the first job ended, on the worker that was last: its title and
@@ -79,7 +79,7 @@ pub fn last(run: &DrawnRun) -> Option<(String, String)> {
     let number = number.checked_sub(1).filter(|number| *number > 0)?;
     let (host, passes) = of_worker.iter().max_by_key(|(_, passes)| passes[number])?;
     let (from, to) = (passes[number - 1], passes[number]);
-    let step = Step {
+    let step = DrawnStep {
         layers: &job.layers,
         from,
         to,
@@ -99,7 +99,7 @@ fn bars<'a>(
     job: &'a StepEnds,
     host: u32,
     (from, to): (Instant, Instant),
-) -> Vec<Bar<'a>> {
+) -> Vec<LayerBar<'a>> {
     let workload = &run.loaded.setup.workload;
     let program = workload
         .programs
@@ -112,7 +112,7 @@ fn bars<'a>(
         let (started, ended) = (outcome.started?, outcome.ended?);
         (started < to && ended > from).then_some(())?;
         let (what, layers) = kind(task, &job.layers)?;
-        Some(Bar {
+        Some(LayerBar {
             what,
             name: &task.name,
             layers,
@@ -120,7 +120,7 @@ fn bars<'a>(
             to: ended.min(to),
         })
     });
-    let mut bars: Vec<Bar<'_>> = bars.collect();
+    let mut bars: Vec<LayerBar<'_>> = bars.collect();
     bars.sort_by_key(|bar| std::cmp::Reverse(bar.to.since(bar.from)));
     bars.truncate(BARS_MAX);
     bars.sort_by_key(|bar| bar.what);
@@ -128,12 +128,12 @@ fn bars<'a>(
 }
 
 /// The kind of a worker's task, and the layers that it belongs to.
-fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
+fn kind(task: &Task, layers: &[String]) -> Option<(BarKind, (usize, usize))> {
     match &task.work {
         Work::Collective { kind, layers, .. } => {
             let what = match kind {
-                CollectiveKind::Broadcast { .. } => What::Pulled,
-                _ => What::Sent,
+                CollectiveKind::Broadcast { .. } => BarKind::Pulled,
+                _ => BarKind::Sent,
             };
             let places = layers.iter().map(|(_, layer)| usize::from(layer.0));
             let first = places.clone().min()?;
@@ -141,8 +141,8 @@ fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
         }
         Work::Compute { .. } => {
             let (what, name) = match task.name.strip_prefix("forward ") {
-                Some(name) => (What::Forward, name),
-                None => (What::Backward, task.name.strip_prefix("backward ")?),
+                Some(name) => (BarKind::Forward, name),
+                None => (BarKind::Backward, task.name.strip_prefix("backward ")?),
             };
             let place = layer_of(name, layers)?;
             Some((what, (place, place)))
@@ -163,7 +163,7 @@ fn layer_of(name: &str, layers: &[String]) -> Option<usize> {
         .map(|(place, _)| place)
 }
 
-impl Step<'_> {
+impl DrawnStep<'_> {
     fn picture(&self) -> String {
         let height = (ROWS / self.layers.len() as f64).min(ROW_MAX);
         let took = micros(self.to.since(self.from));
@@ -187,12 +187,12 @@ impl Step<'_> {
     }
 
     /// Computing is drawn over transfers of the same time.
-    fn draw(&self, plot: &mut TimelinePlot, bar: &Bar<'_>) {
+    fn draw(&self, plot: &mut TimelinePlot, bar: &LayerBar<'_>) {
         let at = |instant: Instant| micros(instant.since(self.from));
         let (time, (first, last)) = ((at(bar.from), at(bar.to)), bar.layers);
         let (opacity, within) = match bar.what {
-            What::Sent | What::Pulled => (0.45, 0.1),
-            What::Backward | What::Forward => (0.95, 0.2),
+            BarKind::Sent | BarKind::Pulled => (0.45, 0.1),
+            BarKind::Backward | BarKind::Forward => (0.95, 0.2),
         };
         let colour = LEGEND.iter().find(|(what, _, _)| *what == bar.what);
         plot.bar(&TimelineBar {

@@ -21,7 +21,7 @@ const COMPUTES: &str = "#56606b";
 const COMMUNICATES: &str = "#0072b2";
 
 /// A task that ended.
-struct Bar<'a> {
+struct RankBar<'a> {
     rank: usize,
     task: &'a Task,
     from: Instant,
@@ -74,21 +74,21 @@ fn hosts(run: &DrawnRun) -> Vec<u32> {
     hosts
 }
 
-fn bars(run: &DrawnRun) -> Vec<Bar<'_>> {
+fn bars(run: &DrawnRun) -> Vec<RankBar<'_>> {
     let hosts = hosts(run);
     let programs = run.loaded.setup.workload.programs.iter();
     let programs: BTreeMap<u32, &[Task]> = programs
         .map(|program| (program.host, program.tasks.as_slice()))
         .collect();
     let drawn = run.outcome.tasks.iter().filter_map(|outcome| {
-        Some(Bar {
+        Some(RankBar {
             rank: hosts.binary_search(&outcome.host).ok()?,
             task: programs.get(&outcome.host)?.get(outcome.task as usize)?,
             from: outcome.started?,
             to: outcome.ended?,
         })
     });
-    let mut bars: Vec<Bar<'_>> = drawn.collect();
+    let mut bars: Vec<RankBar<'_>> = drawn.collect();
     bars.sort_by_key(|bar| (std::cmp::Reverse(bar.to.since(bar.from)), bar.rank));
     bars.truncate(BARS_MAX);
     bars

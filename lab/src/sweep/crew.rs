@@ -4,13 +4,12 @@
 //! are measured per cell.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use super::cells::SweepCell;
 use super::record::CellRecord;
 use super::worker::CellOrder;
-use crate::crew::launcher::how_it_ended;
+use crate::crew::leash::{self, how_it_ended};
 use crate::error::LabError;
 use crate::side_by_side::side_by_side;
 use gradwire_report::json;
@@ -25,23 +24,20 @@ pub fn run<K: Send>(
     at_once: usize,
     keep: impl Fn(CellRecord) -> Result<K, LabError> + Sync,
 ) -> Result<Vec<K>, LabError> {
-    let program = std::env::current_exe().map_err(LabError::system("cannot find this program"))?;
-    side_by_side(cells, at_once, |cell| keep(record_of(&program, cell)?))
+    side_by_side(cells, at_once, |cell| keep(record_of(cell)?))
 }
 
-fn record_of(program: &Path, cell: &SweepCell) -> Result<CellRecord, LabError> {
-    let output = output_of(program, cell).map_err(LabError::system(
+fn record_of(cell: &SweepCell) -> Result<CellRecord, LabError> {
+    let output = output_of(cell).map_err(LabError::system(
         "cannot run a cell in a process of its own",
     ))?;
     let record = serde_json::from_slice::<CellRecord>(&output.stdout);
     Ok(record.unwrap_or_else(|_| CellRecord::of_failure(&cell.id, &cell.scenario, death(&output))))
 }
 
-fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
-    let mut process = Command::new(program)
-        .args(["sim", "sweep", "--told"])
+fn output_of(cell: &SweepCell) -> std::io::Result<Output> {
+    let mut process = leash::own(&["sim", "sweep", "--told"])?
         .env_remove("GRADWIRE_JOB")
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;

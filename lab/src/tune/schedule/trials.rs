@@ -29,13 +29,13 @@ pub struct PointTrial {
 pub struct PointRuns<'a> {
     question: &'a ScheduleQuestion,
     scenario: Scenario,
-    shape: Shape,
+    shape: RunShape,
     progress: ProgressBar,
 }
 
 /// The properties of a workload that decide the sizes of its runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Shape {
+struct RunShape {
     /// The divisor of the workload's model.
     scale: u64,
     exchange: Exchange,
@@ -78,7 +78,7 @@ impl<'a> PointRuns<'a> {
             ));
         }
         let beside = "{pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
-        let shape = Shape::of(&scenario.workload);
+        let shape = RunShape::of(&scenario.workload);
         Ok(Self {
             question,
             shape,
@@ -171,7 +171,7 @@ impl<'a> PointRuns<'a> {
     }
 }
 
-impl Shape {
+impl RunShape {
     /// Returns the shape of training steps in one line.
     fn of(workload: &str) -> Self {
         let words = || workload.split([':', ',']);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn scale_and_exchange_are_workload_options() {
         let shape = |workload: &str| {
-            let Shape { scale, exchange } = Shape::of(workload);
+            let RunShape { scale, exchange } = RunShape::of(workload);
             (scale, exchange)
         };
         let servers = Exchange::Servers;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(shape("step:vgg16:ps=8"), (1, servers));
         let all_reduce = Exchange::AllReduce;
         assert_eq!(shape("step:mine.csv:ddp,scale=4,steps=2"), (4, all_reduce));
-        let least = Shape::of("step:vgg16:ddp,scale=16").least_chunk();
+        let least = RunShape::of("step:vgg16:ddp,scale=16").least_chunk();
         assert_eq!(least, ByteCount::mib(1));
     }
 }
