@@ -29,7 +29,7 @@ pub enum Transport {
     Gradwire,
     /// DCTCP, one path per flow, with timeouts as data centres tune them.
     Dctcp,
-    /// The same with the timeouts of DCTCP's paper, 10 ms at least.
+    /// The same with the timeouts of DCTCP's paper, at least 10 ms.
     #[strum(serialize = "dctcp-10ms")]
     SlowDctcp,
     /// pFabric.
@@ -87,7 +87,7 @@ pub enum SetupError {
     /// The job contradicts itself on this fabric.
     #[error("the job on this fabric: {0}")]
     Job(#[from] JobError),
-    /// More messages of programs than a reference numbers.
+    /// More messages of programs than a reference can number.
     #[error(
         "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its \
          flows: take a larger collectives.chunk, fewer steps, or gradwire"
@@ -148,7 +148,7 @@ pub enum SetupError {
 }
 
 impl Setup {
-    /// Checks all that can be checked before ports and regions exist.
+    /// Checks everything that can be checked before ports and regions exist.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.fabric.check()?;
         self.workload.check(self.fabric.hosts)?;
