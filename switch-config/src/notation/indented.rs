@@ -128,13 +128,15 @@ pub trait CommandRules: TreeRules {
     fn removal(&self, section: &str, entry: &ConfigEntry) -> String;
 }
 
-/// More words than a command has: all of it is its name.
-pub const ALL: usize = 99;
+/// How many words of a command are its name, by a kind of section and the beginning of a command.
+pub type NameWords = (&'static str, &'static str, usize);
 
-/// The first `count` words of a command, or all of it.
-pub fn first_words(command: &str, count: usize) -> &str {
-    let ends = command.match_indices(' ').map(|(at, _)| at);
-    let end = ends.take(count).nth(count.saturating_sub(1));
+/// The name of a command in a section of a kind, by the first row that fits; all of it without one.
+pub fn name_of<'a>(rows: &[NameWords], kind: &str, command: &'a str) -> &'a str {
+    let fits = |(of, words, _): &&NameWords| *of == kind && command.starts_with(words);
+    let count = rows.iter().find(fits).map_or(0, |(.., count)| *count);
+    let mut ends = command.match_indices(' ').map(|(at, _)| at);
+    let end = count.checked_sub(1).and_then(|last| ends.nth(last));
     &command[..end.unwrap_or(command.len())]
 }
 

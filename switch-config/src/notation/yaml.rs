@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use saphyr_parser::{Event, Parser, ScanError};
+use saphyr_parser::{Event, Parser, ScanError, Span};
 
 use super::indented::IndentedText;
 use crate::reading::ReadError;
@@ -236,97 +236,88 @@ pub fn quoted(text: &str) -> String {
 /// # Errors
 /// [`ReadError`] names the line that is not YAML, or that has something that is not read.
 pub fn parse(what: &'static str, text: &str) -> Result<ConfigEntry, ReadError> {
-    let mut loader = YamlLoader::default();
-    for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| broken(what, &error))?;
-        let line = span.start.line();
-        let wrong = |message| ReadError::at(what, line, message);
-        loader.add(event).map_err(wrong)?;
-    }
+    let mut reader = YamlReader {
+        what,
+        events: Parser::new_from_str(text),
+        line: 1,
+    };
     let text = "it is empty; give the output of `nv config show -o yaml`";
-    loader.root.ok_or_else(|| ReadError::at(what, 1, text))
-}
-
-fn broken(what: &'static str, error: &ScanError) -> ReadError {
-    let text = format!("this is not YAML: {}", error.info());
-    ReadError::at(what, error.marker().line(), text)
-}
-
-/// A list or a map that is not at its end yet.
-struct OpenYaml {
-    entry: ConfigEntry,
-    keys: BTreeSet<String>,
-    /// The key whose value comes next.
-    key: Option<String>,
-}
-
-impl OpenYaml {
-    /// Puts the next value into it.
-    fn put(&mut self, mut value: ConfigEntry) -> Result<(), &'static str> {
-        if self.entry.value == LIST {
-            value.name = self.entry.below.len().to_string();
-            self.entry.below.push(value);
-            return Ok(());
-        }
-        match self.key.take() {
-            Some(key) => {
-                value.name = key;
-                self.entry.below.push(value);
-            }
-            None if [LIST, EMPTY].contains(&value.value.as_str()) => {
-                return Err("a key must be a text");
-            }
-            None if !self.keys.insert(value.value.clone()) => {
-                return Err("a key stands here twice; keep one");
-            }
-            None => self.key = Some(value.value),
-        }
-        Ok(())
+    let first = reader.next()?;
+    let first = first.ok_or_else(|| ReadError::at(what, 1, text))?;
+    let root = reader.value(first, 0)?;
+    match reader.next()? {
+        None => Ok(root),
+        Some(_) => Err(reader.wrong("a second document; give one")),
     }
 }
 
 /// Makes the tree out of events.
-#[derive(Default)]
-struct YamlLoader {
-    open: Vec<OpenYaml>,
-    root: Option<ConfigEntry>,
+struct YamlReader<E> {
+    what: &'static str,
+    events: E,
+    /// Line of the last event.
+    line: usize,
 }
 
-impl YamlLoader {
-    fn add(&mut self, event: Event<'_>) -> Result<(), &'static str> {
-        match event {
-            Event::Scalar(text, ..) => self.put(ConfigEntry::part("", text.into_owned())),
-            Event::SequenceStart(..) => self.begin(LIST),
-            Event::MappingStart(..) => self.begin(EMPTY),
-            Event::SequenceEnd | Event::MappingEnd => {
-                let done = self.open.pop().ok_or("an end without a beginning")?;
-                self.put(done.entry)
-            }
-            Event::Alias(_) => Err("aliases (`*name`) are not read; write the value itself"),
-            _ => Ok(()),
-        }
+impl<'a, E> YamlReader<E>
+where
+    E: Iterator<Item = Result<(Event<'a>, Span), ScanError>>,
+{
+    fn wrong(&self, message: &str) -> ReadError {
+        ReadError::at(self.what, self.line, message)
     }
 
-    fn begin(&mut self, kind: &str) -> Result<(), &'static str> {
-        if self.open.len() >= DEEPEST {
-            return Err("more than 64 levels: no NVUE configuration has as many");
+    /// The next event that begins or ends a value.
+    fn next(&mut self) -> Result<Option<Event<'a>>, ReadError> {
+        for event in self.events.by_ref() {
+            let (event, span) = event.map_err(|error| {
+                let text = format!("this is not YAML: {}", error.info());
+                ReadError::at(self.what, error.marker().line(), text)
+            })?;
+            self.line = span.start.line();
+            match event {
+                Event::Alias(_) => {
+                    return Err(
+                        self.wrong("aliases (`*name`) are not read; write the value itself")
+                    );
+                }
+                Event::Scalar(..)
+                | Event::SequenceStart(..)
+                | Event::SequenceEnd
+                | Event::MappingStart(..)
+                | Event::MappingEnd => return Ok(Some(event)),
+                _ => {}
+            }
         }
-        self.open.push(OpenYaml {
-            entry: ConfigEntry::part("", kind),
-            keys: BTreeSet::new(),
-            key: None,
-        });
-        Ok(())
+        Ok(None)
     }
 
-    fn put(&mut self, value: ConfigEntry) -> Result<(), &'static str> {
-        match self.open.last_mut() {
-            None if self.root.is_some() => Err("a second document; give one"),
-            None => {
-                self.root = Some(value);
-                Ok(())
-            }
-            Some(open) => open.put(value),
+    /// The value that an event begins, at a depth.
+    fn value(&mut self, first: Event<'a>, depth: usize) -> Result<ConfigEntry, ReadError> {
+        let kind = match first {
+            Event::Scalar(text, ..) => return Ok(ConfigEntry::part("", text)),
+            Event::SequenceStart(..) => LIST,
+            _ => EMPTY,
+        };
+        if depth >= DEEPEST {
+            return Err(self.wrong("more than 64 levels: no NVUE configuration has as many"));
         }
+        let mut entry = ConfigEntry::part("", kind);
+        let mut keys = BTreeSet::new();
+        while let Some(event) = self.next()? {
+            let (name, first) = match event {
+                Event::SequenceEnd | Event::MappingEnd => break,
+                item if kind == LIST => (entry.below.len().to_string(), Some(item)),
+                Event::Scalar(key, ..) => (key.into_owned(), self.next()?),
+                _ => return Err(self.wrong("a key must be a text")),
+            };
+            if !keys.insert(name.clone()) {
+                return Err(self.wrong("a key stands here twice; keep one"));
+            }
+            let first = first.ok_or_else(|| self.wrong("a key without a value"))?;
+            let value = self.value(first, depth + 1)?;
+            entry.below.push(ConfigEntry { name, ..value });
+        }
+        Ok(entry)
     }
 }
