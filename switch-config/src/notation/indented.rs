@@ -118,6 +118,9 @@ pub trait CommandRules: TreeRules {
     /// `section` is the line that it stands below; empty at the top.
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str;
 
+    /// Spaces by which each level is indented.
+    fn spaces(&self) -> usize;
+
     /// Whether a command takes something away. A platform may print some `no X` as values beside
     /// others; those put.
     fn takes_away(&self, _section: &str, command: &str) -> bool {
@@ -153,7 +156,7 @@ pub fn change(
 ) -> ConfigChange {
     let [running, wanted] = [running, wanted].map(|text| named(rules, text));
     let steps = diff::steps(as_tree(rules), &mut Vec::new(), &running, &wanted);
-    let text = |entries| IndentedText::indented(entries, rules.spaces(None)).to_string();
+    let text = |entries| IndentedText::indented(entries, rules.spaces()).to_string();
     let mut inverse = commands(rules, "", &steps, Way::Back);
     inverse.reverse();
     ConfigChange {
@@ -169,7 +172,7 @@ pub fn apply(
     rules: &dyn CommandRules,
 ) -> IndentedText {
     let mut below = named(rules, running);
-    load(as_tree(rules), &mut below, &named(rules, commands));
+    load(as_tree(rules), &[], &mut below, &named(rules, commands));
     IndentedText {
         unended: running.unended && !below.is_empty(),
         below,

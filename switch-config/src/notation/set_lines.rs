@@ -296,7 +296,7 @@ pub fn apply(
             _ => return Err(unexpected(number + 1, trimmed)),
         }
     }
-    load(rules, entries, &loaded);
+    load(rules, &[], entries, &loaded);
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
 
 /// Reads back without findings, the same twice, no change after it; a running
 /// configuration gets the plan, and by the inverse is as it was: byte for byte, or setting by
-/// setting where the order is the switch's own.
+/// setting where order or layout is the switch's own.
 pub(crate) fn hold(plan: &Plan, running: &str) {
     let dialect = dialect::of(plan.target.platform);
     let text = dialect.render(plan);
@@ -65,6 +65,7 @@ pub(crate) fn hold(plan: &Plan, running: &str) {
     let undone = undone.expect("the inverse fits");
     match plan.target.platform {
         Platform::Eos | Platform::Nxos => assert_eq!(settings(&undone), settings(running)),
+        Platform::Nvue => assert_eq!(Ok(undone), dialect.apply(running, "")),
         _ => assert_eq!(undone, running, "undone by\n{}", change.inverse),
     }
 }

@@ -40,13 +40,13 @@ impl TreeRules for EosRules {
             false => Owner::Others,
         }
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        3
-    }
 }
 
 impl CommandRules for EosRules {
+    fn spaces(&self) -> usize {
+        3
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         let kind = match section {
             "" if is_apply(command) => "apply",

@@ -40,13 +40,13 @@ impl TreeRules for NxosRules {
     fn is_before(&self, _section: &[&str], _new: &ConfigEntry, other: &ConfigEntry) -> bool {
         other.text() == "class class-default"
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        2
-    }
 }
 
 impl CommandRules for NxosRules {
+    fn spaces(&self) -> usize {
+        2
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         let kinds = ["interface", QUEUE, "class"].into_iter();
         let kind = { kinds }.find(|kind| section.starts_with(kind));

@@ -13,13 +13,13 @@ impl TreeRules for Menus {
             false => Owner::Others,
         }
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        3
-    }
 }
 
 impl CommandRules for Menus {
+    fn spaces(&self) -> usize {
+        3
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         match command.split_once(' ') {
             Some((word, _)) if section.starts_with("table") => word,
