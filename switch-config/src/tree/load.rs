@@ -48,13 +48,8 @@ fn insert(
     entries: &mut Vec<ConfigEntry>,
     loaded: &ConfigEntry,
 ) {
-    let head = facts(entries)
-        .next()
-        .map_or(&loaded.head, |first| &first.head);
     let mut entry = ConfigEntry {
         below: Vec::new(),
-        head: head.clone(),
-        tail: String::new(),
         ..loaded.clone()
     };
     enter(rules, section, &mut entry, loaded);
