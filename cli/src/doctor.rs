@@ -109,12 +109,12 @@ pub fn host_name() -> String {
 pub fn address(text: &str) -> Result<SocketAddr, CommandError> {
     let wrong = |why: String| {
         CommandError::Usage(format!(
-            "{text}: {why}; it is host:port, such as 10.0.0.2:29410"
+            "{text}: {why}; give host:port, such as 10.0.0.2:29410"
         ))
     };
     let address = system::resolve(text).map_err(|error| wrong(error.to_string()))?;
     match address.port() {
-        0 => Err(wrong("port 0 is no port to send to".to_owned())),
+        0 => Err(wrong("port 0 cannot receive packets".to_owned())),
         _ => Ok(address),
     }
 }

@@ -175,8 +175,7 @@ fn connection_matrix(given: &str, text: &str, fabric: &mut Fabric) -> Result<Wor
     let matrix = ConnectionMatrix::parse(text).map_err(|error| LabError::input(given, error))?;
     if matrix.hosts > fabric.hosts {
         let (needed, hosts) = (matrix.hosts, fabric.hosts);
-        let text =
-            format!("`Nodes {needed}`: the fabric has {hosts} hosts only, take a larger one");
+        let text = format!("`Nodes {needed}`: the fabric has only {hosts} hosts; use a larger one");
         return Err(LabError::input(given, text));
     }
     let mut broken = Vec::new();

@@ -29,7 +29,7 @@ pub enum Transport {
     Gradwire,
     /// DCTCP, one path per flow, with timeouts as data centres tune them.
     Dctcp,
-    /// The same with the timeouts of DCTCP's paper, 10 ms at least.
+    /// The same with the timeouts of DCTCP's paper, at least 10 ms.
     #[strum(serialize = "dctcp-10ms")]
     SlowDctcp,
     /// pFabric.
@@ -87,7 +87,7 @@ pub enum SetupError {
     /// The job contradicts itself on this fabric.
     #[error("the job on this fabric: {0}")]
     Job(#[from] JobError),
-    /// More messages of programs than a reference numbers.
+    /// More messages of programs than a reference can number.
     #[error(
         "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its \
          flows: take a larger collectives.chunk, fewer steps, or gradwire"
@@ -101,15 +101,15 @@ pub enum SetupError {
         messages: u64,
     },
     /// More hosts than ranks can be numbered, on gradwire or under programs.
-    #[error("{hosts} hosts: at most 65,535 ranks are numbered")]
+    #[error("{hosts} hosts: a job has at most 65,535 ranks; use a smaller fabric")]
     Hosts {
         /// Hosts of the fabric.
         hosts: u32,
     },
     /// Threads with triggers.
     #[error(
-        "{threads} threads: flows that trigger others do so at once, anywhere in the fabric, so \
-         such a workload runs on 1 thread"
+        "{threads} threads: flows may trigger others anywhere in the fabric at once, so such a \
+        workload runs on 1 thread"
     )]
     Triggers {
         /// Threads asked for.
@@ -125,9 +125,7 @@ pub enum SetupError {
         threads: usize,
     },
     /// Threads for a fabric that cannot be divided.
-    #[error(
-        "{threads} threads: this fabric has fewer parts that could be shared out; use 1 thread"
-    )]
+    #[error("{threads} threads: this fabric cannot be divided among so many; use 1 thread")]
     OnePart {
         /// Threads asked for.
         threads: usize,
@@ -148,7 +146,7 @@ pub enum SetupError {
 }
 
 impl Setup {
-    /// Checks all that can be checked before ports and regions exist.
+    /// Checks everything that can be checked before ports and regions exist.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.fabric.check()?;
         self.workload.check(self.fabric.hosts)?;

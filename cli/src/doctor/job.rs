@@ -113,7 +113,7 @@ fn paths(
 fn untold(rank: Rank) -> HostFinding {
     HostFinding::warning(
         "reports",
-        format!("rank {rank} does not tell what it found"),
+        format!("rank {rank} did not report its findings"),
     )
     .costs("its host and the paths from it are not in this list")
     .mend(format!(

@@ -77,13 +77,13 @@ fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     }
     if !path.is_file() {
         return Err(CommandError::Usage(format!(
-            "`{script}` is no file; {example}"
+            "`{script}` is not a file; {example}"
         )));
     }
     if options.out.extension().is_none_or(|ending| ending != "csv") {
         let out = options.out.display();
         return Err(CommandError::Usage(format!(
-            "--out {out}: allowed are names that end in .csv, by which the simulator knows tables"
+            "--out {out}: the name must end in .csv, by which the simulator recognizes tables"
         )));
     }
     Ok((script, arguments))
@@ -112,7 +112,8 @@ fn ended(script: &str, python: &Path, status: ExitStatus) -> LabError {
     LabError::Process {
         who: script.to_owned(),
         message: format!(
-            "`{} -m gradwire.record` told no outcome ({status}; its reason stands above); it needs \
+            "`{} -m gradwire.record` reported no outcome ({status}; see its output above); it \
+            needs \
              a Python with gradwire and PyTorch, see --python",
             python.display()
         ),

@@ -99,7 +99,10 @@ impl Jobs {
     fn new(options: &LossOptions) -> Result<Self, CommandError> {
         if let Some(drop) = options.ground.job.drop {
             let drop = show_share(drop);
-            let text = format!("--drop {drop}: here it is --drops, with one share or several");
+            let text = format!(
+                "--drop {drop}: this command takes --drops, with one share or \
+            several"
+            );
             return Err(CommandError::Usage(text));
         }
         let mut job = job_on(&options.ground)?;

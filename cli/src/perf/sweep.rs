@@ -130,7 +130,7 @@ impl<'a> Field<'a> {
                      with segmentation offload off on its links meanwhile"
                 ),
                 CrewPlace::Host | CrewPlace::Addresses(_) => {
-                    "gloo: none of its packets are dropped, that takes --netns".to_owned()
+                    "gloo: none of its packets are dropped; dropping them needs --netns".to_owned()
                 }
             });
         }

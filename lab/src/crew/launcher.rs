@@ -214,7 +214,10 @@ impl Crew {
     }
 
     fn unexpected(&self, rank: usize, line: &str) -> LabError {
-        self.failure(rank, format!("said {line:?}, which is no answer"))
+        self.failure(
+            rank,
+            format!("answered {line:?}, which is not a valid answer"),
+        )
     }
 
     fn failure(&self, rank: usize, message: String) -> LabError {

@@ -230,8 +230,8 @@ impl Summary {
             tasks: (total - ended, total),
             at_us: self.ended_us,
             remedy: match self.timed_out {
-                true => "the time limit was reached, --limit raises it",
-                false => "nothing happens any more; what they wait for never ends",
+                true => "the time limit was reached; raise it with --limit",
+                false => "no event is left, so they wait forever",
             },
         })
     }

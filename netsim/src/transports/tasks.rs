@@ -2,7 +2,7 @@
 //!
 //! Compute tasks of one unit run one at a time, in the order in which they become ready; all other
 //! tasks start as soon as all their predecessors have ended or started. A `Communicator` or flows
-//! of a reference transport carry them; that is not decided here.
+//! of a reference transport carry them; this file does not decide which.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -130,7 +130,7 @@ impl Shape {
         };
         if let Some(ranks) = ranks.filter(|&ranks| ranks != hosts) {
             return refused(format!(
-                "the file says `all_gpus: {ranks}`; take {ranks} hosts or change the line"
+                "the file says `all_gpus: {ranks}`; use {ranks} hosts or change the line"
             ));
         }
         let inner = u64::from(tensor) * u64::from(stages);

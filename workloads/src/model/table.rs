@@ -20,11 +20,11 @@ use crate::fault::TextError;
 
 use super::trained::{Gradient, Model, ModelLayer};
 
-/// Most layers that a table may have.
+/// Maximum number of layers of a table.
 pub const LAYERS_MAX: usize = 4_096;
 /// Most rows.
 const ROWS_MAX: usize = 65_536;
-/// Most parameters of a row, above those of any model.
+/// Maximum number of parameters of a row, above those of any model.
 const PARAMETERS_MAX: u64 = 1_000_000_000_000;
 /// Longest time of a row in nanoseconds: 100 s.
 const NANOS_MAX: u64 = 100_000_000_000;

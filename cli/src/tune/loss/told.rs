@@ -48,7 +48,7 @@ impl<'a> Teller<'a> {
             [] => println!("# how long they take is known after the first"),
             records => {
                 let (count, path) = (records.len(), journal.path().display());
-                println!("# goes on behind the {count} trials in {path}");
+                println!("# continues after the {count} trials in {path}");
             }
         }
         println!(
@@ -66,7 +66,7 @@ impl<'a> Teller<'a> {
         done: &[TrialRecord],
     ) {
         let left = match mean_seconds(done) {
-            None => "about an unknown time left".to_owned(),
+            None => "time left unknown".to_owned(),
             Some(each) => {
                 let left = Duration::from_secs_f64(each * remaining as f64);
                 format!("about {:#} left", HumanDuration(left))

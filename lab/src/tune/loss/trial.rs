@@ -244,8 +244,8 @@ impl TrialBench {
     fn no_number(&self, place: &TrialFolder) -> LabError {
         let (name, seed) = (&self.metric, place.seed);
         script_failed(format!(
-            "ended with a {name} that is no number, without any loss (seed {seed}): there is \
-             nothing to compare with"
+            "ended with a {name} that is not a number, without any loss (seed {seed}), so other \
+            trials cannot be compared with it"
         ))
     }
 }

@@ -69,7 +69,7 @@ impl<'a> PointRuns<'a> {
         if scenario.transport != "gradwire" {
             let given = &scenario.transport;
             return Err(LabError::Usage(format!(
-                "--transport {given}: chunk and credit are gradwire's; leave it out"
+                "--transport {given}: only gradwire has chunk and credit; leave the option out"
             )));
         }
         if loaded.setup.workload.step_ends.is_empty() {
