@@ -110,7 +110,7 @@ impl Workload {
         let count = placed
             .as_ref()
             .map_or(hosts.count, |list| list.len() as u32);
-        let line = Line {
+        let line = PatternLine {
             text,
             hosts: Hosts { count, ..hosts },
             seed,
@@ -134,16 +134,10 @@ impl Workload {
         let (name, rest) = text.split_once(':')?;
         (name.trim() == STEP).then(|| step::model_of(rest))
     }
-
-    /// Whether `text` begins like a one-line workload and is not a path.
-    pub fn is_pattern(text: &str) -> bool {
-        let name = text.split_once(':').map_or(text, |(name, _)| name);
-        names().any(|known| known == name.trim())
-    }
 }
 
 /// A line and the hosts that it is read for.
-struct Line<'a> {
+struct PatternLine<'a> {
     /// The whole line, for messages.
     text: &'a str,
     hosts: Hosts,
@@ -151,7 +145,7 @@ struct Line<'a> {
     models: &'a [Model],
 }
 
-impl Line<'_> {
+impl PatternLine<'_> {
     fn workload(&self, pattern: &str) -> Result<Workload, PatternError> {
         let (name, rest) = pattern.split_once(':').unwrap_or((pattern, ""));
         let (name, rest) = (name.trim(), rest.trim());

@@ -21,7 +21,7 @@ use crate::exit::{CommandError, Exit};
 /// The recorder's report.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum RecorderAnswer {
     /// The script gave no table.
     Failed { error: String },
     /// It gave one.
@@ -35,11 +35,11 @@ enum Told {
 pub(super) fn record(options: &ModelRecord) -> Result<(), CommandError> {
     let (script, arguments) = script(options)?;
     let (steps, iteration_us) = match told(options, script, arguments)? {
-        Told::Done {
+        RecorderAnswer::Done {
             steps,
             iteration_us,
         } => (steps, iteration_us),
-        Told::Failed { error } => return Err(LabError::Check(error).into()),
+        RecorderAnswer::Failed { error } => return Err(LabError::Check(error).into()),
     };
     let out = options.out.display().to_string();
     let model = files::model(&out)?;
@@ -89,7 +89,11 @@ fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     Ok((script, arguments))
 }
 
-fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, LabError> {
+fn told(
+    options: &ModelRecord,
+    script: &str,
+    arguments: &[String],
+) -> Result<RecorderAnswer, LabError> {
     let python = Environment::read().python(options.python.as_deref());
     let mut command = Command::new(&python);
     command.args(["-m", "gradwire.record", "--told", "--steps"]);

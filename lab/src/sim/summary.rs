@@ -119,13 +119,6 @@ pub struct ClassDrops {
     pub counts: ClassCounts,
 }
 
-impl ClassDrops {
-    /// Packets that ports dropped.
-    pub fn dropped(&self) -> u64 {
-        self.counts.dropped_early + self.counts.dropped_full
-    }
-}
-
 /// How the tasks of programs went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TaskSummary {

@@ -6,13 +6,13 @@ use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Line, PatternError, notation};
+use super::{PatternError, PatternLine, notation};
 use crate::arrivals::MOST_FLOWS;
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 
 const INCAST: &str = "incast";
 
-impl Line<'_> {
+impl PatternLine<'_> {
     /// Sends from the first host to the last, the farthest one in a fabric that is numbered from
     /// one side to the other.
     pub(super) fn one(&self, rest: &str) -> Result<Workload, PatternError> {

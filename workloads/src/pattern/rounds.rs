@@ -2,10 +2,10 @@
 
 use gradwire_protocol::units::ByteCount;
 
-use super::{Line, PatternError, notation};
+use super::{PatternError, PatternLine, notation};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
-impl Line<'_> {
+impl PatternLine<'_> {
     pub(super) fn all_reduce(&self, name: &str, rest: &str) -> Result<Workload, PatternError> {
         let (bytes, times) = self.repeated_size(name, rest)?;
         self.needs_hosts(2)?;

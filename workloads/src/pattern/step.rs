@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use gradwire_protocol::job::{ReduceAlgorithm, notation};
 use gradwire_protocol::units::ByteCount;
 
-use super::{Line, PatternError, STEP};
+use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{GradientExchange, Parts, Training, Update};
 use crate::words::did_you_mean;
@@ -28,7 +28,7 @@ pub(super) fn model_of(rest: &str) -> &str {
         .trim()
 }
 
-impl Line<'_> {
+impl PatternLine<'_> {
     pub(super) fn step(&self, rest: &str) -> Result<Workload, PatternError> {
         let (subject, options) = match rest.split_once(',') {
             None => (rest, None),

@@ -220,13 +220,6 @@ fn wrong_patterns_say_what_would_be_right() {
     assert!(refusal("poisson:websearc@0.6:1ms", 8).contains("did you mean `websearch`"));
 }
 
-#[test]
-fn a_line_of_a_known_pattern_is_no_path() {
-    assert!(Workload::is_pattern("ring:64MiB"));
-    assert!(Workload::is_pattern("poisson:hadoop@0.3:5ms"));
-    assert!(!Workload::is_pattern("runs/ring.cm"));
-}
-
 proptest! {
     #[test]
     fn arbitrary_patterns_never_panic(

@@ -13,6 +13,7 @@ use gradwire_lab::sim::progress;
 use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
 use gradwire_lab::tune::loss::journal::{Journal, TrialPurpose, TrialRecord};
 use gradwire_lab::tune::loss::trial::percent;
+use gradwire_report::columns::heads;
 
 /// Tells of a search as the options want it.
 #[derive(Debug)]
@@ -51,10 +52,9 @@ impl<'a> Teller<'a> {
                 println!("# continues after the {count} trials in {path}");
             }
         }
-        println!(
-            "#{:>5} {:>16} {:>12} {:>5} {:>12} {:>10} {:>9}",
-            "trial", "tolerance", "losses", "seed", self.options.metric, "lost, %", "seconds"
-        );
+        let metric = &self.options.metric;
+        let names = format!("trial | tolerance | losses | seed | {metric} | lost, % | seconds");
+        println!("{}", heads(&[6, 16, 12, 5, 12, 10, 9], &names));
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
