@@ -47,7 +47,7 @@ pub enum WorkloadError {
     },
     /// The trigger of a flow never fires for it.
     #[error(
-        "flow {flow} waits for trigger {trigger} ({kind}), which is told only {told} times; let \
+        "flow {flow} waits for trigger {trigger} ({kind}), which is told {told} times; let \
         flows that begin by themselves tell it often enough"
     )]
     NeverStarts {

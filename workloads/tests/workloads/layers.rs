@@ -196,7 +196,7 @@ fn wrong_headers_and_hosts_are_refused() {
     assert!(header("HYBRID_TRANSFORMER").contains("needs `model_parallel_NPU_group: N`"));
     assert!(header("DATA modl: 3").contains("unknown key `modl`"));
     assert!(header("DATA pp: 0").contains("pp `0`: allowed is a whole number from 1"));
-    assert!(header("DATA all_gpus: 8").contains("take 8 hosts or change the line"));
+    assert!(header("DATA all_gpus: 8").contains("use 8 hosts or change the line"));
     assert!(header("DATA ep: 3").contains("4 data-parallel ranks are no multiple of 3"));
     let three = header("HYBRID_TRANSFORMER model_parallel_NPU_group: 3");
     assert!(three.starts_with("4 hosts cannot run it: their number must be a multiple of 3"));

@@ -92,7 +92,7 @@ fn a_wrong_frame_names_its_line() {
     };
     assert!(refusal("").contains("allowed here is `num_ranks`"));
     assert!(refusal("num_ranks 2\nrank 0 {\n").contains("or `}`"));
-    assert!(refusal("num_ranks 1\nrank 0 {}\nrank 0 {}").starts_with("line 3: rank 0 is there"));
+    assert!(refusal("num_ranks 1\nrank 0 {}\nrank 0 {}").starts_with("line 3: rank 0 exists"));
 }
 
 proptest! {
