@@ -4,27 +4,27 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. An early message is taken up to its unscheduled start; when it is
+//!    and otherwise early. An early message is accepted up to its unscheduled start; when it is
 //!    posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
 //!    waits for another one.
-//! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
+//! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
-//!    packets overtake each other by. There is a gap only if the message is posted, its sender has
-//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. Where paths keep
-//!    order (`order.rs`), the gap ends as soon as they have passed the end of the message,
-//!    and it begins anew, a few times, as long as they have not. Elsewhere it also ends at once
-//!    when the sender has named every missing segment as lost, and not as a guess.
+//!    the time by which packets overtake each other. There is a gap only if the message is posted,
+//!    its sender has said ALL_SENT, and the message tolerates loss or its sender leaves holes.
+//!    Where paths keep order (`order.rs`), the gap ends as soon as they have passed the end of the
+//!    message, and it restarts, a few times, as long as they have not. Elsewhere it also ends at
+//!    once when the sender has named every missing segment as lost, and not as a guess.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
-//!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
+//!    step's ledger allows, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
 //!    of them the message is complete (rule 3). The ends may tolerate different losses, and the
-//!    receiver decides: it asks for what it does not tolerate and its sender leaves.
+//!    receiver decides: it requests the segments that its sender leaves and it does not tolerate.
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
 //!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
-//!    begins anew, once: this host stood still, and packets may wait below its sockets.
+//!    restarts, once: this host stood still, and packets may wait below its sockets.
 //! 8. A complete message says STOP, which names its holes, until CLOSE comes. So both ends name the
 //!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
 //!    forgotten (`receiver/ending.rs`).
@@ -52,7 +52,7 @@ use smallvec::SmallVec;
 
 use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
-use self::repeat::{GrantWatch, REPEATED_TOGETHER};
+use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
@@ -65,16 +65,12 @@ use crate::message::{ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust, PathPassage};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{EcnWatch, PathFault};
-use crate::settings::EndpointSettings;
+use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
 
-/// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
-/// operations that it has not finished, far fewer than this.
-const EARLY_MESSAGES_MAX: usize = 4096;
-/// Segments of one peer's early messages beyond which more are refused, so that invented headers
-/// cannot take all memory.
-const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
+/// The sender of messages that are too many is answered once in this time.
+const TURN_AWAY_WAIT: Span = Span::from_millis(250);
 
 /// Where a new segment's payload belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -154,6 +150,8 @@ pub struct Receiver {
     /// Headers of messages for which REFUSE is due.
     refusals: VecDeque<Header>,
     early_segments: u64,
+    /// When the sender was last told that this rank lives, but takes no more messages.
+    turned_away: Option<Instant>,
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
     ecn: EcnWatch,
@@ -161,7 +159,7 @@ pub struct Receiver {
     granted: GrantWatch,
     /// Reports so far, and the message of the last one.
     reports: (u32, Option<MessageSerial>),
-    /// Paths that have skipped numbers, which no report has told yet.
+    /// Paths that have skipped numbers that no report has named yet.
     skipped: SmallVec<[PathMark; 2]>,
     /// Whether a message may end its gap when a path passes its end.
     watches_paths: bool,
@@ -192,7 +190,7 @@ impl ReceiverDeadlines {
 pub(crate) enum DataEffect {
     /// No time changed, and no message ended. Most packets have this effect or the next.
     None,
-    /// Nor here, but a report is due, and was due before.
+    /// The same, but a report is due, and was due before.
     ReportIsDue,
     /// A time changed, or a message ended: the endpoint looks at everything.
     Changed,
@@ -200,7 +198,7 @@ pub(crate) enum DataEffect {
 
 impl Receiver {
     /// A receiver from `peer` without messages.
-    pub fn new(peer: Rank) -> Self {
+    pub fn new(peer: Rank, limits: &EndpointLimits) -> Self {
         Self {
             peer,
             messages: Vec::new(),
@@ -208,10 +206,11 @@ impl Receiver {
             closed: ClosedMessages::default(),
             refusals: VecDeque::new(),
             early_segments: 0,
+            turned_away: None,
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
-            order: ArrivalOrder::default(),
+            order: ArrivalOrder::new(limits.order_proof),
             granted: GrantWatch::new(),
             reports: (0, None),
             skipped: SmallVec::new(),
@@ -239,7 +238,8 @@ impl Receiver {
         sum.closed_ranges += self.closed.ranges();
     }
 
-    /// A control packet has come with these ECN bits; gives a fault of the path that they show.
+    /// A control packet has arrived with these ECN bits; returns a fault of the path that they
+    /// show.
     pub(crate) fn note_ecn(&mut self, ecn: Ecn) -> Option<PathFault> {
         self.counters.cleared_ecn += u64::from(ecn == Ecn::NotEct);
         self.ecn.on_control(ecn)
@@ -267,7 +267,7 @@ impl Receiver {
         early.map(ReceiveMessage::key)
     }
 
-    /// Segments that are on their way.
+    /// Segments in flight.
     pub(crate) fn expected(&self) -> u32 {
         self.messages.iter().map(ReceiveMessage::expected).sum()
     }
@@ -329,7 +329,7 @@ impl Receiver {
         }
     }
 
-    /// Finds the deadlines of all messages anew.
+    /// Finds the deadlines of all messages again.
     fn look_again(&mut self) {
         self.deadlines = self
             .messages
@@ -337,7 +337,7 @@ impl Receiver {
             .fold(ReceiverDeadlines::default(), ReceiverDeadlines::with);
     }
 
-    /// Grants a message up to `most` segments more; tells whether it needs still more.
+    /// Grants a message up to `most` segments more; returns whether it needs still more.
     pub(crate) fn grant(
         &mut self,
         serial: MessageSerial,
@@ -359,24 +359,7 @@ impl Receiver {
         need
     }
 
-    /// Reports grants again that are not heard, if it is time.
-    fn repeat_grants(&mut self, lent: &RankResources<'_>) {
-        if self.granted.due().is_none_or(|due| due > lent.now) {
-            return;
-        }
-        let is_unheard = |receiving: &&mut ReceiveMessage| receiving.has_unheard_grant();
-        let mut unheard = self.messages.iter_mut().filter(is_unheard).peekable();
-        if unheard.peek().is_none() {
-            self.granted.rest();
-        } else if self.granted.look(lent.now, lent.settings.gap) {
-            for receiving in unheard.take(REPEATED_TOGETHER) {
-                receiving.repeat_grant(lent.now);
-                self.counters.repeated_grants += 1;
-            }
-        }
-    }
-
-    /// Takes a DATA packet whose header is consistent; for a new segment gives its place.
+    /// Processes a DATA packet whose header is consistent; for a new segment returns its place.
     pub fn handle_data(
         &mut self,
         header: &Header,
@@ -413,7 +396,8 @@ impl Receiver {
         placement
     }
 
-    /// A packet of a path has come.
+    /// A packet of a path has arrived.
+    #[inline]
     fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
         let packet = PathMark {
             class: header.class,
@@ -421,6 +405,15 @@ impl Receiver {
             number: header.number,
         };
         let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
+        if passage != PathPassage::InOrder {
+            self.on_passage(packet, passage);
+        }
+        passage
+    }
+
+    /// Packets before this one are missing, or a later one has overtaken it.
+    #[inline(never)]
+    fn on_passage(&mut self, packet: PathMark, passage: PathPassage) {
         match passage {
             PathPassage::InOrder => {}
             PathPassage::Overtaken => {
@@ -434,7 +427,6 @@ impl Receiver {
                 }
             }
         }
-        passage
     }
 
     /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
@@ -468,17 +460,19 @@ impl Receiver {
         }
     }
 
-    /// What the last DATA packet has changed.
+    /// The effect of the last DATA packet.
     pub(crate) fn effect(&self) -> DataEffect {
         self.effect
     }
 
-    /// Takes a PROBE packet whose header is consistent, and the holes that its body names.
+    /// Processes a PROBE packet whose header is consistent, and the holes that its body names.
     pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
         let passage = self.note_order(header, lent);
         let Some(at) = self.message_of(header, lent) else {
             if self.is_forgotten(header) {
                 self.refusals.push_back(*header);
+            } else {
+                self.turn_away(header, lent);
             }
             self.tell_skips(header, passage, lent.now);
             return;
@@ -513,17 +507,6 @@ impl Receiver {
         }
     }
 
-    /// The sender asks about a message that only waits, perhaps for all that do: tells it again
-    /// which of them are granted. The first report may have been lost.
-    fn tell_grants(&mut self, now: Instant) {
-        for receiving in &mut self.messages {
-            if receiving.is_posted() && receiving.expected() > 0 {
-                receiving.report.ack_now(now);
-                self.deadlines = self.deadlines.with(receiving);
-            }
-        }
-    }
-
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
@@ -537,6 +520,24 @@ impl Receiver {
         Some(at)
     }
 
+    /// A PROBE asks about a message that is one too many. The report of another one answers it:
+    /// otherwise its sender would ask for nothing else, and take this rank for dead. This happens
+    /// now and then only, since the sender repairs what was not taken.
+    #[cold]
+    fn turn_away(&mut self, header: &Header, lent: &RankResources<'_>) {
+        let is_early = self
+            .turned_away
+            .is_some_and(|at| lent.now < at + TURN_AWAY_WAIT);
+        let is_open = |message: &ReceiveMessage| message.stage != ReceiveStage::Complete;
+        let open = self.messages.iter().position(is_open);
+        if let Some(at) = open.filter(|_| !is_early) {
+            self.turned_away = Some(lent.now);
+            self.messages[at].report.on_probe(lent.now, header);
+            self.messages[at].answer_probe();
+            self.note(at);
+        }
+    }
+
     fn find(&self, id: MessageId) -> Option<usize> {
         // Packets of one message come in runs.
         let last = self.messages.get(self.last);
@@ -544,7 +545,9 @@ impl Receiver {
             return Some(self.last);
         }
         let newest = self.closed.newest(id);
-        find_open(&self.messages, newest, id, |receiving| receiving.serial)
+        let number = |receiving: &ReceiveMessage| receiving.serial;
+        let search = |serial| self.messages.binary_search_by_key(&serial, number).ok();
+        find_open(newest, id, search, self.messages.iter().map(number))
     }
 
     fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
@@ -561,8 +564,9 @@ impl Receiver {
         let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
         let consistent = receiving.fits(header);
         let posted = self.find_expected(header.key).ok();
-        let excess = self.messages.len() >= EARLY_MESSAGES_MAX
-            || self.early_segments + segments > EARLY_SEGMENTS_MAX;
+        let limits = &lent.settings.limits;
+        let excess = self.messages.len() >= limits.early_messages
+            || self.early_segments + segments > limits.early_segments;
         if !consistent || (posted.is_none() && excess) {
             self.counters.refused += 1;
             return None;
@@ -684,7 +688,7 @@ impl Receiver {
         {
             return;
         }
-        // The network did not lose what this host's own kernel may have dropped.
+        // The network did not lose the packets that this host's own kernel may have dropped.
         if !lent.ledger.blames_host(receiving.begun) {
             receiving.accept_holes(lent.ledger);
         }
@@ -707,9 +711,10 @@ impl Receiver {
 
     /// Writes the next REFUSE or report that is due into `body` and gives its header.
     ///
-    /// When the report of one message is due, those of all messages are sent that have any. None
-    /// echoes a packet that was sent after one that another message has yet to report: a sender
-    /// takes a segment for lost when it knows that a later one has arrived, of whatever message.
+    /// When the report of one message is due, those of all messages are sent that have any. No
+    /// report echoes a packet that was sent after one that another message has yet to report: a
+    /// sender takes a segment for lost when it knows that a later one has arrived, of whatever
+    /// message.
     pub fn poll_report(
         &mut self,
         now: Instant,
@@ -736,7 +741,7 @@ impl Receiver {
         if polled.answers {
             report.awaited = self.messages[at].awaited(&self.order, settings);
         }
-        // Only when all that has come is reported do the packets before a number count as lost.
+        // Only when all arrived packets are reported do the packets before a number count as lost.
         if untold.is_none() && polled.is_whole {
             let path = self.skipped.pop();
             report.passed = path.map(|path| self.order.passed(path, settings.entropies));
@@ -755,7 +760,7 @@ impl Receiver {
         })
     }
 
-    /// This host did not take a report: it is due again, and covers the whole message.
+    /// This host did not send a report: it is due again, and covers the whole message.
     pub(crate) fn report_again(&mut self, report: &Header) {
         // The next report has the number after it, and must not stand for it.
         self.reports.1 = None;
@@ -768,7 +773,7 @@ impl Receiver {
     }
 }
 
-/// The things of a rank that its receivers work with, lent for one call.
+/// The parts of a rank that its receivers work with, lent for one call.
 #[derive(Debug)]
 pub struct RankResources<'a> {
     /// The time.
@@ -781,6 +786,6 @@ pub struct RankResources<'a> {
     pub grants: &'a mut Grants,
     /// The peer's place, by which grants know it.
     pub place: u32,
-    /// How long no segment must have arrived before holes are accepted.
+    /// How long no segment may arrive before holes are accepted.
     pub gap: Span,
 }

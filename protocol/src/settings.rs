@@ -5,12 +5,45 @@ use crate::priority::Policy;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
 
-/// The most bytes of one run, as many as one GSO send can carry beside the kernel's headers.
+/// Maximum bytes of one run, as many as one GSO send can carry with the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
 /// The IP packet size while the MTU of the path is not known.
 const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
+
+/// How much an endpoint remembers. A job reaches the [usual](EndpointLimits::USUAL) numbers after
+/// hours or weeks; a test that takes smaller ones sees at once how the endpoint bears them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EndpointLimits {
+    /// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
+    /// operations that it has not finished.
+    pub early_messages: usize,
+    /// Segments of one peer's early messages beyond which more are refused, so that invented
+    /// headers cannot take all memory.
+    pub early_segments: u64,
+    /// Ranges of closed messages beyond which a RESET for an unknown message is not taken, so that
+    /// invented headers cannot take all memory. There are as many only if more messages are open.
+    pub closed_ranges: usize,
+    /// Steps of which the ledger keeps an account.
+    pub steps: usize,
+    /// Packets after a loss until the paths to a peer count as clean.
+    pub clean_packets: u64,
+    /// Packets that come in order before a peer's paths are trusted to keep it.
+    pub order_proof: u32,
+}
+
+impl EndpointLimits {
+    /// The limits of every job.
+    pub const USUAL: Self = Self {
+        early_messages: 4096,
+        early_segments: 1 << 26,
+        closed_ranges: 1 << 16,
+        steps: 64,
+        clean_packets: 1 << 16,
+        order_proof: 4096,
+    };
+}
 
 /// A rank and its job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,23 +65,23 @@ pub struct EndpointSettings {
     pub identity: Identity,
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
-    /// Most bytes in flight to one peer.
+    /// Maximum bytes in flight to one peer.
     pub window: ByteCount,
     /// Bytes in flight at the start.
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
-    /// Segments that all peers together may have on their way here; `None`: any number.
+    /// Segments that all peers together may have in flight to this rank; `None`: any number.
     pub grant_segments: Option<u64>,
     /// Most segments of one run.
     pub run_segments: usize,
     /// Paths to each peer.
     pub entropies: u8,
-    /// Least gap after which holes are accepted.
+    /// Minimum gap after which holes are accepted.
     pub gap: Span,
     /// Whether paths keep order.
     pub order: PacketOrder,
-    /// How much the round trip may exceed the least one without congestion.
+    /// How much the round trip may exceed the minimum without congestion.
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
     pub peer_timeout: Span,
@@ -56,6 +89,8 @@ pub struct EndpointSettings {
     pub first_message: MessageId,
     /// The number of the first packet of each path, from and to all peers.
     pub first_number: PathNumber,
+    /// How much it remembers.
+    pub limits: EndpointLimits,
     /// Classes, DSCPs and protection.
     pub policy: Policy,
 }
@@ -90,6 +125,7 @@ impl EndpointSettings {
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),
             first_number: PathNumber(0),
+            limits: EndpointLimits::USUAL,
             policy: job.policy(),
         }
     }
@@ -99,7 +135,7 @@ impl EndpointSettings {
         (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
     }
 
-    /// Whether so many segments are acknowledged at once: they fill a part of the window, give or
+    /// Whether this many segments are acknowledged at once: they fill a part of the window, give or
     /// take less than a segment.
     pub fn is_worth_an_ack(&self, segments: u32) -> bool {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import launching
 from gradwire import build
 from gradwire.environment import Environment
-from launching import is_oldest_torch
 
 ROOT = Path(__file__).parents[2]
 STRANGER = 54321
@@ -100,4 +100,4 @@ def tests_have_the_oldest_and_newest_pytorch_that_is_claimed() -> None:
     assert [_version(text) for text in claimed] == [build.MINIMUM_TORCH]
     assert oldest == (*build.MINIMUM_TORCH, 0)
     assert newest[:2] == build.NEWEST_TORCH
-    assert _version(torch.__version__) == (oldest if is_oldest_torch() else newest)
+    assert _version(torch.__version__) == (oldest if launching.is_oldest_torch() else newest)

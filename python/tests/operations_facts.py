@@ -3,7 +3,7 @@
 import collectives
 import pytest
 
-from launching import is_oldest_torch
+import launching
 
 OLDEST_LACKS = {
     "groups_are_split_off_a_group": "PyTorch 2.14 splits groups with an accelerator only",
@@ -16,7 +16,7 @@ OLDEST_LACKS = {
 @pytest.mark.oldest_torch
 @pytest.mark.parametrize("check", [check.__name__ for check in collectives.CHECKS])
 def operations_keep_their_promise(check: str, reports_of_collectives: list[dict[str, str]]) -> None:
-    if is_oldest_torch() and check in OLDEST_LACKS:
+    if launching.is_oldest_torch() and check in OLDEST_LACKS:
         pytest.skip(OLDEST_LACKS[check])
     failures = [
         f"rank {rank}: {report.get(check, 'did not come so far')}"

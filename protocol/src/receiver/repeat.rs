@@ -8,6 +8,8 @@
 //!    was halved is silent for a round trip. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
 //!    and grants go again only once: the path may be long.
 
+use super::message::ReceiveMessage;
+use super::{RankResources, Receiver};
 use crate::rtt::Rtt;
 use crate::units::{Instant, Span};
 
@@ -20,7 +22,7 @@ const ANSWERS_AWAITED: u64 = 2;
 /// No wait is longer: an answer of seconds is a host that stood still.
 const WAIT_MAX: Span = Span::from_millis(1_000);
 /// Messages that repeat their grants at a time, so that thousands of them make no flood.
-pub(super) const REPEATED_TOGETHER: usize = 8;
+const REPEATED_TOGETHER: usize = 8;
 
 /// A grant that its sender may not have heard of.
 #[derive(Clone, Copy, Debug)]
@@ -111,5 +113,35 @@ impl GrantWatch {
             false => gap * GAPS_UNKNOWN,
         };
         first.min(WAIT_MAX) * (1 << self.repeats)
+    }
+}
+
+impl Receiver {
+    /// Reports grants again that are not heard, if it is time.
+    pub(super) fn repeat_grants(&mut self, lent: &RankResources<'_>) {
+        if self.granted.due().is_none_or(|due| due > lent.now) {
+            return;
+        }
+        let is_unheard = |receiving: &&mut ReceiveMessage| receiving.has_unheard_grant();
+        let mut unheard = self.messages.iter_mut().filter(is_unheard).peekable();
+        if unheard.peek().is_none() {
+            self.granted.rest();
+        } else if self.granted.look(lent.now, lent.settings.gap) {
+            for receiving in unheard.take(REPEATED_TOGETHER) {
+                receiving.repeat_grant(lent.now);
+                self.counters.repeated_grants += 1;
+            }
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all such messages: reports
+    /// again which of them are granted. The first report may have been lost.
+    pub(super) fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
     }
 }

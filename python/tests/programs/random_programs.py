@@ -31,7 +31,7 @@ def groups() -> list[tuple[tuple[int, ...], Pair]]:
         for size in range(2, world + 1)
         for chosen in itertools.combinations(range(world), size)
     ]
-    return [(m, (dist.new_group(m), dist.new_group(m, backend="gloo"))) for m in members]
+    return [(m, (dist.new_group(m), conformance.gloo_group(m))) for m in members]
 
 
 def program(seed: int) -> list[tuple[int, Case]]:

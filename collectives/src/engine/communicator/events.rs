@@ -2,6 +2,7 @@
 
 use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::path::PathFault;
 use gradwire_protocol::receiver::{Placement, Posting};
 use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
@@ -89,15 +90,30 @@ impl Communicator {
             }
             EndpointEvent::Refused { to, key } => self.take_refused(now, to, key),
             EndpointEvent::Reset { from, key } => self.take_reset(from, key),
-            EndpointEvent::PathFault { rank, fault } => self.path_faults.push((rank, fault)),
+            EndpointEvent::PathFault { rank, fault } => self.take_path_fault(rank, fault),
             EndpointEvent::PeerSilent { rank, silent } => {
                 self.fail_peer(rank, &format!("it answered nothing for {silent}"));
             }
         }
     }
 
-    /// Takes word that a rank takes no more of a message. A send fails then. A collective goes on:
-    /// that rank does not need the message any more.
+    /// A path to a rank has a fault. A path that carries no long packet ends the job: that rank lives
+    /// and waits, and only this one knows why.
+    fn take_path_fault(&mut self, rank: Rank, fault: PathFault) {
+        if let PathFault::LongPacketsLost { bytes, lasting } = fault {
+            let reason = format!(
+                "no packet of {bytes} bytes from rank {} has reached rank {rank} for {lasting}, \
+                 while shorter ones do: a link on the path takes less than the job's MTU; set \
+                 transport.mtu to the size that `gradwire doctor` finds on that path",
+                self.me()
+            );
+            self.abort(&reason);
+        }
+        self.path_faults.push((rank, fault));
+    }
+
+    /// A rank has reported that it accepts no more of a message. A send fails then. A collective
+    /// goes on: that rank does not need the message any more.
     fn take_refused(&mut self, now: Instant, to: Rank, key: MessageKey) {
         self.parts.departures.finished(to, key);
         let found = self.table.find_out(to, key);
@@ -119,7 +135,7 @@ impl Communicator {
         self.advance(now, slot, |running, _, _| running.on_sent(message, None));
     }
 
-    /// Takes word that a rank has cancelled a message: it has ended the group.
+    /// A rank has cancelled a message, because it has ended the group.
     fn take_reset(&mut self, from: Rank, key: MessageKey) {
         let found = self.table.find_in(from, key);
         let running = found.and_then(|found| self.table.get(found.slot));
@@ -138,7 +154,7 @@ impl Communicator {
         }
     }
 
-    /// Takes a message that has come before any operation posted it.
+    /// A message has arrived before any operation posted it.
     fn take_announced(&mut self, message: UnpostedMessage) {
         if self.table.find_in(message.from, message.key).is_some() {
             return;
@@ -154,7 +170,7 @@ impl Communicator {
         }
     }
 
-    /// Lets something happen to a running operation, and ends it if that completes it.
+    /// Applies an event to a running operation, and ends the operation if that completes it.
     pub(super) fn advance(
         &mut self,
         now: Instant,
@@ -171,7 +187,7 @@ impl Communicator {
         self.let_go(now);
     }
 
-    /// Sends the messages that the scheduler lets go.
+    /// Sends the messages that the scheduler releases.
     pub(super) fn let_go(&mut self, now: Instant) {
         while let Some((to, key)) = self.parts.departures.next() {
             let found = self.table.find_out(to, key);
