@@ -52,7 +52,8 @@ job_keys! {
         /// Replaces missing elements: by the scaled sum of those that arrived, by zero, by the last
         /// step's value, or by zero now while the sender adds them to its next step.
         holes: HoleFilling = HoleFilling::Rescale, one_of();
-        /// Encrypts and authenticates packets by AES-128-GCM with keys of this job, or does not.
+        /// Protects packets: "aead" encrypts and authenticates them by AES-128-GCM with keys of
+        /// this job; "none" does neither.
         security: PacketSecurity = PacketSecurity::Aead, one_of();
     }
 

@@ -152,7 +152,7 @@ fn killed_sweeps_continue_without_repeating_cells() {
     let whole = bench.rows("whole/results.jsonl").len();
     for signal in ["-KILL", "-TERM", "-INT"] {
         let out = bench.path(signal);
-        // However late it is killed, cells that take minutes are left.
+        // However late it is killed, minutes of cells remain.
         bench.write_plan(&format!(
             "{PLAN}[[cases]]\nbackground = \"permutation:256MB\"\n"
         ));

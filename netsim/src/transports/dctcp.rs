@@ -1,9 +1,9 @@
 //! DCTCP: a window that shrinks in proportion to the share of marked packets.
 //!
-//! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. Every packet is
-//! acknowledged at once, its mark repeated in the ACK; losses are found by later packets that
-//! overtook them (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps one entropy, so
-//! that it takes one path where switches hash.
+//! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. The receiver
+//! acknowledges every packet at once and repeats its mark in the ACK; the sender finds losses by
+//! later packets that overtook them (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps
+//! one entropy, so that it takes one path where switches hash.
 //!
 //! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed
 //! number of packets. A sender takes reordering by switches that spray for loss, as TCP does. There

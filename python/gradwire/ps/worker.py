@@ -117,7 +117,7 @@ class Worker:
                 A parameter that is left out counts as zero.
 
         Returns:
-            The push; the gradients themselves are free at once.
+            The push; the caller may reuse the gradients at once.
         """
         self._last.wait()
         self._gather(self._gradient, self._by_number(gradients))

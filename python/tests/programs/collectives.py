@@ -129,7 +129,7 @@ def many_tensors_reduce_as_one() -> None:
 
 
 def every_type_is_broadcast_from_every_root() -> None:
-    """Also types that cannot be reduced, and a strided tensor."""
+    """Includes types that cannot be reduced, and a strided tensor."""
     for root in range(dist.get_world_size()):
         for dtype in MOVED:
             tensor = input_of(dist.get_rank(), dtype)

@@ -149,7 +149,7 @@ struct ClusterRun<'a> {
     /// The rank that dies, and the operation of its own before which it does.
     doomed: Option<(Rank, usize)>,
     aborts: Option<(Rank, usize)>,
-    /// What each rank owed of a tensor when it submitted an operation.
+    /// The residual of a tensor that each rank had when it submitted an operation.
     owed_before: BTreeMap<(usize, Rank), RankResidual>,
     /// Whether all ranks were told of a rank that aborted by itself.
     has_spread: bool,

@@ -14,7 +14,7 @@ pub(super) struct ProcessGroups {
 }
 
 /// Part of the name of the operation in which PyTorch lists process groups. Its inputs hold JSON of
-/// this form: `[{"pg_name": "1", "ranks": [0, 2]}, ...]`; no ranks are all ranks.
+/// this form: `[{"pg_name": "1", "ranks": [0, 2]}, ...]`; an empty list means all ranks.
 const LIST: &str = "process_group:init";
 
 /// One entry of a list of process groups.
