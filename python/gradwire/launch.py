@@ -155,4 +155,4 @@ def _local_rank(environment: Environment) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"gradwire: LOCAL_RANK={text!r} is no whole number") from error
+        raise ValueError(f"gradwire: LOCAL_RANK={text!r} is not a whole number") from error

@@ -27,7 +27,7 @@ ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 
 @pytest.fixture(scope="module")
 def seen() -> list[dict[str, Any]]:
-    """Observations of two ranks that live through one fault after the other, by fault."""
+    """Observations of two ranks that suffer one fault after the other, by fault."""
     launch = Launch("faulty.py", arguments=(str(GROUPS),), timeout=240)
     return [ended.succeeded() for ended in launch.run()]
 

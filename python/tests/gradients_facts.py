@@ -1,4 +1,4 @@
-"""The hooks' knowledge of a model: order, tolerances, state. No packets."""
+"""What the hooks know about a model: order, tolerances, state. No packets."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ def what_the_model_has_not_is_named(call: Any, words: str) -> None:
 
 
 class _Pair:
-    """A process group as far as states look at it."""
+    """The part of a process group that states look at."""
 
     def rank(self) -> int:
         return 1

@@ -221,5 +221,5 @@ impl Block {
 
 /// The fault of a rank or label that is there already.
 fn twice(line: usize, what: &str) -> TextError {
-    TextError::line(line, format!("{what} is there already; write it once"))
+    TextError::line(line, format!("{what} exists already; write it once"))
 }

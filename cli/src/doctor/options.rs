@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gradwire_protocol::units::Span;
 
-use crate::values::span;
+use gradwire_lab::values::span;
 
 /// Shown below the options.
 pub const DOCTOR_EXAMPLES: &str = "\

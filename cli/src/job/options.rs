@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradwire_protocol::units::Share;
 
-use crate::values::share;
+use gradwire_lab::values::share;
 
 /// The commands for job files.
 #[derive(Debug, Subcommand)]

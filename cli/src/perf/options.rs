@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gradwire_protocol::units::{ByteCount, Share};
+use gradwire_report::printing::OutputForm;
 
-use super::table::RowFormat;
 use crate::environment::Environment;
 use crate::exit::CommandError;
 use crate::job::options::JobOptions;
-use crate::values::{share, size};
 use gradwire_lab::crew::place::CrewPlace;
 use gradwire_lab::crew::rival::Rival;
+use gradwire_lab::values::{share, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -201,12 +201,8 @@ impl GroundOptions {
     }
 
     /// For whom rows are printed.
-    pub fn format(&self) -> RowFormat {
-        if self.json {
-            RowFormat::Json
-        } else {
-            RowFormat::Text
-        }
+    pub fn form(&self) -> OutputForm {
+        self.json.into()
     }
 }
 

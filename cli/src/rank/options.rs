@@ -7,7 +7,7 @@ use clap::Args;
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::job::options::JobOptions;
-use crate::values::{size, span};
+use gradwire_lab::values::{size, span};
 
 /// Shown below the options.
 pub const RANK_EXAMPLES: &str = "\

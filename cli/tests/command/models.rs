@@ -111,7 +111,7 @@ fn impossible_recordings_are_refused_with_the_remedy() {
         (
             &["missing.py"][..],
             2,
-            "`missing.py` is no file; give a Python script",
+            "`missing.py` is not a file; give a Python script",
         ),
         (
             &["torchrun", "train.py"],

@@ -188,8 +188,14 @@ fn what_is_no_trace_is_refused_by_name() {
     let other = written("other.json", &other.to_json());
     let copy = written("copy.json", &json);
     let cases = [
-        (vec![half.as_str()], "half.json: it is no whole JSON object"),
-        (vec![&foreign], "foreign.json: it is no trace of gradwire"),
+        (
+            vec![half.as_str()],
+            "half.json: it is not a complete JSON object",
+        ),
+        (
+            vec![&foreign],
+            "foreign.json: it is not a trace of gradwire",
+        ),
         (vec!["/nowhere.json"], "cannot read /nowhere.json"),
         (
             vec![&good, &other],

@@ -219,7 +219,7 @@ fn a_rank_that_answers_nothing_is_lost() {
     world.network.run_until(until);
     let failure = error(&mut world, 0);
     assert!(
-        failure.starts_with("rank 1 was lost (it answered nothing for 8"),
+        failure.starts_with("rank 1 was lost (it did not answer for 8"),
         "{failure}"
     );
 }

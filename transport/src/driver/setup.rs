@@ -29,7 +29,7 @@ pub struct DriverSetup {
     pub neighbours: Option<HostNeighbours>,
     /// What the driver does without work: spin, sleep, or first the one and then the other.
     pub idle: IdleMode,
-    /// The least time that a waiting caller looks for work before it sleeps, if it may sleep at
+    /// The minimum time that a waiting caller looks for work before it sleeps, if it may sleep at
     /// all: waking up takes longer than a small message. Zero where ranks share cores.
     pub caller_spin: Span,
 }

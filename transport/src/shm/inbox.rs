@@ -88,7 +88,7 @@ pub(super) struct MemoryInbox {
     pub(super) rings: Vec<RingReader>,
     pub(super) bell: InboxBell,
     pub(super) names: InboxNames,
-    /// Before the file, which must be open until no child lets go of it any more.
+    /// Declared before the file, which must be open until no child releases it any more.
     _released: ReleasedInChildren,
     /// Holds a lock as long as this process lives.
     _life: File,
@@ -129,7 +129,7 @@ impl Drop for InboxNames {
 /// The files of an inbox before its rank knows its neighbours: a page and a pipe.
 #[derive(Debug)]
 pub(super) struct InboxFiles {
-    /// Before the file, which must be open until no child lets go of it any more.
+    /// Declared before the file, which must be open until no child releases it any more.
     released: ReleasedInChildren,
     /// Holds a lock as long as this process lives.
     file: File,
@@ -242,7 +242,7 @@ fn open_pipe(path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Tells whether the process of a neighbour lives. The process holds a lock on its inbox; the
+/// Reports whether the process of a neighbour lives. The process holds a lock on its inbox; the
 /// kernel releases it when the process and all its forks have ended.
 #[derive(Debug)]
 pub struct RankLife(File);

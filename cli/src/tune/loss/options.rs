@@ -8,7 +8,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::Span;
 use gradwire_tuning::tolerance::judge::{Better, Margin};
 
-use crate::values::span;
+use gradwire_lab::values::span;
 
 /// Help behind the options.
 pub const LOSS_EXAMPLES: &str = "\
