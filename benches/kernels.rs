@@ -71,8 +71,8 @@ fn passes(criterion: &mut Criterion) {
     }
 }
 
-/// Mixes a message in place and unmixes it, in segments for an MTU of 1,500 bytes; for comparison
-/// the message is copied twice.
+/// Mixes a message in place and unmixes it, in segments for an MTU of 1,500 bytes; copying the
+/// message twice is the comparison.
 fn transforms(criterion: &mut Criterion) {
     for (place, bytes) in SIZES {
         let mut group = criterion.benchmark_group(format!("hadamard/{place}"));

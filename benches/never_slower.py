@@ -4,8 +4,9 @@
     python3 benches/never_slower.py target/release/gradwire
 
 A cell is a fabric, a workload, the share of packets that its longest paths lose, a tolerance and a
-gap. Its time is the mean over seeds of the time at which the last byte is there; its ratio is that
-over the time at tolerance 0, with the same loss, gap and seeds. A job that tolerates loss should
+gap. Its time is the mean over seeds of the time at which the last byte arrives; its ratio is that
+time over the one at tolerance 0, with the same loss, gap and seeds. A job that tolerates loss
+should
 never be slower: the exit code is 1 when a ratio exceeds --most. Simulated runs are exact, so a
 table is the same on every machine.
 """
@@ -66,7 +67,7 @@ class Cell:
         return ["sim", "run", self.fabric + lossy, self.workload, *tolerance, *gap, "--json"]
 
     def __str__(self) -> str:
-        """Write the cell as a row of the table names it."""
+        """Write the cell as its row of the table names it."""
         gap = self.gap or "fitted"
         return f"{self.fabric} {self.workload} loss {self.loss}% T {self.tolerance} gap {gap}"
 
@@ -81,7 +82,7 @@ def cells() -> list[Cell]:
 
 
 def time_us(gradwire: str, cell: Cell, seed: int) -> float:
-    """The simulated time until the last byte is there."""
+    """The simulated time until the last byte has arrived."""
     command = [gradwire, *cell.words(seed)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:

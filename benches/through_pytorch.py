@@ -1,9 +1,9 @@
 """What training gains through PyTorch: steps per second under DDP, and small all-reduces.
 
 ``python benches/through_pytorch.py -n 2 -n 4`` starts the ranks on this machine. Each rank has a
-process group of Gloo and one of gradwire, and does rounds of the same work over one and the other
-in turn, so that both meet the same machine; ``none`` is the same model without communication, the
-most that any backend could reach. Printed are medians over the rounds, and gradwire over Gloo.
+process group of Gloo and one of gradwire, and runs rounds of the same work over both in turn, so
+that both see the same machine; ``none`` is the same model without communication, an upper bound for
+any backend. Printed are medians over the rounds, and gradwire over Gloo.
 """
 
 import argparse
@@ -77,7 +77,7 @@ MODELS = {
 
 
 def _steps(model: nn.Module, batch: Callable[[], tuple], count: int) -> float:
-    """Train ``count`` steps; seconds of the median step of the slowest rank."""
+    """Train ``count`` steps; return the seconds of the median step of the slowest rank."""
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     seconds = []
     for _ in range(count):
@@ -132,7 +132,7 @@ def _small(groups: dict[str, dist.ProcessGroup], rounds: int) -> dict[str, list]
 
 
 def _rank(rounds: int) -> None:
-    """Measure on one rank; rank 0 prints what all measured, as JSON."""
+    """Measure on one rank; rank 0 prints the results of all ranks as JSON."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}

@@ -90,7 +90,7 @@ def found_network() -> Network:
 
 
 def launch(run: Run, network: Network, out: Path) -> None:
-    """Train on two ranks by torchrun, showing how far it is."""
+    """Train on two ranks by torchrun, showing the progress."""
     log = out / "errors.log"
     program = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone"),

@@ -1,9 +1,9 @@
 """Train on, after a rank was killed: checkpoints, and torchrun starts all ranks again.
 
 Run it by ``torchrun --nproc-per-node 2 --max-restarts 3 examples/elastic.py --out run``, and kill
-one of the ranks, or let ``--kill-at 25`` do it. The ranks that are left learn of it within ten
-seconds by an error that names the lost one, and end; torchrun starts all of them again, and they
-go on from the last checkpoint. The losses equal those of an undisturbed run.
+one of the ranks, or let ``--kill-at 25`` do it. The remaining ranks learn of it within ten seconds
+by an error that names the lost one, and end; torchrun starts all of them again, and they continue
+from the last checkpoint. The losses equal those of an undisturbed run.
 
 Rank 0 leaves ``checkpoint.pt`` in the folder that --out names, and at the end ``losses.json``.
 """
@@ -24,7 +24,7 @@ FEATURES = 32
 
 
 class Training:
-    """A model, its optimizer, and how far they are."""
+    """A model, its optimizer, and its step."""
 
     def __init__(self) -> None:
         """Make the model of step 0, the same on every rank."""
@@ -59,7 +59,7 @@ class Training:
         dist.barrier()
 
     def load(self, path: Path) -> None:
-        """Go on from the last checkpoint, if there is one. Every rank must see the folder."""
+        """Continue from the last checkpoint, if there is one. Every rank must see the folder."""
         if path.exists():
             state = torch.load(path)
             self.model.load_state_dict(state["model"])
@@ -79,7 +79,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train to the last step, from wherever the last checkpoint is."""
+    """Train to the last step, starting from the last checkpoint."""
     arguments = options()
     torch.set_num_threads(1)
     dist.init_process_group(arguments.backend)

@@ -1,7 +1,8 @@
 """Run a program in a network of its own, whose loopback loses packets of every transport alike.
 
 ``python examples/lossy.py 1% torchrun --standalone --nproc-per-node 2 train.py`` trains over such a
-loopback: packets of at most 1,500 bytes, of which the kernel drops 1 %, TCP's and UDP's alike. It
+loopback: its packets have at most 1,500 bytes, and the kernel drops 1 % of them, TCP's and UDP's
+alike. It
 needs the programs ``unshare``, ``ip`` and ``tc``, and root or a kernel that lets users make network
 namespaces. The network ends with the program; the machine's own network is not touched.
 """
@@ -26,7 +27,7 @@ def command(drop: float, program: Sequence[str]) -> list[str]:
 
 
 def refusal() -> str | None:
-    """Return why there can be no such network here, None when there can be one."""
+    """Return why no such network can be made here, None if one can."""
     try:
         made = subprocess.run(
             command(0.01, ["true"]), capture_output=True, text=True, timeout=SECONDS
@@ -41,7 +42,7 @@ def refusal() -> str | None:
 def dropping(drop: float) -> str:
     """Write a classic BPF program that draws 32 random bits for each packet, as tc reads it.
 
-    How many instructions, then of each its code, two jumps and operand (linux/filter.h).
+    The number of instructions, then the code, two jumps and operand of each (linux/filter.h).
     """
     random = (1 << 32) - 0x1000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM
     threshold = int(drop * 0xFFFFFFFF)

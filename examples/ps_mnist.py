@@ -83,7 +83,7 @@ def train(arguments: argparse.Namespace, setup: ps.Setup) -> None:
 
 
 def main() -> None:
-    """Serve or train, as this rank is meant to."""
+    """Serve or train, depending on this rank's role."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--mode", default="sync", help="sync, ssp or async")

@@ -87,7 +87,7 @@ def smooth(values: list[float]) -> list[float]:
 
 
 def picture(results: list[Result]) -> str:
-    """Draw the loss of every run, and how far each is from the first; return it as inline SVG."""
+    """Draw each run's loss, and its distance from the first run's; return it as inline SVG."""
     mpl.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 11})
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     loss, away = figure.subplots(1, 2)
@@ -156,7 +156,7 @@ i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin
 
 
 def page(results: list[Result]) -> str:
-    """Write the whole page; it needs nothing from any network."""
+    """Write the whole page; it loads nothing from a network."""
     headings = "".join(f"<th>{html.escape(heading)}</th>" for _, heading in COLUMNS)
     body = ""
     for result, colour in zip(results, COLOURS, strict=True):

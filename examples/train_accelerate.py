@@ -1,8 +1,8 @@
 """Train a character transformer by Hugging Face Accelerate, over gradwire by one line.
 
 Run it by ``torchrun --nproc-per-node 2 examples/train_accelerate.py --backend gradwire``. For CPUs
-Accelerate itself chooses between Gloo and MPI, but takes a process group that is there already: the
-line is ``init_process_group("gradwire")`` before the Accelerator is made. All else is as with Gloo.
+Accelerate itself chooses between Gloo and MPI, but accepts an existing process group: the line is
+``init_process_group("gradwire")`` before the Accelerator is made. Everything else is as with Gloo.
 """
 
 import torch

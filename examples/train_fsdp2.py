@@ -1,7 +1,7 @@
 """Train a character transformer whose parameters are sharded over all ranks (FSDP2).
 
-Run it by ``torchrun --nproc-per-node 2 examples/train_fsdp2.py --backend gradwire``. The only lines
-that are gradwire's own are those that register the gradients; without them everything is lossless.
+Run it by ``torchrun --nproc-per-node 2 examples/train_fsdp2.py --backend gradwire``. Only the lines
+that register the gradients are specific to gradwire; without them everything is lossless.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """Train a small convolutional network on 5,000 real MNIST digits, in parallel over any backend.
 
-Run it by ``torchrun --nproc-per-node 2 examples/train_mnist.py --backend gradwire``. The only line
-that is gradwire's own is the one that registers the gradient hook; without it everything is
-lossless. The job (tolerance, faults, transport) is the file that GRADWIRE_JOB names.
+Run it by ``torchrun --nproc-per-node 2 examples/train_mnist.py --backend gradwire``. Only the line
+that registers the gradient hook is specific to gradwire; without it everything is lossless. The job
+(tolerance, faults, transport) is the file that GRADWIRE_JOB names.
 
 Each rank leaves ``rank<k>.json`` in the folder that --out names: losses, accuracy, steps per
 second, the hash of the final parameters and, on gradwire, its counters.

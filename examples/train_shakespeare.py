@@ -1,8 +1,8 @@
 """Train a character transformer on plays of Shakespeare, in parallel over any backend.
 
-Run it by ``torchrun --nproc-per-node 2 examples/train_shakespeare.py --backend gradwire``. The only
-line that is gradwire's own is the one that registers the gradient hook; without it everything is
-lossless. The job (tolerance, faults, transport) is the file that GRADWIRE_JOB names.
+Run it by ``torchrun --nproc-per-node 2 examples/train_shakespeare.py --backend gradwire``. Only the
+line that registers the gradient hook is specific to gradwire; without it everything is lossless.
+The job (tolerance, faults, transport) is the file that GRADWIRE_JOB names.
 
 The last line of rank 0 is JSON: ``loss`` is the cross-entropy, in nats per character, of a play
 that was not trained on; less is better.

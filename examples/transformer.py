@@ -1,6 +1,6 @@
 """The model, the text and the arguments of the examples that train a transformer over characters.
 
-Nothing here knows of gradwire, or of ranks: the text is source code that comes with Python, and the
+The module knows neither gradwire nor ranks: the text is source code that comes with Python, and the
 batches of a step are drawn from a seed, so that every backend trains on the same ones.
 """
 

@@ -1,3 +1,4 @@
-//! Nothing to do: cargo regards build dependencies, for their features, where there is a script.
+//! This script does nothing: cargo regards build dependencies, for their features, only if there is
+//! a script.
 
 fn main() {}

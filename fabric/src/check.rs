@@ -56,7 +56,7 @@ pub enum FabricError {
         most = MTU_RANGE.end()
     )]
     Mtu(u32),
-    /// More framing than any network has.
+    /// More framing bytes than any network has.
     #[error("framing = {0}: allowed are 0 to {max} bytes", max = FRAMING_RANGE.end())]
     Framing(u32),
     /// A change of an unknown link, or one out of order.

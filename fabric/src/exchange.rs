@@ -1,7 +1,8 @@
 //! How fast hosts exchange data when all send to all: the load of the core of a fabric.
 //!
-//! A direct reduction is such an exchange. Where the links between switches carry less than the
-//! hosts send, it takes longer than a ring, whose messages leave a rack at its ends only.
+//! A direct reduction is such an exchange. If the links between switches carry less than the hosts
+//! send, it takes longer than a ring, whose messages cross between racks only at the ends of each
+//! rack.
 
 use gradwire_protocol::units::Share;
 
@@ -9,8 +10,8 @@ use crate::graph::Neighbours;
 use crate::routing::PortId;
 use crate::topology::{Device, Fabric, Link};
 
-/// The share of the rate of their links at which hosts send while each sends as much to every other
-/// one, and switches spread packets evenly over all shortest paths. 100 % where no link between
+/// The share of their link's rate at which hosts can send while each sends equally to every other
+/// host, and switches spread packets evenly over all shortest paths; 100 % if no link between
 /// switches is busier than those of the hosts.
 ///
 /// Works on fabrics that pass [`Fabric::check`].
@@ -22,7 +23,7 @@ pub fn core_share(fabric: &Fabric) -> Share {
     Share::new(own / busiest.max(own).max(f64::MIN_POSITIVE)).unwrap_or(Share::ALL)
 }
 
-/// One bit from each host to each other one.
+/// One bit from each host to every other host.
 struct Exchange {
     /// By switch, the hosts that are linked to it.
     hosts: Vec<u32>,
@@ -64,7 +65,7 @@ impl Exchange {
         let receivers = f64::from(self.hosts[edge as usize]);
         let own = self.hosts.iter().map(|&hosts| f64::from(hosts) * receivers);
         let mut passing: Vec<f64> = own.collect();
-        // From the farthest switch on, so that all has come that a switch passes on.
+        // From the farthest switch on, so that all bits that a switch forwards have arrived before.
         for step in reached[1..].iter().rev() {
             let around = self.neighbours.around(step.switch).iter();
             let closer = around.filter(|&&(to, _)| hops[to as usize] + 1 == step.hops);

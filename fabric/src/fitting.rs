@@ -16,7 +16,7 @@ use crate::topology::Fabric;
 const CONTROL_BYTES: u32 = 64;
 /// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
 const IP_AND_UDP: u32 = 48;
-/// The number of receivers to which a sender is assumed to send at once, where it has several.
+/// The number of receivers to which a sender is assumed to send at once, if it has several.
 const OVERCOMMITMENT: u64 = 8;
 
 /// The pattern of simultaneous senders and receivers, on which some defaults depend.
@@ -47,18 +47,18 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
 }
 
 /// A job with its defaults fitted to the rate and round trip of a fabric; the keys in `written`
-/// keep their values. The defaults of a job are made for hosts whose kernel delays packets by
-/// milliseconds; a simulated host has no kernel.
+/// keep their values. The defaults of a job suit hosts whose kernel delays packets by milliseconds;
+/// a simulated host has no kernel.
 ///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
-/// A rank grants more than its link takes where its senders have several such receivers, as workers
+/// A rank grants more than its link takes if its senders have several such receivers, as workers
 /// have servers, and ranks all others in a direct reduction: granted bytes then wait for their turn
 /// at the sender (Homa's overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But they may
-/// all come at once, and then the switch's port must hold them together with unscheduled packets.
+/// all arrive at once, and then the switch's port must hold them together with unscheduled packets.
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: SendPattern) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);

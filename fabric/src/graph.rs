@@ -40,13 +40,13 @@ pub(crate) struct Neighbours {
     entries: Vec<(u32, u32)>,
 }
 
-/// A switch that a sweep has come to.
+/// A switch that a search has reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reached {
     pub(crate) switch: u32,
-    /// Links from where the sweep began.
+    /// Number of links from the start of the search.
     pub(crate) hops: u32,
-    /// The switch and the link over which the sweep came; `None` where it began.
+    /// The switch and the link over which the search reached it; `None` at the start.
     pub(crate) via: Option<(u32, u32)>,
 }
 

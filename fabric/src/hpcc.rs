@@ -6,9 +6,10 @@
 //! 0 4 100Gbps 1000ns 0.000000      two devices, rate, time on the wire, share of packets lost
 //! ```
 //!
-//! Numbers that are no switches are hosts, in ascending order: where switches are numbered last,
-//! as in all published files, the numbers of hosts stay. A switch is called by its number in the
-//! file. Source: `simulation/scratch/third.cc` of alibaba-edu/High-Precision-Congestion-Control.
+//! Numbers that are not listed as switches are hosts, in ascending order: where switches are
+//! numbered last, as in all published files, hosts keep their numbers. A switch is called by its
+//! number in the file. Source: `simulation/scratch/third.cc` of
+//! alibaba-edu/High-Precision-Congestion-Control.
 
 use std::collections::BTreeMap;
 

@@ -16,14 +16,14 @@
 //! Queue_Up 512000              likewise
 //! ```
 //!
-//! Keys may be in capitals or not; a line that begins with `#` is a remark. The meaning is that of
-//! `FatTreeTopologyCfg` in ultraethernet/uet-htsim, `sim/datacenter/fat_tree_topology.cpp`: from
-//! the numbers of ports follow `Radix_Up / Bundle` aggregation switches of a pod, and cores
+//! Keys may be in upper or lower case; a line that begins with `#` is a comment. The meaning is
+//! that of `FatTreeTopologyCfg` in ultraethernet/uet-htsim, `sim/datacenter/fat_tree_topology.cpp`:
+//! the port counts determine the `Radix_Up / Bundle` aggregation switches of a pod, and the cores
 //! likewise. The conditions that htsim asserts are checked here, too, but a missing
 //! `Oversubscribed` is derived from the ports.
 //!
-//! The time that a switch takes is put on its links, half on the one that a packet comes by and
-//! half on the one that it leaves by, so that every path takes as long as in htsim.
+//! The delay of a switch is put on its links, half on the one that a packet arrives by and half on
+//! the one that it leaves by, so that every path takes as long as in htsim.
 
 use std::collections::BTreeMap;
 
@@ -50,12 +50,12 @@ pub enum HtsimError {
         given: String,
         /// "the header" or a tier.
         place: String,
-        /// The known key that is spelt most alike, if any is.
+        /// The known key with the most similar spelling, if any.
         nearest: Option<&'static str>,
         /// All keys of the place.
         known: String,
     },
-    /// A value that is no number, or outside its range.
+    /// A value that is not a number, or outside its range.
     #[error("line {line}: {key} {given}: allowed is one whole number from {least} to {most}")]
     Value {
         /// Line of the text, from 1.
@@ -79,7 +79,7 @@ pub enum HtsimError {
         /// Line of its first occurrence.
         before: usize,
     },
-    /// A key that is not there.
+    /// A missing key.
     #[error("{place} has no {key}; add `{key} NUMBER`")]
     Missing {
         /// "the header" or a tier.
@@ -87,7 +87,7 @@ pub enum HtsimError {
         /// The key.
         key: &'static str,
     },
-    /// A number that does not fit the others.
+    /// A number that contradicts the others.
     #[error("line {line}: {key} {given} does not fit the other numbers: {rule}")]
     Mismatch {
         /// Line of the text, from 1.
@@ -217,7 +217,7 @@ impl Topology {
         Ok(file)
     }
 
-    /// The value of a tier's key, which must be there.
+    /// The value of a tier's key, which must be present.
     fn at(&self, tier: usize, key: &'static str) -> Result<Given, HtsimError> {
         self.tiers[tier].required(&place(Some(tier)), key)
     }

@@ -1,10 +1,10 @@
-//! Fabrics: hosts, switches and links, which way packets take, and how switches treat a job.
+//! Fabrics: hosts, switches and links, which paths packets take, and how switches treat a job.
 //!
 //! Start here:
 //! - [`topology`]: a fabric as a plain graph. It comes from one line ([`shape`]), from
 //!   `fabric.toml` ([`mod@file`]) or from the files of other simulators ([`htsim`], [`hpcc`]), all
 //!   with the same [`settings`].
-//! - [`check`]: whether it holds together; [`paths`]: round trips and ideal times without
+//! - [`check`]: whether it is consistent; [`paths`]: round trips and ideal times without
 //!   simulating; [`exchange`]: how fast all hosts send to all; [`routing`]: the ports that lead to
 //!   each host.
 //! - [`policy`]: the one value that says which DSCP goes to which queue, when a queue marks, drops,

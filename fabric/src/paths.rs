@@ -1,5 +1,5 @@
 //! Properties of a fabric that need no simulation: shortest paths, round trips, and the time that a
-//! flow takes when it is alone.
+//! flow takes alone.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::topology::{Device, Fabric, Link};
 pub struct Packets {
     /// Bytes of the flow in a full packet; at least 1.
     pub payload: u32,
-    /// Bytes that every packet takes on a wire beyond these: header and framing.
+    /// Bytes that every packet takes on a wire in addition: header and framing.
     pub overhead: u32,
 }
 
-/// Shortest paths of a fabric. Keeps the trees that it has found, up to a limit of memory.
+/// Shortest paths of a fabric. Keeps the trees that it has found, up to a memory limit.
 ///
 /// Works on fabrics that pass [`Fabric::check`]; its functions panic where there is no path.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub struct Paths<'f> {
     neighbours: Neighbours,
     /// Link of each host and the device at its other end.
     ports: Vec<(u32, Device)>,
-    /// For a switch: over which switch and link each switch is reached from it.
+    /// For a switch: the switch and link over which each other switch is reached from it.
     trees: BTreeMap<u32, Vec<Option<(u32, u32)>>>,
 }
 
-/// Entries of all trees of [`Paths`] together.
+/// Maximum number of entries of all trees of [`Paths`] together.
 const TREES_MAX: usize = 1 << 22;
 
 impl<'f> Paths<'f> {
@@ -120,7 +120,7 @@ impl<'f> Paths<'f> {
         done + latency
     }
 
-    /// The longest round trip from `host` over any of the shortest paths, and to where.
+    /// The longest round trip from `host` over any of the shortest paths, and its destination.
     fn farthest(&self, host: u32, trip: impl Fn(&Link) -> Span) -> (Span, u32) {
         let trip = |link: u32| trip(&self.fabric.links[link as usize]);
         let (own, far) = self.ports[host as usize];
@@ -161,11 +161,11 @@ impl Fabric {
 
     /// The longest round trip between two hosts without queues: a packet of `data` bytes on the
     /// wire goes out and one of `ack` bytes comes back, stored and forwarded on every link. Zero
-    /// when there is one host.
+    /// when there is only one host.
     ///
-    /// Searches from host 0, then from the host that is farthest from it. This finds the longest
-    /// of all in trees and in fabrics that look the same from every host; in other fabrics there
-    /// may be a longer one.
+    /// Searches from host 0, then from the host that is farthest from it. This finds the maximum in
+    /// trees and in fabrics that look the same from every host; other fabrics may have a longer
+    /// one.
     pub fn base_rtt(&self, data: ByteCount, ack: ByteCount) -> Span {
         let trip = |link: &Link| {
             let wire = link.rate.transmit_time(data) + link.rate.transmit_time(ack);

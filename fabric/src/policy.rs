@@ -6,15 +6,15 @@
 //!   (not-ECT).
 //!
 //! The threshold keeps a link busy while senders react: K = share x rate x RTT. DCTCP needs a share
-//! of 1/7 at least (Alizadeh et al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven
-//! queues of sprayed packets, which a smaller one would answer by sending less.
+//! of at least 1/7 (Alizadeh et al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven
+//! queues of sprayed packets, to which senders would react at a smaller share.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
 /// Number of DSCPs: six bits.
 pub const DSCPS: usize = 64;
-/// DSCPs that jobs keep off: 46 of voice (RFC 3246), 48 and 56 of routing (RFC 4594, 3.1).
+/// DSCPs that jobs avoid: 46 of voice (RFC 3246), 48 and 56 of routing (RFC 4594, 3.1).
 pub const RESERVED: [Dscp; 3] = [Dscp(46), Dscp(48), Dscp(56)];
 
 /// How a switch chooses among equally short paths.
@@ -43,10 +43,10 @@ impl Balance {
 /// The packet memory of a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SwitchBuffer {
-    /// Every port has this much of its own.
+    /// Every port has this much memory of its own.
     PerPort(ByteCount),
-    /// Every port has this much of its own; of it a data queue may take at most `alpha` times the
-    /// free part, so that a full low class leaves room for the higher ones.
+    /// Every port has this much memory of its own; a data queue may take at most `alpha` times the
+    /// free part of it, so that a full low class leaves room for the higher ones.
     Divided {
         /// Bytes of a port.
         bytes: ByteCount,
@@ -64,8 +64,8 @@ pub enum SwitchBuffer {
 }
 
 impl SwitchBuffer {
-    /// Bytes that one port can hold: its own memory, or the share of a queue that is the only busy
-    /// one where queues have a dynamic threshold.
+    /// Bytes that one port can hold: its own memory or, if queues have a dynamic threshold, the
+    /// share of a queue that is the only busy one.
     pub fn port_bytes(self) -> ByteCount {
         match self {
             Self::PerPort(bytes) => bytes,
@@ -84,7 +84,7 @@ impl SwitchBuffer {
     }
 }
 
-/// Depths at which a queue stops the port before it, and lets it go on (PFC, IEEE 802.1Qbb).
+/// Depths at which a queue pauses the port that sends to it, and resumes it (PFC, IEEE 802.1Qbb).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pause {
     /// Bytes of one ingress port and class above which it pauses.
@@ -99,8 +99,8 @@ pub enum ServiceOrder {
     /// The one that came first.
     Arrival,
     /// A packet of the flow with the least left to send, by the urgency in its packets; a full
-    /// queue drops a packet of the flow with the most. No commodity switch does this; it is here
-    /// for comparison.
+    /// queue drops a packet of the flow with the most. No commodity switch does this; it exists for
+    /// comparison.
     Urgency,
 }
 
@@ -111,7 +111,7 @@ pub struct ClassQueue {
     pub class: Class,
     /// The DSCP that leads to it.
     pub dscp: Dscp,
-    /// The DSCP of its droppable packets, where they have one of their own.
+    /// The DSCP of its droppable packets, if they have one of their own.
     pub droppable: Option<Dscp>,
     /// Where it marks ECT and drops not-ECT packets: a share of rate x RTT. `None`: never.
     pub marks_above: Option<Share>,
@@ -122,7 +122,8 @@ pub struct ClassQueue {
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
     pub queues: Vec<ClassQueue>,
-    /// DSCPs of others that go to the highest queue: of routing protocols, and others as urgent.
+    /// Foreign DSCPs that go to the highest queue: those of routing protocols and other urgent
+    /// traffic.
     pub reserved: Vec<Dscp>,
     /// The round trip that thresholds are meant for.
     pub rtt: Span,
@@ -130,19 +131,18 @@ pub struct QosPolicy {
     pub balance: Balance,
     /// How queues are served.
     pub order: ServiceOrder,
-    /// PFC; `None`: off, packets are dropped.
+    /// PFC; `None`: off, so packets are dropped.
     pub pause: Option<Pause>,
     /// Packets that a full data queue would drop are cut to this many bytes and sent in the
     /// highest queue instead; `None`: they are dropped.
     pub trims_to: Option<ByteCount>,
-    /// Data queue depth above which packets are trimmed, where they are.
+    /// Data queue depth above which packets are trimmed, if switches trim.
     pub trims_above: ByteCount,
 }
 
 impl QosPolicy {
-    /// The policy that a job's tags are made for, on a fabric whose round trip without queues
-    /// takes `rtt`. Control packets are never marked: they are few, and their sender does not
-    /// slow down.
+    /// The policy that matches a job's tags, on a fabric whose round trip without queues takes
+    /// `rtt`. Control packets are never marked: they are few, and their sender does not slow down.
     pub fn of_job(job: &Job, rtt: Span) -> Self {
         let mark = Share::ALL;
         let queues = job.priority.dscps.iter().enumerate();
@@ -181,8 +181,8 @@ impl QosPolicy {
         map
     }
 
-    /// Depth in bytes above which a queue of a port of this rate marks and drops; `u64::MAX` when
-    /// it never does. K = share x rate x RTT, rounded down to a byte.
+    /// Depth in bytes above which a queue of a port of this rate marks and drops; `u64::MAX` if it
+    /// never does. K = share x rate x RTT, rounded down to a byte.
     pub fn marks_above(&self, queue: usize, rate: Rate) -> u64 {
         let share = self.queues.get(queue).and_then(|row| row.marks_above);
         share.map_or(u64::MAX, |share| share.of(self.bytes_per_rtt(rate)))

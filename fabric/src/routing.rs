@@ -1,7 +1,7 @@
 //! The ports that lead to each host: all shortest paths, found once for every edge switch.
 //!
-//! Hosts of one switch share their routes, so the memory grows with switches times edge switches,
-//! a few megabytes at 8,192 hosts. Destinations that share a set of ports share its entry, too.
+//! Hosts of one switch share their routes, so the memory grows with switches times edge switches, a
+//! few megabytes at 8,192 hosts. Destinations that share a set of ports also share its entry.
 
 use crate::graph::Neighbours;
 use crate::topology::{Device, Fabric};

@@ -11,13 +11,13 @@ use crate::graph::Graph;
 use crate::policy::SwitchBuffer;
 use crate::topology::{FRAMING, Fabric, MTU, PORT_BUFFER};
 
-/// Packets that a fabric can be asked to carry, in bytes.
+/// Allowed sizes of a fabric's packets, in bytes.
 pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
-/// Bytes that a packet can be asked to take beyond itself.
+/// Allowed sizes of the framing around a packet, in bytes.
 pub(crate) const FRAMING_RANGE: std::ops::RangeInclusive<u32> = 0..=1_000;
-/// Most hosts that a fabric can have: as many as there are ranks.
+/// Maximum number of hosts of a fabric: as many as there are ranks.
 pub(crate) const HOSTS_MAX: u64 = 65_536;
-/// Most links that a fabric can have.
+/// Maximum number of links of a fabric.
 pub(crate) const LINKS_MAX: u64 = 1 << 22;
 /// The allowed forms of a rate.
 pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps or 400Gb/s";
@@ -182,7 +182,7 @@ pub fn rate(text: &str) -> Option<Rate> {
         .then(|| Rate::from_bits_per_second(bits.round() as u64))
 }
 
-/// Reads the latency of a link: a length of time of at most a second.
+/// Reads the latency of a link: a time of at most a second.
 pub(crate) fn latency(text: &str) -> Option<Span> {
     notation::span(text).filter(|span| *span <= Span::from_millis(1_000))
 }

@@ -15,9 +15,9 @@
 //! single:HOSTS                    one switch
 //! ```
 //!
-//! Options may stand behind the size or behind the rate. `over=N`, of a fat-tree only,
-//! oversubscribes edge switches N : 1: each has K/2/N uplinks, and a pod as many aggregation
-//! switches, as htsim's `Oversubscribed`. The others are those of [`options`].
+//! Options may follow the size or the rate. `over=N`, for a fat-tree only, oversubscribes edge
+//! switches N : 1: each has K/2/N uplinks, and a pod as many aggregation switches, as htsim's
+//! `Oversubscribed`. The others are those of [`options`].
 
 use gradwire_protocol::job::spelling::{did_you_mean, nearest};
 use gradwire_protocol::units::Rate;
@@ -39,10 +39,10 @@ pub enum ShapeError {
     Unknown {
         /// The shape as written.
         given: String,
-        /// The known shape that is spelt most alike, if any is.
+        /// The known shape with the most similar spelling, if any.
         nearest: Option<&'static str>,
     },
-    /// A size that the shape does not have.
+    /// A size that the shape cannot have.
     #[error("{shape}:{given}: allowed are {allowed}")]
     Size {
         /// The shape.
@@ -60,7 +60,7 @@ pub enum ShapeError {
         /// The allowed values.
         allowed: String,
     },
-    /// A rate that is not one.
+    /// A rate that cannot be read.
     #[error("rate `{given}` of {shape}: allowed behind the @ are {allowed}")]
     Rate {
         /// The shape.
@@ -75,7 +75,7 @@ pub enum ShapeError {
     UnknownOption {
         /// The option as written.
         given: String,
-        /// The known option that is spelt most alike, if any is.
+        /// The known option with the most similar spelling, if any.
         nearest: Option<&'static str>,
         /// All options of the shape.
         known: String,
@@ -154,7 +154,7 @@ fn counts(size: &str) -> Option<Vec<u32>> {
     size.split('x').map(count).collect()
 }
 
-/// The shapes: each name, and the sizes allowed behind its colon.
+/// The shapes: each name, and the sizes allowed after its colon.
 pub fn shapes() -> impl Iterator<Item = (&'static str, &'static str)> {
     FORMS.into_iter().map(|form| (form.name, form.allowed))
 }

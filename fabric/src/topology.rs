@@ -22,7 +22,7 @@ pub enum Device {
 pub struct Switch {
     /// Its name, for people.
     pub name: String,
-    /// How far it is from the hosts: 0 for switches that hosts are linked to.
+    /// Its distance from the hosts: 0 for switches that hosts are linked to.
     pub tier: u8,
 }
 
@@ -82,7 +82,7 @@ pub struct Fabric {
     /// How switches choose among equal paths, unless the command line decides.
     pub balance: Option<Balance>,
     /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
-    /// packets; `None`: never, they only drop packets that find no room.
+    /// packets; `None`: never, they only drop packets that do not fit.
     pub marks_above: Option<Share>,
 }
 
@@ -108,7 +108,7 @@ impl Fabric {
     ///
     /// # Panics
     ///
-    /// When there is no such link.
+    /// # Panics When there is no such link.
     pub fn link_name(&self, link: u32) -> String {
         let [low, high] = self.links[link as usize].ends;
         format!("{} - {}", self.device_name(low), self.device_name(high))

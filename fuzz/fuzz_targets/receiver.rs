@@ -1,5 +1,5 @@
 //! Arbitrary datagrams, posts and waits against one endpoint: it does not panic, and the bytes that
-//! it takes and loses stay within the posted messages.
+//! it accepts and loses stay within the posted messages.
 //!
 //! Random bytes rarely carry the right version, job or length, so the first byte of each datagram
 //! says which of these fields to correct before the endpoint gets it.

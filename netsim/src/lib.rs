@@ -5,7 +5,8 @@
 //!   outcome; [`switches`] says how switches serve a transport.
 //! - [`engine`]: the loop with its events, packets, ports, flows and threads, and the seam between
 //!   the fabric and the transport of a host.
-//! - [`transports`]: gradwire's own `Endpoint` and `Communicator`, and the references beside it.
+//! - [`transports`]: gradwire's own `Endpoint` and `Communicator`, and the references for
+//!   comparison.
 //! - [`results`]: the outcome of a run, its percentiles and slowdowns, its training steps.
 //!
 //! Not here: fabrics (`gradwire-fabric`), workloads (`gradwire-workloads`), rules of the protocol.

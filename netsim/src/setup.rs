@@ -1,8 +1,6 @@
 //! A setup: everything that a run depends on, and the reasons to refuse it.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use gradwire_fabric::check::FabricError;
 use gradwire_fabric::paths::Packets;
@@ -21,13 +19,18 @@ use crate::transports::settings::REFERENCE_HEADER;
 const EVENTS_PER_WINDOW_MIN: u64 = 500;
 
 /// A transport that carries flows and programs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, strum::Display, strum::EnumString, strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
+#[strum(parse_err_ty = SetupError, parse_err_fn = no_transport)]
 pub enum Transport {
     /// gradwire: the protocol that ships.
     Gradwire,
     /// DCTCP, one path per flow, with timeouts as data centres tune them.
     Dctcp,
-    /// The same with the timeouts of DCTCP's paper, 10 ms at least.
+    /// The same with the timeouts of DCTCP's paper, at least 10 ms.
+    #[strum(serialize = "dctcp-10ms")]
     SlowDctcp,
     /// pFabric.
     PFabric,
@@ -37,34 +40,9 @@ pub enum Transport {
     Roce,
 }
 
-/// The transports and their names.
-pub const TRANSPORTS: [(&str, Transport); 6] = [
-    ("gradwire", Transport::Gradwire),
-    ("dctcp", Transport::Dctcp),
-    ("dctcp-10ms", Transport::SlowDctcp),
-    ("pfabric", Transport::PFabric),
-    ("ndp", Transport::Ndp),
-    ("roce", Transport::Roce),
-];
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = TRANSPORTS.iter().find(|(_, transport)| transport == self);
-        f.write_str(named.map_or("", |(name, _)| name))
-    }
-}
-
-impl FromStr for Transport {
-    type Err = SetupError;
-
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        let named = TRANSPORTS.iter().find(|(name, _)| *name == text);
-        named
-            .map(|&(_, transport)| transport)
-            .ok_or_else(|| SetupError::Transport {
-                given: text.to_owned(),
-            })
-    }
+fn no_transport(given: &str) -> SetupError {
+    let given = given.to_owned();
+    SetupError::Transport { given }
 }
 
 /// Everything that a run depends on.
@@ -109,7 +87,7 @@ pub enum SetupError {
     /// The job contradicts itself on this fabric.
     #[error("the job on this fabric: {0}")]
     Job(#[from] JobError),
-    /// More messages of programs than a reference numbers.
+    /// More messages of programs than a reference can number.
     #[error(
         "{transport} numbers at most 2^32 flows; `{workload}` has {messages} messages and its \
          flows: take a larger collectives.chunk, fewer steps, or gradwire"
@@ -170,7 +148,7 @@ pub enum SetupError {
 }
 
 impl Setup {
-    /// Checks all that can be checked before ports and regions exist.
+    /// Checks everything that can be checked before ports and regions exist.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.fabric.check()?;
         self.workload.check(self.fabric.hosts)?;

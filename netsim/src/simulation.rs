@@ -22,13 +22,13 @@ use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::{REFERENCE_HEADER, ReferenceSettings};
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 
-/// Events between two glances at a run.
+/// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
 
 /// Runs a setup, and calls `watch` now and then with its progress.
 ///
 /// # Errors
-/// [`SetupError`] when the setup makes no sense; then nothing was simulated.
+/// [`SetupError`] when the setup is invalid; then nothing was simulated.
 pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
     setup.check()?;
     match setup.transport {
@@ -57,7 +57,7 @@ fn simulate_reference<H: Host + Send>(
         rate: fabric.host_rate(),
         seed: setup.seed,
     };
-    // Numbers of messages begin behind those of the workload's own flows.
+    // Numbers of messages begin after those of the workload's own flows.
     let first = workload.flows.len() as u32;
     let manifest = Manifest::new(workload, &setup.job, first);
     let manifest = manifest.map_err(|TooMany(messages)| SetupError::Messages {

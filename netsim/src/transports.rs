@@ -2,8 +2,8 @@
 //!
 //! - [`gradwire`]: the `Endpoint` and the `Communicator` that ship, as a host of the fabric;
 //!   [`program`] lets a rank run the tasks of a training job. `tasks` decides when the turn of a
-//!   task comes, `operations` makes an operation of `gradwire_collectives` of it.
-//! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`]: references, which exist in the simulator only, with
+//!   task comes, `operations` turns it into an operation of `gradwire_collectives`.
+//! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`]: references, which exist only in the simulator, with
 //!   [`settings`] that all of them share.
 //! - [`open_loop`]: packets at fixed rates, without any reaction to loss.
 

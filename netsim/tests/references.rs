@@ -5,7 +5,7 @@
 
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use gradwire_netsim::setup::{Setup, TRANSPORTS, Transport};
+use gradwire_netsim::setup::{Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_netsim::switches;
 use gradwire_protocol::job::Job;
@@ -14,6 +14,7 @@ use gradwire_workloads::workload::{Flow, Start, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use strum::VariantArray;
 
 const SEED: u64 = 1;
 /// Bytes of a full packet on the wire, and of the flow in it.
@@ -58,7 +59,7 @@ fn run_to_limit(setup: &Setup) -> Outcome {
 }
 
 fn references() -> impl Iterator<Item = Transport> {
-    let all = TRANSPORTS.iter().map(|&(_, transport)| transport);
+    let all = Transport::VARIANTS.iter().copied();
     all.filter(|transport| *transport != Transport::Gradwire)
 }
 

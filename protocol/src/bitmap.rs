@@ -55,7 +55,7 @@ impl Bitmap {
         index < self.len && self.words[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Adds `index`; tells whether it is new.
+    /// Adds `index`; returns whether it is new.
     ///
     /// # Panics
     /// When `index` is outside `0..len`.
@@ -69,7 +69,7 @@ impl Bitmap {
         new
     }
 
-    /// Adds the numbers of `range`; tells how many are new.
+    /// Adds the numbers of `range`; returns how many are new.
     ///
     /// # Panics
     /// When the range ends outside `0..=len`.
@@ -84,7 +84,7 @@ impl Bitmap {
         new
     }
 
-    /// Removes the numbers of `range`; tells how many were there.
+    /// Removes the numbers of `range`; returns how many were in the set.
     ///
     /// # Panics
     /// When the range ends outside `0..=len`.
@@ -99,7 +99,7 @@ impl Bitmap {
         had
     }
 
-    /// Removes `index`; tells whether it was there.
+    /// Removes `index`; returns whether it was in the set.
     pub fn remove(&mut self, index: u32) -> bool {
         let had = self.has(index);
         if had {
@@ -149,8 +149,8 @@ impl Bitmap {
         }
     }
 
-    /// Appends the window that starts at `first` to `out`, using at most `room` bytes, at least
-    /// 16; gives back how many bits the window has.
+    /// Appends the window that starts at `first` to `out`, using at most `room` bytes, at least 16;
+    /// returns how many bits the window has.
     pub fn encode(&self, first: u32, room: usize, out: &mut Vec<u8>) -> u32 {
         let start = out.len();
         out.push(RUNS);
@@ -220,8 +220,8 @@ impl Iterator for Walk<'_> {
 }
 
 /// Reads a window of `bits` bits as encoded by [`Bitmap::encode`] and calls `on_run` for every run
-/// of ones with its first bit, counted from the window's start, and its length. Arbitrary bytes
-/// are read as far as they make sense; no run leaves the window.
+/// of ones with its first bit, counted from the window's start, and its length. Arbitrary bytes are
+/// read as far as they are valid; no run leaves the window.
 pub fn decode_runs(encoded: &[u8], bits: u32, mut on_run: impl FnMut(u32, u32)) {
     match encoded.split_first() {
         Some((&RAW, words)) => decode_raw(words, bits, on_run),

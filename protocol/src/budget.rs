@@ -1,27 +1,28 @@
-//! The loss budget of a rank: how much of each training step may be missing, and how much is.
+//! The loss budget of a rank: how much of each training step may be missing, and how much is
+//! missing.
 //!
 //! A message's own tolerance bounds its holes; this ledger bounds their sum over a step.
 //!
 //! 1. A lossy message that is posted [adds](Ledger::owe) to the budget of its step. So the first
 //!    message of a step cannot spend the budget of later ones.
-//! 2. A hole is [reserved](Ledger::reserve) when the receiver accepts it. If the step cannot bear
-//!    it, the ledger refuses.
+//! 2. A hole is [reserved](Ledger::reserve) when the receiver accepts it. If the step's budget is
+//!    spent, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. The ledger forgets the oldest of more than `STEPS_KEPT` steps, and none with reservations.
-//!    Old is the step that was owed first, since numbers of steps wrap.
+//! 4. Of more than `STEPS_KEPT` steps, the ledger forgets the oldest one without reservations. The
+//!    oldest is the step that was posted first, since numbers of steps wrap.
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
-//!    remembers when that was, and [tells](Ledger::blames_host) which messages may have holes from
-//!    it.
+//!    remembers when that happened, and [says](Ledger::blames_host) which messages may have holes
+//!    from it.
 
 use std::collections::VecDeque;
 
 use crate::units::{Instant, Share, Span, Step};
 
-/// Steps that the ledger remembers one by one; older ones live on in the totals.
+/// Steps that the ledger remembers one by one; older ones remain in the totals.
 const STEPS_KEPT: usize = 64;
-/// If this host dropped the first packets of a message, it hears of the message within this time:
-/// the sender keeps probing, every 20 ms at least.
+/// If this host dropped the first packets of a message, it learns of the message within this time:
+/// the sender keeps probing, at least every 20 ms.
 const KNOWN_AFTER: Span = Span::from_millis(200);
 
 /// The account of one step.
@@ -43,7 +44,7 @@ pub struct LossAccount {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     cap: Share,
-    /// The steps that are remembered, in the order in which they were owed first.
+    /// The steps that are remembered, in the order in which messages were first posted in them.
     steps: VecDeque<(Step, LossAccount)>,
     total: LossAccount,
     host_drops_at: Option<Instant>,
@@ -102,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Reserves a hole of a message in `step`, if the step can bear it.
+    /// Reserves a hole of a message in `step`, if the step's budget allows it.
     pub fn reserve(&mut self, step: Step, bytes: u64) -> BudgetVerdict {
         let Some(account) = find(&mut self.steps, step) else {
             return BudgetVerdict::Refused;
@@ -122,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// Reserved holes are lost for good: so many segments, of so many bytes together.
+    /// Reserved holes are lost for good: `segments` of them, of `bytes` together.
     pub fn lose(&mut self, step: Step, segments: u32, bytes: u64) {
         for account in self.accounts(step) {
             account.reserved_bytes -= bytes;
@@ -161,7 +162,7 @@ fn find(steps: &mut VecDeque<(Step, LossAccount)>, step: Step) -> Option<&mut Lo
 pub enum BudgetVerdict {
     /// They fit and are reserved.
     Accepted,
-    /// They do not fit: they must be repaired.
+    /// The step's budget has no room: they must be repaired.
     Refused,
 }
 

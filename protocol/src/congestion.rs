@@ -1,30 +1,30 @@
 //! How many bytes may be in flight to one peer.
 //!
-//! 1. *Growth*: exponential until the first signal, then one packet per round trip, as TCP, so that
-//!    both share a link. Above the window at which the last signal came, the growth doubles
-//!    again and again (as the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a
-//!    window that the sender does not fill does not grow (RFC 7661).
-//! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as DCTCP (Alizadeh et
-//!    al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
+//! 1. *Growth*: exponential until the first signal, then one packet per round trip, as in TCP, so
+//!    that both share a link. Above the window of the last signal, the growth rate doubles again
+//!    and again (as in the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a window
+//!    that the sender does not fill does not grow (RFC 7661).
+//! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
+//!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
 //!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
 //!    cuts are undone, and delay is ignored until the next loss, or for a while, as in Copa's
 //!    competitive mode (Arun and Balakrishnan, NSDI 2018, section 4).
 //! 4. *Loss beside a queue* halves it, as Reno, once for all losses among the packets sent before
-//!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip was
-//!    clearly longer than the least one, and half as long as full queues of late make it. Not on
-//!    a path that has ever marked: its queues speak by marks, and its losses are those of links.
-//! 5. *Other loss* is no signal by itself: a job may tolerate it, and a bad link is not a queue. It
-//!    shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are lost,
-//!    then by half of that share: some switches drop before they build measurable delay. But a
-//!    tolerated loss beside a queue counts as a mark: a queue that marks other packets drops
+//!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
+//!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
+//!    a path that has ever marked: its queues signal by marks, and its losses are those of links.
+//! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
+//!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
+//!    lost, then by half of that share: some switches drop before they build measurable delay. But
+//!    a tolerated loss beside a queue counts as a mark: a queue that marks other packets drops
 //!    droppable ones early.
-//! 6. For a round trip after a cut, signals are about the window before it, and cut no more
-//!    (RFC 8257, section 3.3).
-//! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` come marked though the window is at
-//!    its least and no queue delays them, the path marks everything, and marks are ignored until
-//!    some packets come without.
+//! 6. For a round trip after a cut, signals concern the window before the cut, so they cut no
+//!    further (RFC 8257, section 3.3).
+//! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` arrive marked though the window is at
+//!    its minimum and no queue delays them, the path marks everything, and marks are ignored until
+//!    some packets arrive without.
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
@@ -37,14 +37,15 @@ const MARK_WEIGHT: f64 = 1.0 / 16.0;
 const DELAY_CUT_MAX: f64 = 0.4;
 /// Share that a loss beside a queue takes from the window: Reno's.
 const QUEUE_LOSS_CUT: f64 = 0.5;
-/// Share of a round trip's segments whose loss is no signal. Ten times as much as a link within its
-/// specification loses, and as much as random loss by a bad link reaches.
+/// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
+/// its specification, and about the random loss of a bad link.
 pub const LOSS_IGNORED: f64 = 0.05;
 /// Fewer lost segments in a round trip are an accident, whatever their share.
 const LOST_MIN: u32 = 3;
-/// A round trip is clearly longer than the least one by this part of the delay target.
+/// A round trip is clearly longer than the minimum if it exceeds it by this part of the delay
+/// target.
 const QUEUE_PART: u64 = 4;
-/// The longest delay fades in so many round trips.
+/// The longest delay decays over this many round trips.
 const DELAY_MOST_ROUNDS: u64 = 128;
 /// Delay alone does not shrink the window below this many packets.
 const DELAY_PACKETS_MIN: u64 = 16;
@@ -52,31 +53,32 @@ const DELAY_PACKETS_MIN: u64 = 16;
 /// peak: the sawtooth of DCTCP is much shorter than that of Reno, which lasts half of this.
 const DOUBLING_MARKED: f64 = 0.2;
 const DOUBLING_UNMARKED: f64 = 1.0;
-/// The least and the most of them, times the same.
+/// The minimum and the maximum of these round trips, times the same.
 const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
-/// Part of the delay target that others may add to the round trip while this window shrinks.
+/// Part of the delay target that other senders may add to the round trip while this window shrinks.
 const OTHERS_PART: u64 = 2;
 /// A round trip has reached the target if it exceeds it by no more than this part of it.
 const NEAR_TARGET_PART: u64 = 8;
 /// Round trips after a cut for delay until it must have worked.
 const DELAY_TRIAL_ROUNDS: usize = 2;
-/// Round trips for which delay is ignored after cuts that did not work, and after a loss beside a
-/// queue: others may have seen that one, too, so that all try again at once.
+/// Round trips for which delay is ignored after cuts without effect, and after a loss beside a
+/// queue: other senders may have seen that loss, too, so that all try again at once.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
 const DELAY_IGNORED_AFTER_LOSS: u32 = 3;
-/// After a signal, a run takes one part in so many of the window: bursts into a queue cost others.
+/// After a signal, a run takes at most the window divided by this: bursts into a queue harm other
+/// senders.
 const RUNS_PER_WINDOW: u64 = 4;
-/// A sender waits for room for one part in so many of its window, so that runs are long; after a
-/// signal for less, since others take the room that it leaves.
+/// A sender waits for room for its window divided by this, so that runs are long; after a signal
+/// for less, since other senders take the room that it leaves.
 const ROOM_PART: u64 = 2;
 const ROOM_PART_SIGNALLED: u64 = 16;
-/// After a signal it waits for no more room than the window gets in this time: long runs find a
-/// full queue where packets that come one by one find room.
+/// After a signal it waits for at most the room that the window gains in this time: where single
+/// packets find room, long runs find a full queue.
 const RUN_TIME: Span = Span::from_micros(500);
-/// Round trips after which marks on all packets are false.
+/// Round trips after which marks on all packets count as false.
 const FALSE_MARK_ROUNDS: u32 = 64;
-/// A round trip without a queue exceeds the least one by a quarter, and this part of the delay
-/// target, at most.
+/// A round trip without a queue exceeds the minimum by at most a quarter plus this part of the
+/// delay target.
 const NO_QUEUE_PART: u64 = 16;
 /// An idle period is this many times the wait for an answer, and this many gaps of the job.
 const IDLE_WAITS: u64 = 4;
@@ -91,7 +93,7 @@ pub struct WindowLimits {
     pub most: ByteCount,
     /// Bytes of a full packet.
     pub packet: ByteCount,
-    /// How much the round trip may exceed the least one before that is a signal.
+    /// How much the round trip may exceed the minimum before that is a signal.
     pub delay_target: Span,
 }
 
@@ -106,7 +108,7 @@ pub struct Feedback {
     pub marks: u32,
     /// Segments newly found lost.
     pub lost: u32,
-    /// Those of them that have to arrive.
+    /// Those of them that must arrive.
     pub lost_needed: u32,
     /// When the last of these was sent.
     pub lost_sent_at: Stamp,
@@ -132,17 +134,17 @@ pub struct CongestionWindow {
     round_ends: Instant,
     /// [`RUN_TIME`] in round trips.
     run_rounds: f64,
-    /// Until then signals are about the window before the last cut.
+    /// Until then signals concern the window before the last cut.
     answered_until: Instant,
-    /// Losses of packets sent until then are about the window before the last cut for loss.
+    /// Losses of packets sent until then concern the window before the last cut for loss.
     losses_answered: Option<Stamp>,
     /// Whether the path has ever marked.
     has_marked: bool,
-    /// Round trips in a row of which all packets were marked for no reason.
+    /// Consecutive round trips in which all packets were marked for no reason.
     falsely_marked: u32,
-    /// Whether no queue was seen since the path has become longer.
+    /// Whether no queue was seen since the path became longer.
     is_path_new: bool,
-    /// The longest delay by queues of late.
+    /// The longest recent queueing delay.
     delay_most: Span,
     delay_trial: Option<DelayTrial>,
     /// Round trips for which delay is ignored.
@@ -159,7 +161,7 @@ struct DelayTrial {
     round_trip: Span,
     /// The window in the last round trips, the newest last.
     rounds: [u64; DELAY_TRIAL_ROUNDS],
-    /// Whether the round trip has fallen to the target since, where this window must keep it.
+    /// Whether the round trip has since fallen to the target, if this window must keep it there.
     has_followed: bool,
 }
 
@@ -173,7 +175,7 @@ impl DelayTrial {
         }
     }
 
-    /// A round trip is over; gives by how much the newest one exceeds the one that this window
+    /// A round trip is over; returns by how much the newest one exceeds the one that this window
     /// would have alone.
     ///
     /// A full link serves as much in a round trip as the window held when it began.
@@ -218,7 +220,7 @@ impl CongestionWindow {
         ByteCount::new(self.bytes)
     }
 
-    /// The most packets that leave in a row.
+    /// The maximum number of packets that leave in a row.
     pub fn run_packets(&self) -> u64 {
         match self.is_exponential() {
             true => u64::MAX,
@@ -235,7 +237,7 @@ impl CongestionWindow {
         (packets / ROOM_PART_SIGNALLED).min((packets as f64 * self.run_rounds) as u64)
     }
 
-    /// Takes the news of an acknowledgement.
+    /// Processes an acknowledgement.
     pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) {
         self.heard = now;
         self.round_marks = self.round_marks.saturating_add(feedback.marks);
@@ -273,13 +275,14 @@ impl CongestionWindow {
         }
     }
 
-    /// Several probes in a row were not answered: the window starts again, at its least size.
+    /// Several probes in a row were not answered: the window restarts at its minimum size.
     pub fn on_silence(&mut self) {
         self.bytes = self.floor(1);
         self.linear_above = self.limits.most.get();
     }
 
-    /// Data is to be sent while none is in flight; nothing was heard for perhaps a long time.
+    /// Data is to be sent while none is in flight; perhaps the peer has been silent for a long
+    /// time.
     pub fn on_restart(&mut self, now: Instant, rtt: &Rtt, gap: Span) {
         let initial = self.limits.initial.get();
         if self.bytes <= initial {
@@ -295,8 +298,9 @@ impl CongestionWindow {
         }
     }
 
-    /// The path has a longer least round trip: the window grows as fast as at the start, until a
-    /// queue shows. If the queue of others was taken for a path, this would flood it.
+    /// The path has a longer minimum round trip: the window grows as fast as at the start, until a
+    /// queue shows. If a queue of other senders was mistaken for a longer path, this would flood
+    /// it.
     pub(crate) fn on_new_path(&mut self) {
         self.linear_above = self.limits.most.get();
         self.is_path_new = true;
@@ -304,7 +308,7 @@ impl CongestionWindow {
         self.delay_ignored = 0;
     }
 
-    /// The least size in bytes to which delay shrinks it.
+    /// The minimum size in bytes to which delay shrinks it.
     pub(crate) fn least(&self) -> u64 {
         self.floor(DELAY_PACKETS_MIN).min(self.bytes)
     }
@@ -428,7 +432,7 @@ impl CongestionWindow {
         }
     }
 
-    /// Takes this share from the window, unless the signal is about the window before the last cut.
+    /// Takes this share from the window, unless the signal concerns the window before the last cut.
     fn cut(&mut self, now: Instant, share: f64, rtt: &Rtt) {
         if now >= self.answered_until {
             self.shrink(now, share, rtt);
@@ -445,8 +449,8 @@ impl CongestionWindow {
         self.linear_above = self.bytes;
     }
 
-    /// Whether a queue delays packets: clearly longer than without one, and as long as full queues
-    /// of this path do.
+    /// Whether a queue delays packets: clearly longer than without one, and by half of the longest
+    /// recent delay.
     fn has_queue(&self, rtt: &Rtt) -> bool {
         let target = self.limits.delay_target;
         let no_queue = rtt.least().divided(4) + target.divided(NO_QUEUE_PART);
@@ -482,7 +486,7 @@ mod tests {
         })
     }
 
-    /// A round trip that was 100 us at first, and then so long.
+    /// A round trip that was 100 us at first, and then this long.
     fn round_trip(now: Span) -> Rtt {
         let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_micros(100));

@@ -36,8 +36,8 @@ const GRANTS: u32 = u32::MAX;
 
 /// One rank's messages to and from all peers.
 ///
-/// A peer exists from its first message or packet on, and the endpoint looks only at peers that
-/// have work: a rank of a thousand pays for the peers that it talks with.
+/// A peer exists from its first message or packet on, and the endpoint looks only at peers with
+/// work: a rank of a job with a thousand ranks pays only for the peers that it talks with.
 #[derive(Debug)]
 pub struct Endpoint {
     common: RankState,
@@ -49,8 +49,8 @@ pub struct Endpoint {
     talkers: VecDeque<u32>,
     /// Peers that may have data to send, in turn.
     senders: VecDeque<u32>,
-    /// When to look at which peer again. Of a peer whose time was moved, older entries remain and
-    /// are skipped.
+    /// When to look at which peer again. When a peer's time was moved, older entries remain and are
+    /// skipped.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Whether [`GRANTS`] is in `deadlines`.
     look_armed: bool,
@@ -99,9 +99,8 @@ impl Endpoint {
         self
     }
 
-    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages:
-    /// with a first id near the end a test sees that in its first messages. The peers need not
-    /// know.
+    /// Gives the first message to each peer this id instead of 1. Ids wrap after 2^32 messages; a
+    /// test that starts near the end sees that in its first messages. The peers need not know.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -113,7 +112,7 @@ impl Endpoint {
     }
 
     /// Counts the packets of each path from this number instead of 0, as all ranks of the job must:
-    /// numbers wrap after 2^32 packets, which a test sees in its first ones.
+    /// numbers wrap after 2^32 packets, and a test sees that in its first ones.
     ///
     /// # Panics
     /// When messages have been sent or posted already.
@@ -147,7 +146,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues a peer for whatever it wants next. Called after anything has happened to it.
+    /// Queues a peer for its next actions. Called after every change of the peer.
     fn touch(&mut self, now: Instant, at: usize) {
         let peer = &mut self.peers[at];
         if peer.standing == PeerStanding::Failed {
@@ -180,7 +179,7 @@ impl Endpoint {
     /// Sends a message.
     ///
     /// # Panics
-    /// When `to` is this rank or no rank of the job, or when the message needs more than
+    /// When `to` is this rank or not a rank of the job, or when the message needs more than
     /// [`SEGMENTS_MAX`](crate::wire::SEGMENTS_MAX) segments, which no MTU that a job allows makes.
     pub fn send(&mut self, now: Instant, to: Rank, outgoing: SendRequest) {
         assert_ne!(
@@ -200,11 +199,11 @@ impl Endpoint {
         self.touch(now, at);
     }
 
-    /// Posts a message that `from` sends or will send; [`EndpointEvent::Received`] tells when it is
-    /// there.
+    /// Posts a message that `from` sends or will send; [`EndpointEvent::Received`] reports its
+    /// arrival.
     ///
     /// # Panics
-    /// When `from` is this rank or no rank of the job.
+    /// When `from` is this rank or not a rank of the job.
     pub fn expect(&mut self, now: Instant, from: Rank, incoming: ReceiveRequest) {
         assert_ne!(
             from, self.common.network.identity.rank,
@@ -231,7 +230,7 @@ impl Endpoint {
 
     /// Gives up the message from `from` with this key, whether it is posted or has only begun to
     /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is
-    /// complete stays so, and one of which no packet has come yet can still be announced.
+    /// complete stays so, and one of which no packet has arrived can still be announced.
     pub fn refuse(&mut self, from: Rank, key: MessageKey) {
         if let Some(at) = self.find(from) {
             let receiver = &mut self.peers[at].receiver;
@@ -249,7 +248,7 @@ impl Endpoint {
         })
     }
 
-    /// Has a peer asked for control packets and for data, which it may have now.
+    /// Queues a peer for control packets and for data, which it may now have.
     fn turn_to(&mut self, at: usize) {
         let peer = &mut self.peers[at];
         if peer.standing == PeerStanding::Failed {
@@ -262,7 +261,7 @@ impl Endpoint {
         }
     }
 
-    /// Grants segments until as many as allowed are on their way.
+    /// Grants segments until the allowed number is in flight.
     fn grant(&mut self, now: Instant) {
         while let Some(next) = self.common.grants.take() {
             let at = next.place as usize;
@@ -283,7 +282,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets grants go on although granted segments have not arrived.
+    /// Continues granting although granted segments have not arrived.
     fn look_at_grants(&mut self, now: Instant) {
         self.look_armed = false;
         let gap = self.common.network.gap;
@@ -313,7 +312,7 @@ impl Endpoint {
         *peer = lost;
     }
 
-    /// Takes a packet; for a new segment gives its place, exactly once per segment.
+    /// Processes a packet; for a new segment returns its place, exactly once per segment.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         let header = &datagram.header;
         if !self.is_ours(header) {
@@ -353,8 +352,8 @@ impl Endpoint {
         placement
     }
 
-    /// Whether the last DATA packet of a peer has changed nothing that the endpoint must act on. So
-    /// most packets cost no look at queues, grants and deadlines.
+    /// Whether the last DATA packet of a peer changed nothing that the endpoint must act on. So for
+    /// most packets the endpoint does not look at queues, grants and deadlines.
     fn is_quiet(&self, at: usize) -> bool {
         let peer = &self.peers[at];
         !self.common.grants_in_turn(peer.reach)

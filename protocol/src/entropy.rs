@@ -1,14 +1,14 @@
 //! Chooses the path of the next run of packets.
 //!
-//! Paths are taken in turn. One that returned CE or lost a packet sits out some turns, so that
-//! good ones are recycled and bad ones tried again later (the idea of REPS, Bonato et al.,
-//! arXiv 2407.21625, without its per-packet memory).
+//! Paths are taken in turn. A path that returned CE or lost a packet skips some turns, so that good
+//! paths are reused and bad ones tried again later (the idea of REPS, Bonato et al., arXiv
+//! 2407.21625, without its per-packet memory).
 
 use crate::units::Entropy;
 
-/// Turns that a path sits out after a CE mark.
+/// Turns that a path skips after a CE mark.
 const MARK_TURNS: u8 = 1;
-/// Turns that a path sits out after a loss.
+/// Turns that a path skips after a loss.
 const LOSS_TURNS: u8 = 4;
 const TURNS_MAX: u8 = 32;
 
@@ -45,7 +45,7 @@ impl Spray {
         Entropy(path as u8)
     }
 
-    /// Packets on these paths (bit e for entropy e) came with CE.
+    /// Packets on these paths (bit e for entropy e) arrived with CE.
     pub fn on_marks(&mut self, entropies: u64) {
         for (path, turns) in self.sits_out.iter_mut().enumerate().take(64) {
             if entropies >> path & 1 == 1 {

@@ -35,8 +35,8 @@ pub enum EndpointEvent {
         /// The segments that the receiver accepted as holes, if any.
         missing: Option<Bitmap>,
     },
-    /// The receiver takes no more of a message: its bytes may be reused. It has refused the
-    /// message, and what it had of it is forgotten.
+    /// The receiver accepts no more of a message: its bytes may be reused. It has refused the
+    /// message and forgotten the part that it had.
     Refused {
         /// Its receiver.
         to: Rank,
@@ -44,22 +44,23 @@ pub enum EndpointEvent {
         key: MessageKey,
     },
     /// The sender has cancelled a message before it was complete: posted or not, no more of it
-    /// comes, and the segments that came count for nothing.
+    /// arrives, and the segments that arrived are void.
     Reset {
         /// Its sender.
         from: Rank,
         /// Its key.
         key: MessageKey,
     },
-    /// All that the receiver takes of a message so far has arrived, and for a while it has granted
-    /// no more: it has not posted the message, or grants others first. Given once per message.
+    /// Everything that the receiver accepts of a message so far has arrived, and for a while it has
+    /// granted no more: it has not posted the message, or grants others first. Given once per
+    /// message.
     StandsStill {
         /// Its receiver.
         to: Rank,
         /// Its key.
         key: MessageKey,
     },
-    /// A message came whose length or signature differs from the posted one. It is not taken.
+    /// A message arrived whose length or signature differs from the posted one. It is not taken.
     Mismatch {
         /// Its sender.
         from: Rank,
@@ -77,7 +78,7 @@ pub enum EndpointEvent {
         /// For how long.
         silent: Span,
     },
-    /// The path to or from a peer has a fault. The job goes on, perhaps slowly.
+    /// The path to or from a peer has a fault. The job continues, perhaps slowly.
     PathFault {
         /// The peer.
         rank: Rank,

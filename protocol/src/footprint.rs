@@ -1,7 +1,7 @@
 //! How much an endpoint keeps. Senders and receivers add their parts.
 
-/// How much an endpoint keeps, over all peers. It is bounded by the messages that are open, however
-/// many there were before.
+/// How much an endpoint keeps, over all peers. It is bounded by the open messages, however many
+/// there were before.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EndpointFootprint {
     /// Messages to peers that have not ended.
@@ -12,7 +12,7 @@ pub struct EndpointFootprint {
     pub flights: usize,
     /// Messages from peers that are not closed.
     pub incoming: usize,
-    /// Messages that were posted and of which no packet has come.
+    /// Messages that were posted and of which no packet has arrived.
     pub posted: usize,
     /// Ranges of numbers of closed messages.
     pub closed_ranges: usize,

@@ -1,6 +1,6 @@
 //! How many segments all peers together may have on their way to this rank.
 //!
-//! Senders that do not know of each other overrun the last link to a rank that all of them send to
+//! Senders that do not know of each other overload the last link to a rank that all of them send to
 //! (incast). So the receiver grants all segments of a message beyond its unscheduled start
 //! (receiver-driven, as in NDP, Handley et al., SIGCOMM 2017, and Homa, Montazeri et al., SIGCOMM
 //! 2018).
@@ -15,13 +15,13 @@
 //! 4. Within a turn, peers are granted in rotation: serving one peer at a time would leave the
 //!    links of the others idle. The messages of one peer follow each other by number; those of
 //!    unknown urgency rotate, too.
-//! 5. No peer is granted more than its window lets it have in flight: segments of others can come
+//! 5. No peer is granted more than its window allows in flight: segments of others can arrive
 //!    meanwhile.
-//! 6. Segments of a peer from which no packet has come for some gaps are *doubted* instead of
+//! 6. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
 //!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
-//!    since one peer's losses must not hold them up. When doubted segments arrive late, they settle
-//!    the doubt. Unscheduled starts may exceed the window many times, so the doubt is not bounded
-//!    by the window, but by what it leaves expected.
+//!    since one peer's losses must not delay them. When doubted segments arrive late, they settle
+//!    the doubt. Unscheduled starts may exceed the window many times, so the doubt is bounded not
+//!    by the window but by the segments that it leaves expected.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,22 +34,22 @@ const QUANTA_PER_WINDOW: u64 = 6;
 const QUANTUM_MAX: u64 = 8;
 /// Gaps without a packet of a peer after which its segments are doubted.
 const GAPS_SILENT: u64 = 2;
-/// Doubt frees one part in so many of the window. Not all of it: the packets of silent peers may be
-/// lost, but they may also wait in a low class and come all at once.
+/// Doubt frees the window divided by this. Not all of it: the packets of silent peers may be lost,
+/// but they may also wait in a low class and arrive all at once.
 const DOUBTED_PART: u64 = 2;
 
-/// The order in which messages are granted segments, the least first. `None` when the urgency of a
-/// message is not known.
+/// The order in which messages are granted segments, the smallest first. `None` when the urgency of
+/// a message is not known.
 pub type GrantTurn = Option<(StepSerial, Urgency)>;
 
-/// The messages that wait for grants, and the segments that are on their way.
+/// The messages that wait for grants, and the segments in flight.
 #[derive(Clone, Debug)]
 pub struct Grants {
     /// Segments that may be expected from all peers together.
     window: u64,
     /// Segments that are granted at a time.
     quantum: u64,
-    /// Segments that one peer may have on their way.
+    /// Segments that one peer may have in flight.
     each: u64,
     /// Segments that are expected from all peers together.
     expected: u64,
@@ -57,24 +57,24 @@ pub struct Grants {
     doubted: u64,
     /// By the peer's place.
     expected_of: Vec<PeerGrants>,
-    /// The messages of each peer that wait, by turn, and within a turn by the number here.
+    /// The waiting messages of each peer, by turn, and within a turn by the number here.
     queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageSerial)>>,
     /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
     steps: StepClock,
-    /// Counts the messages that have come to wait.
+    /// Counts the messages that have started to wait.
     arrivals: u64,
     /// When silent peers were last looked for.
     looked: Instant,
 }
 
-/// The segments of one peer that are on their way.
+/// One peer's segments in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeerGrants {
     expected: u64,
     /// Expected until the peer became silent.
     doubted: u64,
-    /// When one was granted or one arrived last.
+    /// When one was last granted or arrived.
     since: Instant,
 }
 
@@ -140,7 +140,7 @@ impl Grants {
         self.window == u64::MAX
     }
 
-    /// So many segments more are on their way from the peer at this place.
+    /// This many more segments are in flight from the peer at this place.
     pub fn expect(&mut self, now: Instant, place: u32, segments: u32) {
         if segments == 0 || self.is_unlimited() {
             return;
@@ -154,7 +154,7 @@ impl Grants {
         self.expected += u64::from(segments);
     }
 
-    /// So many segments have arrived, are lost, or are not needed any more.
+    /// This many segments have arrived, are lost, or are no longer needed.
     pub fn settle(&mut self, place: u32, segments: u32) {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
             // Doubted segments settle first: others were granted as many in their place.
@@ -215,7 +215,7 @@ impl Grants {
 }
 
 impl Grants {
-    /// The first turn with a peer that may have a quantum more on its way, and the peer's place in
+    /// The first turn with a peer that may have another quantum in flight, and the peer's place in
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
         let mut all = self.rounds.iter().flat_map(|(&turn, round)| {
@@ -241,7 +241,7 @@ pub struct NextGrant {
     pub place: u32,
     /// The message.
     pub message: MessageSerial,
-    /// How many segments it is granted at most.
+    /// Maximum number of segments that it is granted.
     pub most: u32,
 }
 
@@ -263,7 +263,7 @@ mod tests {
         Some((StepSerial(step.into()), Urgency::of(Layer(layer))))
     }
 
-    /// Which messages are granted something until nobody waits, if each needs two quanta.
+    /// Which messages are granted segments until none waits, if each needs two quanta.
     fn order(waiting: &[(GrantTurn, u32, u64)]) -> Vec<(u32, u64)> {
         let mut grants = Grants::new(Some(64), 64);
         for &(turn, place, message) in waiting {

@@ -1,7 +1,7 @@
 //! Every parameter of a job. The table below is the one home of a key: its sentence, type, default
-//! and range stand in one row, from which `job.toml` is read, checked, printed and described.
+//! and range are one row, from which `job.toml` is read, checked, printed and described.
 //!
-//! - [`Job::from_toml`] reads and checks once; behind it all values are valid.
+//! - [`Job::from_toml`] reads and checks once; after that all values are valid.
 //! - `job/values.rs` has the types of values that only jobs have, `job/formats.rs` how values are
 //!   written in TOML, [`notation`] how sizes, shares and times are written anywhere.
 //! - [`spanned`] reads TOML so that errors name the line; [`spelling`] suggests the nearest word.
@@ -49,7 +49,7 @@ job_keys! {
         name: String = "job".to_owned(), NAME;
         /// Share of a gradient message that may be missing; 0% is lossless.
         tolerance: Share = Share::NONE, AnyShare;
-        /// Replaces missing elements: by the scaled sum of those that came, by zero, by the last
+        /// Replaces missing elements: by the scaled sum of those that arrived, by zero, by the last
         /// step's value, or by zero now while the sender adds them to its next step.
         holes: HoleFilling = HoleFilling::Rescale, one_of();
         /// Encrypts and authenticates packets by AES-128-GCM with keys of this job, or does not.
@@ -65,20 +65,21 @@ job_keys! {
         rdma_device: Vec<String> = Vec::new(), DEVICES;
         /// Index in the device's table of GIDs; "auto" is a RoCE v2 GID of the rank's address.
         rdma_gid: Option<u8> = None, or("auto", whole(0..=255));
-        /// How a rank waits for packets: spins, spins for some microseconds and then sleeps, or
+        /// How a rank waits for packets: it spins, spins for some microseconds and then sleeps, or
         /// sleeps at once; "adaptive" sleeps at once where ranks outnumber cores.
         idle: IdleMode = IdleMode::Adaptive, one_of();
         /// Largest IP packet in bytes; "auto" is the smallest MTU of the ranks' interfaces.
         mtu: Mtu = Mtu::Auto, or("auto", whole(576..=65_535));
-        /// Most bytes in flight to one peer; raise it where rate x round trip is larger.
+        /// Maximum bytes in flight to one peer; raise it where rate x round trip is larger.
         window: ByteCount = ByteCount::mib(1), Size(ByteCount::kib(64)..=GIB);
         /// Bytes in flight to one peer at first, before any acknowledgement.
         initial_window: ByteCount = ByteCount::kib(256), Size(ByteCount::kib(16)..=GIB);
         /// Bytes of a message that may be sent before its receiver is ready; with a grant_window,
         /// bytes of all messages to one rank.
         unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
-        /// Bytes that all peers together may have in flight to one rank; "auto" is unlimited for up
-        /// to four peers on other hosts, and otherwise as many as one of them alone may have.
+        /// Maximum bytes that all peers together may have in flight to one rank; "auto" is
+        /// unlimited for up to four peers on other hosts, and otherwise as many as one of them
+        /// alone may have.
         grant_window: Option<GrantWindow> = None,
             or("auto", or::<_, GrantWindow>("unlimited", Size(ByteCount::kib(16)..=GIB)));
         /// Paths per peer: UDP source ports over which packets are sprayed.
@@ -127,7 +128,7 @@ job_keys! {
         // DBLP, arXiv 2605.01989, after Accordion, MLSys 2021.
         tight_change: Share = share(0.5), AnyShare;
         /// Spreads the values of each segment over many, so that a lost one takes a little from
-        /// each; for gradients of which a few elements matter most.
+        /// each; for gradients in which a few elements matter most.
         transform: GradientTransform = GradientTransform::None, one_of();
     }
 
@@ -140,7 +141,8 @@ job_keys! {
             count: 2..=8,
             allowed: "2 to 8 numbers from 0 to 63, in brackets",
         };
-        /// DSCP of each data class's droppable packets, for switches that cannot tell them by ECN.
+        /// DSCP of each data class's droppable packets, for switches that cannot distinguish them
+        /// by ECN.
         droppable_dscps: Vec<Dscp> = Vec::new(), List {
             entry: DSCP,
             count: 0..=8,
@@ -156,7 +158,7 @@ job_keys! {
         /// Algorithm of all-reduce and reduce-scatter; `gradwire perf tune` measures which is
         /// fastest.
         algorithm: ReduceAlgorithm = ReduceAlgorithm::Auto, one_of();
-        /// Algorithm that "auto" takes up to a number of ranks and a size; the first entry that
+        /// Algorithm that "auto" chooses up to a number of ranks and a size; the first entry that
         /// matches counts.
         table: Vec<AlgorithmChoice> = Vec::new(), List {
             entry: CHOICE,
@@ -171,7 +173,7 @@ job_keys! {
         /// Bytes of a tensor that are reduced at a time.
         chunk: ByteCount = ByteCount::mib(4), Size(CHUNKS);
         /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for
-        /// equal inputs, and copies the values that come early; "arrival" saves these copies.
+        /// equal inputs, and copies the values that arrive early; "arrival" saves these copies.
         sums: SumOrder = SumOrder::Rank, one_of();
         /// With error feedback: how many times as long as usual a rank waits for contributions that
         /// it tolerates to be missing. Their senders add later ones to the next step.
@@ -190,7 +192,7 @@ job_keys! {
         /// TCP port of a host's first rank for Prometheus and `gradwire top`, the next rank's is
         /// one more; 0 is off.
         port: u16 = 0, whole(0..=65_535);
-        /// Who may ask for metrics: processes of the same host, or everybody who reaches it.
+        /// Who may ask for metrics: processes of the same host, or everyone who reaches it.
         bind: MetricsAccess = MetricsAccess::Loopback, one_of();
     }
 
@@ -215,7 +217,7 @@ job_keys! {
         duplicate: Share = Share::NONE, AnyShare;
         /// Share of packets that later ones overtake.
         reorder: Share = Share::NONE, AnyShare;
-        /// Time by which every packet is late.
+        /// Delay added to every packet.
         delay: Span = Span::ZERO, Time(Span::ZERO..=Span::from_millis(10_000));
         /// Share of packets with a flipped bit.
         corrupt: Share = Share::NONE, AnyShare;
@@ -291,8 +293,8 @@ impl Job {
         Ok((job.checked()?, written))
     }
 
-    /// Puts one value under a key, `transport.gap` for example: as TOML where `text` is TOML, else
-    /// as a string. [`Job::checked`] tells whether it agrees with the other values.
+    /// Sets one value under a key, `transport.gap` for example: as TOML where `text` is TOML, else
+    /// as a string. [`Job::checked`] says whether it agrees with the other values.
     ///
     /// # Errors
     /// [`JobError::Value`] names the known keys, or the allowed values.
@@ -398,8 +400,8 @@ impl Job {
         }
     }
 
-    /// Bytes of each packet beside its payload: the header, and the tag of a sealed packet. The
-    /// headers of IP and UDP come on top.
+    /// Bytes of each packet in addition to its payload: the header, and the tag of a sealed packet.
+    /// The headers of IP and UDP come on top.
     pub const fn packet_overhead(&self) -> u32 {
         HEADER_BYTES as u32 + self.security.tag_bytes()
     }

@@ -1,11 +1,11 @@
 //! Values of a job that only its ranks together know, fitted to them once they have met.
 //!
 //! 1. An MTU that the job leaves open is the smallest of all interfaces.
-//! 2. What is on its way to a rank fits its receive buffers: a packet that the kernel drops there
+//! 2. The bytes in flight to a rank fit its receive buffers: a packet that the kernel drops there
 //!    would be a loss that no network made.
 //! 3. Up to `UNGRANTED_PEERS` peers share half of the buffers: each has a window of its own.
 //! 4. More peers would overrun the link before the buffers (incast). Then the rank grants
-//!    ([`crate::grants`]) to all of them together as much as one alone may have on its way, and the
+//!    ([`crate::grants`]) to all of them together as much as one alone may have in flight, and the
 //!    unscheduled starts of all of them together are no larger. Each keeps its whole window, since
 //!    in a ring one peer sends alone.
 
@@ -15,9 +15,9 @@ use crate::units::ByteCount;
 /// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
 /// not fit are repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
-/// Up to so many peers need no grants.
+/// Maximum number of peers that need no grants.
 const UNGRANTED_PEERS: u64 = 4;
-/// No unscheduled start is smaller: about a packet, which announces its message.
+/// Minimum size of an unscheduled start: about a packet, which announces its message.
 const UNSCHEDULED_MIN: ByteCount = ByteCount::kib(1);
 
 /// The facts of all ranks that a job is fitted to; equal on all of them.
@@ -27,7 +27,7 @@ pub struct LaunchFacts {
     pub mtu: u32,
     /// The smallest receive buffers of a rank.
     pub receive_buffer: ByteCount,
-    /// The most peers that a rank reaches over a network.
+    /// The largest number of peers that a rank reaches over a network.
     pub peers: u64,
 }
 

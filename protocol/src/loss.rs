@@ -1,13 +1,13 @@
 //! Which packets a bad link loses: single ones, or bursts.
 //!
-//! Simulated links and the fault layer of real sockets lose by this one process.
+//! Simulated links and the fault layer of real sockets both use this one process.
 
 use rand::{Rng, RngExt};
 
 use crate::units::Share;
 
-/// A loss process with two states (Gilbert, 1960): it enters bursts so often that its share of
-/// packets is lost, and leaves them so that they have its mean length.
+/// A loss process with two states (Gilbert, 1960): it enters bursts so often that the given share
+/// of packets is lost, and leaves them so that they have the given mean length.
 #[derive(Clone, Debug)]
 pub struct LossProcess {
     drop: Share,
@@ -18,7 +18,7 @@ pub struct LossProcess {
 
 impl LossProcess {
     /// A process that loses `drop` of all packets in bursts of `burst` packets on average; bursts
-    /// shorter than those of independent losses do not exist and are taken as these.
+    /// cannot be shorter than those of independent losses, and are at least as long.
     pub fn new(drop: Share, burst: f64) -> Self {
         let independent = 1.0 / (1.0 - drop.get()).max(f64::EPSILON);
         let leave = 1.0 / burst.max(independent);
@@ -31,7 +31,7 @@ impl LossProcess {
         }
     }
 
-    /// Forgets whether it was in a burst: the next packet is lost as likely as any.
+    /// Forgets whether it was in a burst: the next packet is lost with the same probability as any.
     pub fn forget(&mut self, rng: &mut impl Rng) {
         self.in_burst = rng.random_bool(self.drop.get());
     }

@@ -16,21 +16,21 @@ pub trait Machine {
 
     /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
     /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
-    /// waits in a socket would look lost. A call long after that time tells the machine that its
+    /// waits in a socket would look lost. A call long after that time informs the machine that its
     /// host stood still.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Tells the machine that this host's own kernel has dropped arrived packets before `now`. The
-    /// network did not lose them, so no hole that they may have made is accepted. A driver asks its
-    /// sockets before each [`Machine::handle_timeout`] of a machine that
-    /// [tolerates](Machine::tolerates_loss) loss, since only there holes are accepted. A simulator
-    /// never calls this, since its hosts drop no packets.
+    /// Informs the machine that this host's own kernel has dropped arrived packets before `now`.
+    /// The network did not lose them, so the machine accepts no hole that they may have made. A
+    /// driver asks its sockets before each [`Machine::handle_timeout`] of a machine that
+    /// [tolerates](Machine::tolerates_loss) loss, since only such a machine accepts holes. A
+    /// simulator never calls this, since its hosts drop no packets.
     fn handle_host_drops(&mut self, now: Instant);
 
     /// Whether the machine may accept holes. Otherwise it has every lost segment repaired.
     fn tolerates_loss(&self) -> bool;
 
-    /// Takes back packets of a run that this host did not take, because a queue of its own was
+    /// Takes back packets of a run that this host did not send, because a queue of its own was
     /// full. They were neither sent nor lost: the machine sends them later, also where it tolerates
     /// loss. A simulator whose hosts take every run never calls this.
     fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun);
@@ -39,7 +39,7 @@ pub trait Machine {
     /// each of the other verbs, or until this host's own queues are full.
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
 
-    /// When to call [`Machine::handle_timeout`] next; `None`: not before another packet.
+    /// When to call [`Machine::handle_timeout`] next; `None`: not before another packet arrives.
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// The last call: no packet can be sent or received any more, for a reason in words. A machine
@@ -47,7 +47,8 @@ pub trait Machine {
     fn handle_end(&mut self, _now: Instant, _reason: &str) {}
 }
 
-/// The bytes after the header: themselves on a socket, only their number in the simulator.
+/// The bytes after the header: the bytes themselves on a socket, only their number in the
+/// simulator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Payload<'a> {
     /// The bytes themselves.
@@ -73,7 +74,7 @@ impl<'a> Payload<'a> {
     /// The `length` bytes from `offset` on.
     ///
     /// # Panics
-    /// When they are not all there.
+    /// When the payload is shorter.
     pub fn part(&self, offset: usize, length: usize) -> Self {
         match self {
             Self::Bytes(bytes) => Payload::Bytes(&bytes[offset..offset + length]),
@@ -84,7 +85,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The bytes, where there are bytes.
+    /// The bytes, if the payload has any.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -127,7 +128,7 @@ pub struct Datagram<'a> {
     pub ecn: Ecn,
 }
 
-/// The most segments of one [`Transmit`], as many as one GSO send can carry.
+/// The maximum number of segments of one [`Transmit`], as many as one GSO send can carry.
 pub const RUN_SEGMENTS_MAX: usize = 64;
 
 /// Which segments of a message a [`Transmit`] carries: up to [`RUN_SEGMENTS_MAX`] indices.

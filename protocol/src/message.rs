@@ -1,4 +1,4 @@
-//! One message as its ends are told of it: by their callers, and by the header of every packet.
+//! One message as its ends describe it: by their callers, and by the header of every packet.
 
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
@@ -37,7 +37,7 @@ pub struct ReceiveRequest {
     pub bytes: u32,
     /// The share that may be missing.
     pub tolerance: Share,
-    /// How soon it is needed; `None` when that is not known.
+    /// How urgent it is; `None` when that is not known.
     pub urgency: Option<Urgency>,
     /// From then on it takes no more of its segments than it needs: those still on their way count
     /// as missing. `None`: it waits for all that are not lost.
@@ -62,25 +62,26 @@ pub struct MessageOutline {
     pub signature: Signature,
 }
 
-/// Ids of one sender that can be told apart from each other's next turn.
+/// Number of ids of one sender that can be told apart when ids wrap.
 const HALF_OF_IDS: u64 = 1 << 31;
 
-/// The place of the open message with this id. `open` is sorted by number, and `newest` is about as
-/// high as the highest number that was ever used.
-pub(crate) fn find_open<M>(
-    open: &[M],
+/// Where `search` and `serials` have the open message with this id. `search` finds a number,
+/// `serials` are those of the open messages in rising order, and `newest` is about as high as the
+/// highest number that was ever used.
+pub(crate) fn find_open(
     newest: MessageSerial,
     id: MessageId,
-    serial: impl Fn(&M) -> MessageSerial,
+    search: impl Fn(MessageSerial) -> Option<usize>,
+    mut serials: impl Iterator<Item = MessageSerial> + Clone,
 ) -> Option<usize> {
-    if let Ok(at) = open.binary_search_by_key(&newest.nearest(id), &serial) {
+    if let Some(at) = search(newest.nearest(id)) {
         return Some(at);
     }
     // Half of all ids may have gone by since the oldest message was opened. Its own id is not given
     // to another one until it has ended.
-    let oldest = serial(open.first()?);
+    let oldest = serials.clone().next()?;
     let is_old = oldest.0 + HALF_OF_IDS <= newest.0;
-    (is_old.then(|| open.iter().position(|message| serial(message).id() == id))).flatten()
+    (is_old.then(|| serials.position(|serial| serial.id() == id))).flatten()
 }
 
 /// Whether a header of a sender describes its message as this job cuts it, and a DATA header the

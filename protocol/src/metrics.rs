@@ -1,10 +1,10 @@
 //! Counts of a rank's traffic, per peer and traffic class, and how long messages and round trips
 //! took.
 //!
-//! An endpoint keeps them only when it is told to ([`crate::endpoint::Endpoint::keep_metrics`]): a
-//! simulated host of a thousand has no room for histograms. Memory is taken once per peer, and once
-//! per class for [`TimeHistogram`]; a packet costs a few additions. Who asks
-//! for the counts, and how they are shown, is decided elsewhere.
+//! An endpoint keeps them only on request ([`crate::endpoint::Endpoint::keep_metrics`]): a
+//! simulation of a thousand hosts has no memory for histograms. Memory is taken once per peer, and
+//! once per class for [`TimeHistogram`]; a packet costs a few additions. Other files decide who may
+//! ask for the counts, and how they are shown.
 
 use hdrhistogram::Histogram;
 
@@ -23,12 +23,12 @@ const LONGEST_US: u64 = 100_000_000;
 /// Times are kept to this many decimal digits.
 const DIGITS: u8 = 2;
 
-/// The traffic of one class with one peer. Bytes have the headers of packets in them, but not
-/// those of IP and UDP.
+/// The traffic of one class with one peer. Bytes include the headers of packets, but not those of
+/// IP and UDP.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(align(64))]
 pub struct ClassCounters {
-    /// Packets sent, repairs and control packets with them.
+    /// Packets sent, including repairs and control packets.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
@@ -36,15 +36,15 @@ pub struct ClassCounters {
     pub repaired_segments: u64,
     /// Segments sent that the peer accepted as holes.
     pub missed_segments: u64,
-    /// Packets that came, duplicates with them.
+    /// Packets that arrived, including duplicates.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// DATA packets that came with CE.
+    /// DATA packets that arrived with CE.
     pub marks: u64,
 }
 
-/// How long something took, again and again: to two digits, up to a hundred seconds.
+/// A distribution of times: to two digits, up to a hundred seconds.
 #[derive(Clone, Debug)]
 pub struct TimeHistogram {
     histogram: Histogram<u32>,
@@ -78,8 +78,8 @@ impl TimeHistogram {
         self.sum
     }
 
-    /// The least time that a share `quantile` (0 to 1) of them does not exceed, at most one in 128
-    /// too long; zero when there are none.
+    /// The smallest time that a share `quantile` (0 to 1) of them does not exceed, at most one in
+    /// 128 too long; zero when there are none.
     pub fn quantile(&self, quantile: f64) -> Span {
         Span::from_micros(self.histogram.value_at_quantile(quantile))
     }
@@ -106,7 +106,7 @@ impl PeerTraffic {
         numbered.filter(|(_, counters)| **counters != ClassCounters::default())
     }
 
-    /// A class beyond those of any job comes from a stranger's packet; it counts as one of them.
+    /// A class beyond those of any job belongs to a stranger's packet; it counts as one of them.
     fn of(&mut self, class: Class) -> &mut ClassCounters {
         &mut self.classes[usize::from(class.0) % CLASSES_MAX]
     }
@@ -171,7 +171,7 @@ pub enum PeerStanding {
     Well,
     /// It was reported silent.
     Silent,
-    /// It was lost: no packet goes to it, and none of its packets is taken.
+    /// It was lost: no packet goes to it, and its packets are ignored.
     Failed,
 }
 
@@ -212,7 +212,7 @@ pub struct PeerMetrics {
 /// Everything that an endpoint has counted, as it was at one moment.
 #[derive(Clone, Debug)]
 pub struct EndpointMetrics {
-    /// Peers that there were messages or packets with, by rank.
+    /// Peers with which messages or packets were exchanged, by rank.
     pub peers: Vec<PeerMetrics>,
     /// How long messages took, by class, highest class first.
     pub messages: Vec<(Class, TimeHistogram)>,
@@ -226,7 +226,7 @@ pub struct EndpointMetrics {
 mod tests {
     use super::*;
 
-    /// A sequence without a pattern, from a seed.
+    /// A pseudo-random sequence from a seed.
     fn scattered(seed: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(seed), |&x| {
             Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1))

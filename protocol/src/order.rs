@@ -5,31 +5,32 @@
 //!
 //! 1. The sender numbers the DATA and PROBE packets of each path ([`PathNumbers`]).
 //! 2. The receiver follows the numbers ([`ArrivalOrder`]). Numbers that are skipped belong to
-//!    packets that are lost, unless the path has let others overtake them. The next report tells
-//!    the sender, which knows what these packets carried. A mistake costs a duplicate.
+//!    packets that are lost, unless the path has let others overtake them. The next report names
+//!    them to the sender, which knows what these packets carried. A mistake costs a duplicate.
 //! 3. When all of a message that tolerates loss was sent, PROBE names its last packet on each path.
 //!    Once every path has passed it, each segment that is missing is lost, and the receiver need
 //!    not wait for a gap. Here a mistake would lose a segment that only came late, so the paths are
 //!    trusted only if the job says so ([`PacketOrder::Kept`]) or [`ORDER_PROOF`] packets in a row
-//!    have come in order, each sent so soon after the one before that it could have overtaken it.
+//!    have arrived in order, each sent so soon after the one before that it could have overtaken
+//!    it.
 //! 4. Packets that overtake each other, because switches spray or reroute them, show at once: a
-//!    number comes after a higher one. From then on neither rule is used, and gaps and time decide
-//!    as on paths that never keep order, until twice as many packets have come in order as the last
-//!    time.
+//!    number arrives after a higher one. From then on neither rule is used, and gaps and time
+//!    decide as on paths that never keep order, until twice as many packets have arrived in order
+//!    as the last time.
 
 use crate::job::PacketOrder;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
 use crate::wire::PathMark;
 
-/// Packets that come in order before a peer's paths are trusted to keep it.
+/// Packets that must arrive in order before a peer's paths are trusted to keep it.
 const ORDER_PROOF: u32 = 4096;
-/// Only packets that are sent this close to the one before on their path could overtake it: others
-/// in order prove nothing. In microseconds: the default of `transport.gap`.
+/// Only packets that are sent this close to the one before on their path could overtake it: the
+/// order of others proves nothing. In microseconds: the default of `transport.gap`.
 const CLOSE_MICROS: u32 = 1_000;
-/// The proof doubles at most so often.
+/// The proof doubles at most this often.
 const PROOF_DOUBLINGS: u32 = 16;
-/// Packets before the newest one of a path of which it is remembered whether they came.
+/// Number of packets before the newest one of a path for which arrival is remembered.
 const REMEMBERED: u32 = 32;
 
 /// A path's place in a table of all paths to or from one peer.
@@ -55,7 +56,7 @@ impl PathNumbers {
         }
     }
 
-    /// So many packets leave on this path; gives the first one.
+    /// Numbers `packets` packets that leave on this path; returns the number of the first.
     pub(crate) fn take(&mut self, class: Class, entropy: Entropy, packets: u32) -> PathMark {
         let next = &mut self.next[place(class, entropy, self.entropies)];
         let number = *next;
@@ -67,8 +68,8 @@ impl PathNumbers {
         }
     }
 
-    /// The packets of a path from this one on did not leave. Numbers that were used since stay so:
-    /// the receiver sees them skipped, and its sender knows better.
+    /// The packets of a path from this one on did not leave. Later numbers that were already used
+    /// stay used: the receiver sees a gap in the numbers, and its sender knows the reason.
     pub(crate) fn give_back(&mut self, first: PathMark, packets: u32) {
         let next = &mut self.next[place(first.class, first.entropy, self.entropies)];
         if *next == first.number.plus(packets) {
@@ -85,7 +86,7 @@ impl PathNumbers {
 /// What the number of an arrived packet shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathPassage {
-    /// No packet before it is newly missing.
+    /// It shows no packet before it to be missing for the first time.
     InOrder,
     /// Packets before it are missing.
     Skips,
@@ -98,14 +99,15 @@ pub(crate) enum PathPassage {
 struct PathArrivals {
     /// The number of the next packet, if no packet is lost.
     next: PathNumber,
-    /// Bit b: the packet b + 1 before `next` has come.
+    /// Bit b: the packet b + 1 before `next` has arrived.
     came: u32,
     /// When its newest packet was sent, in wrapped microseconds.
     sent_at: u32,
 }
 
 impl PathArrivals {
-    /// A packet comes after so many that have not; tells whether that proves something about order.
+    /// A packet arrives after `skipped` others that have not; returns whether that proves something
+    /// about order.
     #[inline]
     fn advance(&mut self, skipped: u32, sent_at: u32) -> bool {
         self.next = self.next.plus(skipped + 1);
@@ -119,26 +121,26 @@ impl PathArrivals {
 /// Whether the packets from a peer keep their order on each path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OrderTrust {
-    /// They have as far as was seen, and not for long enough: gaps decide about holes.
+    /// No packet was overtaken so far, but too few are known: gaps decide about holes.
     Unproven,
     /// They do: a later packet of a path shows that an earlier one is lost.
     Kept,
-    /// Packets were overtaken of late: gaps and time decide.
+    /// Packets were overtaken recently: gaps and time decide.
     Broken,
 }
 
-/// The packets that have come from one peer, path by path.
+/// The packets that have arrived from one peer, path by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalOrder {
-    /// By [`place`], as far as packets have come.
+    /// By [`place`], for paths on which packets have arrived.
     paths: Vec<PathArrivals>,
-    /// Packets that have come close together and in order since one was overtaken.
+    /// Packets that have arrived close together and in order since one was overtaken.
     in_order: u32,
     overtakings: u32,
 }
 
 impl ArrivalOrder {
-    /// A DATA or PROBE packet has come; `sent_at` is its sender's clock in wrapped microseconds.
+    /// A DATA or PROBE packet has arrived; `sent_at` is its sender's clock in wrapped microseconds.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
@@ -159,7 +161,7 @@ impl ArrivalOrder {
         self.on_surprise(packet, sent_at, settings)
     }
 
-    /// A packet has come that is the first of its path, or not the one that is awaited there.
+    /// A packet has arrived that is the first of its path, or not the expected one.
     #[inline(never)]
     fn on_surprise(
         &mut self,
@@ -210,7 +212,7 @@ impl ArrivalOrder {
         is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
     }
 
-    /// How far they are trusted, for people.
+    /// The degree of trust, for people.
     pub(crate) fn trust(&self, order: PacketOrder) -> OrderTrust {
         match (self.is_trusted(order), self.may_be_kept()) {
             (true, _) => OrderTrust::Kept,
@@ -219,12 +221,12 @@ impl ArrivalOrder {
         }
     }
 
-    /// Whether they may keep order, as far as is known: no packet was overtaken of late.
+    /// Whether they may keep order, as far as is known: no packet was overtaken recently.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.overtakings == 0 || self.is_trusted(PacketOrder::Auto)
     }
 
-    /// Whether a packet of its path after `mark`, or this one itself, has come.
+    /// Whether a packet of its path after `mark`, or this one itself, has arrived.
     pub(crate) fn has_passed(&self, mark: PathMark, entropies: u8) -> bool {
         let path = self.paths.get(place(mark.class, mark.entropy, entropies));
         path.is_some_and(|path| path.next.ahead_of(mark.number) > 0)

@@ -1,8 +1,8 @@
-//! When a side of a peer has to be looked at again: the answer of sender and receiver alike.
+//! When a side of a peer must be looked at again: the answer of sender and receiver alike.
 
 use crate::units::Instant;
 
-/// The next wishes of a sender or receiver, apart from sending data.
+/// The next needs of a sender or receiver, apart from sending data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ControlOutlook {
     /// Whether it may have a control packet to send now.
@@ -22,7 +22,7 @@ impl ControlOutlook {
     }
 }
 
-/// The earlier of two times, as far as there are any.
+/// The earlier of two times, if any.
 pub(crate) fn earlier(first: Option<Instant>, second: Option<Instant>) -> Option<Instant> {
     match (first, second) {
         (Some(first), Some(second)) => Some(first.min(second)),

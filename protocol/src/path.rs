@@ -1,15 +1,15 @@
-//! What is wrong with the path to one peer, as its acknowledgements show. Each fault is told once.
+//! Faults of the path to one peer, as its acknowledgements show them. Each fault is told once.
 //!
-//! 1. *It loses most of what is sent* ([`PathFault::LosesMost`]) for `INTERVALS_BAD` intervals,
-//!    while the peer answers: the sender falls to one packet per `TRICKLE`, as a circuit breaker
-//!    demands (RFC 8084), until an interval loses little.
+//! 1. *It loses most packets* ([`PathFault::LosesMost`]) for `INTERVALS_BAD` intervals, while the
+//!    peer answers: the sender falls back to one packet per `TRICKLE`, as a circuit breaker demands
+//!    (RFC 8084), until an interval loses little.
 //! 2. *Full packets vanish* ([`PathFault::FullPacketsVanish`]): the same, and none of them arrives,
-//!    although control packets do. Then a link on the path takes smaller packets than the job's.
-//! 3. *All packets come marked* ([`PathFault::MarksEverything`]) though the window is at its least
-//!    and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000, section
-//!    13.4.2); delay and loss remain signals.
+//!    although control packets do. Then a link on the path has a smaller MTU than the job.
+//! 3. *All packets arrive marked* ([`PathFault::MarksEverything`]) though the window is at its
+//!    minimum and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000,
+//!    section 13.4.2); delay and loss remain signals.
 //! 4. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
-//!    without. No marks can come then; delay and loss remain signals. The receiving side tells.
+//!    without. No marks can arrive then; delay and loss remain signals. The receiving side tells.
 
 use crate::congestion::Feedback;
 use crate::machine::Ecn;
@@ -19,11 +19,11 @@ use crate::units::{ByteCount, Instant, Span};
 const INTERVAL: Span = Span::from_millis(1_000);
 /// Segments that an interval needs for a judgement.
 const SEGMENTS_MIN: u64 = 8;
-/// Intervals in a row that lose more than half, until the sender falls.
+/// Consecutive intervals that lose more than half, until the sender falls back.
 const INTERVALS_BAD: u32 = 3;
-/// One segment in so many is little.
+/// A loss of at most one in this many segments is little.
 const LITTLE: u64 = 10;
-/// The sender falls to one packet in this time.
+/// A sender that has fallen back sends one packet in this time.
 const TRICKLE: Span = Span::from_millis(100);
 /// Control packets without ECT after which the path is known to clear ECN.
 const CLEARED_MIN: u64 = 64;
@@ -43,9 +43,9 @@ pub enum PathFault {
         /// Bytes of a full packet with gradwire's header, without those of IP and UDP.
         bytes: u64,
     },
-    /// All packets come marked, though no queue delays them.
+    /// All packets arrive marked, though no queue delays them.
     MarksEverything,
-    /// Packets from the peer come without the ECT that they left with.
+    /// Packets from the peer arrive without the ECT that they left with.
     ClearsEcn,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct PathWatch {
     bad: u32,
     /// Whether a full packet has arrived since the last good interval.
     full_arrived: bool,
-    /// `Some` while the sender has fallen.
+    /// `Some` while the sender has fallen back.
     trickle: Option<Trickle>,
 }
 
-/// What a fallen sender may do.
+/// What a sender that has fallen back may do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Trickle {
     /// Send a packet.
@@ -74,7 +74,7 @@ enum Trickle {
 }
 
 impl PathWatch {
-    /// A path of which nothing is known, with full packets of so many bytes.
+    /// A path of which nothing is known, with full packets of `packet` bytes.
     pub(crate) fn new(packet: ByteCount) -> Self {
         Self {
             packet: packet.get(),
@@ -87,7 +87,7 @@ impl PathWatch {
         }
     }
 
-    /// Takes the news of an acknowledgement; gives a fault that has shown.
+    /// Processes an acknowledgement; returns a fault that has shown.
     pub(crate) fn on_feedback(&mut self, now: Instant, news: &Feedback) -> Option<PathFault> {
         self.acked += u64::from(news.segments);
         self.lost += u64::from(news.lost);
@@ -138,7 +138,7 @@ impl PathWatch {
         }
     }
 
-    /// When the wait of a fallen sender may end, if it waits.
+    /// When the wait of a sender that has fallen back may end, if it waits.
     pub(crate) fn waits_until(&self) -> Option<Instant> {
         match self.trickle {
             Some(Trickle::Waits(until)) => Some(until),
@@ -159,7 +159,7 @@ impl PathWatch {
     }
 }
 
-/// Counts control packets of a peer that came without the ECT that they left with.
+/// Counts control packets of a peer that arrived without the ECT that they left with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnWatch {
     cleared: u64,
@@ -167,7 +167,7 @@ pub(crate) struct EcnWatch {
 }
 
 impl EcnWatch {
-    /// A control packet has come; gives the fault when it shows.
+    /// A control packet has arrived; returns the fault when it shows.
     pub(crate) fn on_control(&mut self, ecn: Ecn) -> Option<PathFault> {
         match ecn {
             Ecn::NotEct => self.cleared += 1,
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// The faults of so many seconds with the same news every 100 ms.
+    /// The faults after some seconds with the same acknowledgement every 100 ms.
     fn faults(watch: &mut PathWatch, from: u64, seconds: u64, each: &Feedback) -> Vec<PathFault> {
         let times = (0..seconds * 10).map(|n| Instant::START + Span::from_millis(from + n * 100));
         times

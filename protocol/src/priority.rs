@@ -2,13 +2,14 @@
 //! decides about tags; [`Policy::lossy`] and [`Policy::lossless`] make those of a message.
 //!
 //! The next forward pass needs the front layers first, so they get the higher classes. Segments of
-//! large magnitude and the layers at the back are protected: they ride ECT, so that a RED/ECN
-//! queue marks them, and they are repaired whatever the tolerance. The others ride not-ECT, and
-//! the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers tolerate more loss
-//! than back layers, small gradients more than large ones).
+//! large magnitude and the layers at the back are protected: they are sent as ECT, so that a
+//! RED/ECN queue marks them, and they are repaired whatever the tolerance. The others are sent as
+//! not-ECT, and the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers
+//! tolerate more loss than back layers, small gradients more than large ones).
 //!
 //! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them. Only
-//! a PROBE has the class of its message's data: data that has not come before it is lost, not late.
+//! a PROBE has the class of its message's data: data that has not arrived before it is lost, not
+//! late.
 
 use smallvec::SmallVec;
 use strum::{EnumString, IntoStaticStr, VariantNames};
@@ -20,8 +21,8 @@ use crate::units::{Class, Dscp, Layer, Magnitude, MessageId, Rank, Share};
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
 
-/// The last part of a lossy message, one in so many, is sent so that no queue drops it early,
-/// although it may be missing: no packet follows that could show soon that it is lost.
+/// The last segments of a lossy message, one in this many, are sent so that no queue drops them
+/// early, although they may be missing: no packet follows that could show soon that they are lost.
 const TAIL_PART: u32 = 8;
 
 /// The part of a job that decides class, DSCP and protection.
@@ -36,7 +37,7 @@ pub struct Policy {
     pub protected_share: Share,
     /// Share of the layers, counted from the back, that is protected.
     pub protected_back_layers: Share,
-    /// Share of a message that may be missing where [`Policy::layer_tolerances`] are and the
+    /// Share of a message that may be missing if there are [`Policy::layer_tolerances`] and the
     /// message's layers are not known.
     pub tolerance: Share,
     /// Tolerances of as many equal groups of the layers, front layers first; may be empty.
@@ -87,7 +88,7 @@ impl Policy {
     }
 
     /// How much of a message with these layers may be missing: at most `most`, and if the job has
-    /// tolerances of layers, no more than the strictest of its layers bears.
+    /// tolerances of layers, no more than the strictest of its layers tolerates.
     pub fn tolerance(
         &self,
         most: Share,
@@ -115,7 +116,7 @@ impl Policy {
         droppable.copied().unwrap_or(self.dscps[class])
     }
 
-    /// How soon a message with these layers, of `layer_count`, is needed: as soon as the first of
+    /// How urgent a message with these layers, of `layer_count`, is: as urgent as the first of
     /// them. `None` when layers are not known.
     pub fn urgency(
         &self,
@@ -195,21 +196,21 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
     usize::from(layer.0).min(layers - 1) * groups / layers
 }
 
-/// The order in which segments of several messages to one peer leave, the least first: the higher
-/// class, and in it the layer nearer to the front. A backward pass submits the front layers last,
-/// and they are needed first.
+/// The order in which segments of several messages to one peer leave, the smallest first: the
+/// higher class, and in it the layer nearer to the front. A backward pass submits the front layers
+/// last, and they are needed first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct SendTurn {
     class: Class,
     layer: Layer,
 }
 
-/// How soon a message of a training step is needed, the least first.
+/// How urgent a message of a training step is, the most urgent first.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Urgency(Layer);
 
 impl Urgency {
-    /// Of a message of one layer: the next forward pass begins at the front.
+    /// For a message of one layer: the next forward pass begins at the front.
     pub fn of(layer: Layer) -> Self {
         Self(layer)
     }
@@ -226,12 +227,12 @@ pub struct MessageShape {
 
 /// How much a message needs a missing segment; the least needed stays missing first.
 ///
-/// Larger magnitudes are needed more. Equal ones are told apart by a number drawn for each segment
-/// of each message; so are all segments at a receiver, which does not know the magnitudes of
-/// missing ones. With a fixed order, the same parameters would stay missing in every step and from
-/// every rank: with holes taken as zeros their gradients would shrink more than others, and
-/// rescaled they would be sums of fewer ranks. With drawn numbers, every parameter has the same
-/// chance, anew in every step and contribution.
+/// Larger magnitudes are needed more. Equally needed segments are ordered by a number drawn for
+/// each segment of each message; so are all segments at a receiver, which does not know the
+/// magnitudes of missing ones. With a fixed order, the same parameters would stay missing in every
+/// step and from every rank: if holes count as zeros, their gradients would shrink more than
+/// others, and if rescaled, they would be sums of fewer ranks. With drawn numbers, every parameter
+/// has the same chance, drawn again in every step and contribution.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct RepairNeed {
     magnitude: Magnitude,
@@ -239,7 +240,7 @@ pub struct RepairNeed {
 }
 
 impl RepairNeed {
-    /// Of a segment of unknown magnitude.
+    /// The need for a segment of unknown magnitude.
     pub fn unknown(lot: TieBreaker, segment: u32) -> Self {
         let magnitude = Magnitude::default();
         let drawn = lot.draw(segment);
@@ -248,7 +249,7 @@ impl RepairNeed {
 }
 
 /// The seed from which a message's segments draw their numbers. Both ends have the same, so that a
-/// receiver asks first for the segments that its sender would repair first.
+/// receiver first requests the segments that its sender would repair first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TieBreaker(u64);
 
@@ -318,7 +319,8 @@ impl SegmentTags {
         }
     }
 
-    /// Whether a segment must arrive whatever the tolerance. Of a lossless message all must.
+    /// Whether a segment must arrive whatever the tolerance. All segments of a lossless message
+    /// must.
     pub fn is_protected(&self, segment: u32) -> bool {
         self.protected
             .as_ref()

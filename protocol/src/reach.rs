@@ -12,7 +12,7 @@ use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
-/// The round trip makes no gap longer than this: a sample of many seconds is a host that stood
+/// The round trip makes no gap longer than this: a sample of many seconds shows a host that stood
 /// still or a clock that jumped, and says nothing about queues.
 pub(crate) const VARIED_GAP_MAX: Span = Span::from_millis(1_000);
 /// Runs in a window of memory, so that one is read while the next is written.
@@ -24,7 +24,7 @@ pub struct MemoryPath {
     /// Payload bytes of a full packet, a multiple of
     /// [`SEGMENT_ALIGNMENT`](crate::segment::SEGMENT_ALIGNMENT).
     pub segment_bytes: u32,
-    /// Bytes that may be on their way to one peer.
+    /// Bytes that may be in flight to one peer.
     pub window: ByteCount,
 }
 
@@ -127,7 +127,8 @@ impl RankState {
     }
 }
 
-/// The settings towards a peer. Apart from [`RankState`], so that the rest of it can be lent too.
+/// The settings towards a peer. Separate from [`RankState`], so that the rest of it can be lent
+/// too.
 fn settings_of<'a>(
     reach: Reach,
     network: &'a EndpointSettings,
@@ -154,8 +155,8 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
     }
 }
 
-/// How long no segment must have arrived before holes are accepted: the job's gap, or longer when
-/// the round trip is known to vary by more.
+/// How long no segment may arrive before holes are accepted: the job's gap, or longer when the
+/// round trip is known to vary by more.
 fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
         true => settings.gap.max(rtt.answer_wait().min(VARIED_GAP_MAX)),

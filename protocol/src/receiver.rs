@@ -4,27 +4,27 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. An early message is taken up to its unscheduled start; when it is
+//!    and otherwise early. An early message is accepted up to its unscheduled start; when it is
 //!    posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
 //!    waits for another one.
-//! 3. A posted message is complete as soon as every segment is there or accepted as a hole.
+//! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
-//!    packets overtake each other by. There is a gap only if the message is posted, its sender has
-//!    said ALL_SENT, and the message tolerates loss or its sender leaves holes. Where paths keep
-//!    order (`order.rs`), the gap ends as soon as they have passed the end of the message,
-//!    and it begins anew, a few times, as long as they have not. Elsewhere it also ends at once
-//!    when the sender has named every missing segment as lost, and not as a guess.
+//!    the time by which packets overtake each other. There is a gap only if the message is posted,
+//!    its sender has said ALL_SENT, and the message tolerates loss or its sender leaves holes.
+//!    Where paths keep order (`order.rs`), the gap ends as soon as they have passed the end of the
+//!    message, and it restarts, a few times, as long as they have not. Elsewhere it also ends at
+//!    once when the sender has named every missing segment as lost, and not as a guess.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
-//!    step's ledger bears, protected segments not counted (`receiver/holes.rs`). If more is
+//!    step's ledger allows, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
 //!    of them the message is complete (rule 3). The ends may tolerate different losses, and the
-//!    receiver decides: it asks for what it does not tolerate and its sender leaves.
+//!    receiver decides: it requests the segments that its sender leaves and it does not tolerate.
 //! 6. A segment that arrives after it was accepted as a hole is taken, as long as the message is
 //!    not complete.
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
-//!    begins anew, once: this host stood still, and packets may wait below its sockets.
+//!    restarts, once: this host stood still, and packets may wait below its sockets.
 //! 8. A complete message says STOP, which names its holes, until CLOSE comes. So both ends name the
 //!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
 //!    forgotten (`receiver/ending.rs`).
@@ -160,7 +160,7 @@ pub struct Receiver {
     counters: ReceiverCounters,
     ecn: EcnWatch,
     order: ArrivalOrder,
-    /// Paths that have skipped numbers, which no report has told yet.
+    /// Paths that have skipped numbers that no report has named yet.
     skipped: SmallVec<[PathMark; 2]>,
     /// Whether a message may end its gap when a path passes its end.
     watches_paths: bool,
@@ -195,7 +195,7 @@ impl ReceiverDeadlines {
 pub(crate) enum DataEffect {
     /// No time changed, and no message ended. Most packets have this effect or the next.
     None,
-    /// Nor here, but a report is due, and was due before.
+    /// The same, but a report is due, and was due before.
     ReportIsDue,
     /// A time changed, or a message ended: the endpoint looks at everything.
     Changed,
@@ -240,7 +240,8 @@ impl Receiver {
         sum.closed_ranges += self.closed.ranges();
     }
 
-    /// A control packet has come with these ECN bits; gives a fault of the path that they show.
+    /// A control packet has arrived with these ECN bits; returns a fault of the path that they
+    /// show.
     pub(crate) fn note_ecn(&mut self, ecn: Ecn) -> Option<PathFault> {
         self.counters.cleared_ecn += u64::from(ecn == Ecn::NotEct);
         self.ecn.on_control(ecn)
@@ -268,7 +269,7 @@ impl Receiver {
         early.map(ReceiveMessage::key)
     }
 
-    /// Segments that are on their way.
+    /// Segments in flight.
     pub(crate) fn expected(&self) -> u32 {
         self.messages.iter().map(ReceiveMessage::expected).sum()
     }
@@ -326,7 +327,7 @@ impl Receiver {
         }
     }
 
-    /// Finds the deadlines of all messages anew.
+    /// Finds the deadlines of all messages again.
     fn look_again(&mut self) {
         self.deadlines = self
             .messages
@@ -334,7 +335,7 @@ impl Receiver {
             .fold(ReceiverDeadlines::default(), ReceiverDeadlines::with);
     }
 
-    /// Grants a message up to `most` segments more; tells whether it needs still more.
+    /// Grants a message up to `most` segments more; returns whether it needs still more.
     pub(crate) fn grant(
         &mut self,
         serial: MessageSerial,
@@ -355,7 +356,7 @@ impl Receiver {
         need
     }
 
-    /// Takes a DATA packet whose header is consistent; for a new segment gives its place.
+    /// Processes a DATA packet whose header is consistent; for a new segment returns its place.
     pub fn handle_data(
         &mut self,
         header: &Header,
@@ -392,7 +393,8 @@ impl Receiver {
         placement
     }
 
-    /// A packet of a path has come.
+    /// A packet of a path has arrived.
+    #[inline]
     fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
         let packet = PathMark {
             class: header.class,
@@ -400,6 +402,15 @@ impl Receiver {
             number: header.number,
         };
         let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
+        if passage != PathPassage::InOrder {
+            self.on_passage(packet, passage);
+        }
+        passage
+    }
+
+    /// Packets before this one are missing, or a later one has overtaken it.
+    #[inline(never)]
+    fn on_passage(&mut self, packet: PathMark, passage: PathPassage) {
         match passage {
             PathPassage::InOrder => {}
             PathPassage::Overtaken => {
@@ -413,7 +424,6 @@ impl Receiver {
                 }
             }
         }
-        passage
     }
 
     /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
@@ -447,12 +457,12 @@ impl Receiver {
         }
     }
 
-    /// What the last DATA packet has changed.
+    /// The effect of the last DATA packet.
     pub(crate) fn effect(&self) -> DataEffect {
         self.effect
     }
 
-    /// Takes a PROBE packet whose header is consistent, and the holes that its body names.
+    /// Processes a PROBE packet whose header is consistent, and the holes that its body names.
     pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
         let passage = self.note_order(header, lent);
         let Some(at) = self.message_of(header, lent) else {
@@ -491,8 +501,8 @@ impl Receiver {
         }
     }
 
-    /// The sender asks about a message that only waits, perhaps for all that do: tells it again
-    /// which of them are granted. The first report may have been lost.
+    /// The sender asks about a message that only waits, perhaps for all such messages: reports
+    /// again which of them are granted. The first report may have been lost.
     fn tell_grants(&mut self, now: Instant) {
         for receiving in &mut self.messages {
             if receiving.is_posted() && receiving.expected() > 0 {
@@ -522,7 +532,9 @@ impl Receiver {
             return Some(self.last);
         }
         let newest = self.closed.newest(id);
-        find_open(&self.messages, newest, id, |receiving| receiving.serial)
+        let number = |receiving: &ReceiveMessage| receiving.serial;
+        let search = |serial| self.messages.binary_search_by_key(&serial, number).ok();
+        find_open(newest, id, search, self.messages.iter().map(number))
     }
 
     fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
@@ -666,7 +678,7 @@ impl Receiver {
         {
             return;
         }
-        // The network did not lose what this host's own kernel may have dropped.
+        // The network did not lose the packets that this host's own kernel may have dropped.
         if !lent.ledger.blames_host(receiving.begun) {
             receiving.accept_holes(lent.ledger);
         }
@@ -689,9 +701,10 @@ impl Receiver {
 
     /// Writes the next REFUSE or report that is due into `body` and gives its header.
     ///
-    /// When the report of one message is due, those of all messages are sent that have any. None
-    /// echoes a packet that was sent after one that another message has yet to report: a sender
-    /// takes a segment for lost when it knows that a later one has arrived, of whatever message.
+    /// When the report of one message is due, those of all messages are sent that have any. No
+    /// report echoes a packet that was sent after one that another message has yet to report: a
+    /// sender takes a segment for lost when it knows that a later one has arrived, of whatever
+    /// message.
     pub fn poll_report(
         &mut self,
         now: Instant,
@@ -718,7 +731,7 @@ impl Receiver {
         if polled.answers {
             report.awaited = self.messages[at].awaited(&self.order, settings);
         }
-        // Only when all that has come is reported do the packets before a number count as lost.
+        // Only when all arrived packets are reported do the packets before a number count as lost.
         if untold.is_none() && polled.is_whole {
             let path = self.skipped.pop();
             report.passed = path.map(|path| self.order.passed(path, settings.entropies));
@@ -730,7 +743,7 @@ impl Receiver {
         Some(polled.header)
     }
 
-    /// This host did not take a report: it is due again, and covers the whole message.
+    /// This host did not send a report: it is due again, and covers the whole message.
     pub(crate) fn report_again(&mut self, report: &Header) {
         // The sender asks again about a message that is closed here.
         let Some(at) = self.find(report.message) else {
@@ -741,7 +754,7 @@ impl Receiver {
     }
 }
 
-/// The things of a rank that its receivers work with, lent for one call.
+/// The parts of a rank that its receivers work with, lent for one call.
 #[derive(Debug)]
 pub struct RankResources<'a> {
     /// The time.
@@ -754,6 +767,6 @@ pub struct RankResources<'a> {
     pub grants: &'a mut Grants,
     /// The peer's place, by which grants know it.
     pub place: u32,
-    /// How long no segment must have arrived before holes are accepted.
+    /// How long no segment may arrive before holes are accepted.
     pub gap: Span,
 }

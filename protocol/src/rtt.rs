@@ -1,27 +1,28 @@
 //! How long a packet and its acknowledgement take, and the waits that follow from it.
 //!
-//! Smoothed mean and deviation as in RFC 6298 section 2, but for samples below the mean: these pull
-//! it half the way and do not add to the deviation, since a queue that has emptied is no sign that
-//! an answer may come later. Every packet carries a time stamp that its acknowledgement
+//! Smoothed mean and deviation as in RFC 6298 section 2, except for samples below the mean: these
+//! pull it half the way and do not add to the deviation, since a queue that has emptied is no sign
+//! that an answer may come later. Every packet carries a time stamp that its acknowledgement
 //! echoes, so a repair's sample is as good as any other.
 
 use crate::units::{Instant, Span};
 
 /// Networks and hosts do not react faster than this, so a shorter wait gains no time.
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
-/// Gaps of the job that a round trip is guessed to take before the first sample: 2 ms by default.
+/// Initial guess of a round trip, in gaps of the job: 2 ms by default.
 const GAPS_GUESSED: u64 = 2;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
-/// The least round trip is in doubt when delay has exceeded its target for this long, and for so
-/// many round trips, and has hardly changed: a longer path delays all packets alike, but a queue
-/// that others fill becomes longer and shorter.
+/// The minimum round trip is in doubt when delay has exceeded its target for this long, and for
+/// this many round trips, and has hardly changed: a longer path delays all packets alike, but a
+/// queue that others fill becomes longer and shorter.
 const EXCESS_TIME: Span = Span::from_millis(1_000);
 const EXCESS_ROUNDS: u64 = 16;
 /// It has hardly changed if it varies by no more than this part of the target.
 const STEADY_PART: u64 = 4;
-/// The least round trip is in doubt no sooner after it was renewed: a search costs throughput, and
-/// beside others that keep a queue it finds no better one (as long as BBR's, ACM Queue 2016).
+/// The minimum round trip is in doubt no sooner than this after it was renewed: a search costs
+/// throughput, and beside others that keep a queue it finds no better one (the same time as BBR's,
+/// ACM Queue 2016).
 const RENEWAL_TIME: Span = Span::from_millis(10_000);
 
 /// Round-trip time to one peer.
@@ -32,13 +33,13 @@ pub struct Rtt {
     deviation: Span,
     least: Option<Span>,
     excess: Option<DelayExcess>,
-    /// When the least one was last renewed.
+    /// When the minimum was last renewed.
     renewed: Option<Instant>,
     latest: Option<Span>,
 }
 
-/// A time in which the smoothed round trip exceeds the least one by more than the target, and
-/// hardly changes.
+/// A time in which the smoothed round trip exceeds the minimum by more than the target, and hardly
+/// changes.
 #[derive(Clone, Copy, Debug)]
 struct DelayExcess {
     since: Instant,
@@ -47,7 +48,7 @@ struct DelayExcess {
 }
 
 impl Rtt {
-    /// The round trip to a peer that was not heard yet, in a job with this gap.
+    /// The round trip to a peer that has not answered yet, in a job with this gap.
     pub fn new(gap: Span) -> Self {
         Self {
             guess: gap * GAPS_GUESSED,
@@ -77,7 +78,7 @@ impl Rtt {
         ));
     }
 
-    /// The latest sample, when there was one since the last call.
+    /// The latest sample, if there was one since the last call.
     pub fn take_latest(&mut self) -> Option<Span> {
         self.latest.take()
     }
@@ -92,12 +93,12 @@ impl Rtt {
         self.smoothed.unwrap_or(self.guess)
     }
 
-    /// The least sample so far: the path without queues. The smoothed time before any sample.
+    /// The smallest sample so far: the path without queues. The smoothed time before any sample.
     pub fn least(&self) -> Span {
         self.least.unwrap_or(self.guess)
     }
 
-    /// Whether the least round trip may be out of date: the smoothed one has exceeded it by more
+    /// Whether the minimum round trip may be out of date: the smoothed one has exceeded it by more
     /// than `target` for long, and hardly changes. Asked after each sample.
     pub fn doubts_least(&mut self, now: Instant, target: Span) -> bool {
         let smoothed = self.smoothed();
@@ -120,7 +121,7 @@ impl Rtt {
         is_long && self.renewed.is_none_or(|at| now - at > RENEWAL_TIME)
     }
 
-    /// Takes a sample of a path without our own packets for the least round trip, although it is
+    /// Takes a sample of a path without our own packets as the minimum round trip, although it is
     /// longer than an older one.
     pub fn renew_least(&mut self, now: Instant, sample: Span) {
         self.renewed = Some(now);
@@ -134,21 +135,21 @@ impl Rtt {
     }
 
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
-    /// come, but not less than half the job's gap where that is shorter than hosts take to react.
+    /// come, but at least half the job's gap where that is shorter than hosts take to react.
     ///
-    /// Nor longer than some gaps beyond the least round trip: a low class may have waited for the
-    /// higher ones for as long as these had something to send, and that is over at once. A PROBE
-    /// too many costs little, since it rides behind its data.
+    /// And at most some gaps beyond the minimum round trip: a low class may have waited for the
+    /// higher ones for as long as these had packets to send, and that wait ends at once. A PROBE
+    /// too many costs little, since it queues behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
         let unqueued = self.least.unwrap_or_default() + gap * GAPS_REORDERED;
         let least = gap.divided(2).min(PROBE_WAIT_MIN);
         self.answer_wait().min(unqueued).max(least)
     }
 
-    /// A segment sent this much before one of its class that has arrived is lost, not late.
-    /// Sprayed packets overtake each other by as much as queues differ, so this is a time, a round
-    /// trip with its deviation, and not a count of packets; and no more than some gaps, since a gap
-    /// is, as the job says, as much as packets overtake each other by.
+    /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed
+    /// packets overtake each other by as much as queues differ, so this is a time, a round trip
+    /// with its deviation, and not a count of packets; and at most some gaps, since a gap is, by
+    /// the job's definition, the time by which packets overtake each other.
     pub fn reordering(&self, gap: Span) -> Span {
         self.answer_wait().min(gap * GAPS_REORDERED)
     }
@@ -192,7 +193,7 @@ mod tests {
         rtt.sample(Span::from_micros(100));
         let mut renewed = Vec::new();
         for n in 0..13_000 {
-            // A queue of others: none of it is this sender's.
+            // A queue of other senders: none of it is this sender's.
             rtt.sample(Span::from_micros(if n < 2_000 { 5_000 } else { 9_000 }));
             let now = Instant::START + Span::from_millis(n);
             if rtt.doubts_least(now, target) {

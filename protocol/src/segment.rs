@@ -69,13 +69,13 @@ impl Segmentation {
         self.segment_bytes.min(self.bytes - self.offset(segment))
     }
 
-    /// How many segments may be missing so that no more than `tolerance` of the bytes is.
+    /// How many segments may be missing so that no more than `tolerance` of the bytes are.
     pub fn holes_allowed(self, tolerance: Share) -> u32 {
         tolerance.of(u64::from(self.bytes)) as u32 / self.segment_bytes
     }
 
     /// The part of `tolerance` that a message of this length can use: none if it is too short to
-    /// miss one segment. Its packets had better not be droppable, since each would be repaired.
+    /// miss one segment. Its packets should then not be droppable, since each would be repaired.
     pub fn usable(self, tolerance: Share) -> Share {
         match self.holes_allowed(tolerance) {
             0 => Share::NONE,

@@ -7,28 +7,29 @@
 //!    [turn](SendTurn) comes first, as large as the window has room: queued segments before waiting
 //!    ones, waiting ones up to the receiver's grant.
 //! 2. in flight, queued or hole -> acknowledged: an ACK, BITMAP or STOP shows the segment. A BITMAP
-//!    also shows the holes that its receiver has accepted, so that nobody repairs them. Since the
-//!    receiver may have accepted protected ones by mistake, a BITMAP proves nothing about these.
+//!    also shows the holes that its receiver has accepted, so that the sender does not repair them.
+//!    Since the receiver may have accepted protected ones by mistake, a BITMAP proves nothing about
+//!    these.
 //! 3. in flight -> lost, by time: a packet that was sent clearly later has arrived, in the same
 //!    class or a lower one; or by order: its path has passed it (`sender/loss.rs`).
 //! 4. in flight -> lost, by BITMAP: the BITMAP lacks the segment and echoes a packet that was sent
 //!    later, not in a higher class.
-//! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has come: with
-//!    it the receiver has accepted all the holes that it may, and needs the rest.
+//! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has arrived:
+//!    with it the receiver has accepted all the holes that it may, and needs the rest.
 //! 6. lost -> hole: in all other cases. As soon as there are more holes than the message tolerates,
 //!    the most needed of them is queued (`sender/repair.rs`).
 //! 7. Rules 3 and 4 trust only packets of the same class and of lower ones. Strict priority lets
 //!    higher classes overtake: a segment that waits in a low class is late, not lost.
-//! 8. A PROBE is due when no report came for [`Rtt::probe_wait`], and at once when a message that
-//!    tolerates loss is sent completely or has lost more. It rides in the lowest class that the
-//!    message has used, so that it waits in queues as long as the data does. Its body names the
+//! 8. A PROBE is due when no report has arrived for [`Rtt::probe_wait`], and at once when a message
+//!    that tolerates loss is sent completely or has lost more. It is sent in the lowest class that
+//!    the message has used, so that it waits in queues as long as the data does. Its body names the
 //!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`). On lossy
 //!    paths PROBEs mark the end of each message at once (`sender/tail.rs`).
-//! 9. in flight -> queued: this host did not take the packet (`Sender::take_back`). It was not
-//!    sent, so its absence is no loss, whatever the message tolerates.
+//! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
+//!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
 //!     also for messages that it has forgotten.
-//! 11. REFUSE ends the message, too: the receiver will never take it. A message that its caller
+//! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
 mod asking;
@@ -36,6 +37,7 @@ mod cancel;
 mod least;
 mod loss;
 mod message;
+mod open;
 mod probe;
 mod repair;
 mod tail;
@@ -48,13 +50,14 @@ use self::cancel::CancelledMessages;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
+use self::open::OpenMessages;
 use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
 use crate::footprint::EndpointFootprint;
 use crate::machine::{Ecn, SegmentRun, UnsentRun};
-use crate::message::{SendRequest, find_open};
+use crate::message::SendRequest;
 use crate::order::PathNumbers;
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{PathFault, PathWatch};
@@ -66,8 +69,8 @@ use crate::units::{
 };
 use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, PathMark, SegmentReport};
 
-/// No sample of a round trip contains a longer wait, of which two clocks that drift apart by 100
-/// parts per million disagree about a microsecond.
+/// No sample of a round trip contains a longer wait: over a wait of this length, two clocks that
+/// drift apart by 100 parts per million differ by about a microsecond.
 const HELD_SAMPLED: Span = Span::from_millis(10);
 
 /// A message that has ended at its sender.
@@ -117,7 +120,7 @@ pub struct SenderCounters {
     pub marks: u64,
     /// Segments found lost.
     pub found_lost: u64,
-    /// How often the path has lost most of what was sent for seconds.
+    /// How often the path lost most packets for seconds.
     pub path_failures: u64,
     /// How often marks were ignored from then on, since the path marks everything.
     pub false_marks: u64,
@@ -139,8 +142,7 @@ impl SenderCounters {
 /// All messages to one peer.
 #[derive(Debug)]
 pub struct Sender {
-    /// By number.
-    messages: Vec<SendMessage>,
+    messages: OpenMessages,
     /// By class: queues keep the packets of one class in order, and let others overtake them.
     classes: Vec<ClassFlights>,
     /// When the peer last sent a report, about any message.
@@ -167,7 +169,7 @@ pub struct Sender {
     sent: VecDeque<SentMessage>,
     /// Messages that the receiver has refused, until the caller takes them.
     refused: Vec<MessageKey>,
-    /// Messages that stand still, until the caller takes them.
+    /// Messages that make no progress, until the caller takes them.
     still: Vec<MessageKey>,
     counters: SenderCounters,
 }
@@ -182,7 +184,7 @@ impl Sender {
             delay_target: settings.delay_target,
         };
         Self {
-            messages: Vec::new(),
+            messages: OpenMessages::default(),
             classes: vec![ClassFlights::default(); settings.policy.dscps.len()],
             heard: Instant::START,
             in_flight: 0,
@@ -218,11 +220,11 @@ impl Sender {
         self.messages.push(sending);
     }
 
-    /// The number of the next message. An id that a message still has after all others went by is
+    /// The number of the next message. An id that a message still has after all others were used is
     /// left out.
     fn take_serial(&mut self) -> MessageSerial {
         let mut serial = self.next;
-        let oldest = self.messages.first().map_or(serial, |open| open.serial);
+        let oldest = self.messages.oldest().unwrap_or(serial);
         let has_wrapped = serial.0 - oldest.0 >= 1 << 32;
         if has_wrapped || !self.cancelled.is_empty() {
             let is_used = |id| self.position(id).is_some() || self.cancelled.has(id);
@@ -236,9 +238,9 @@ impl Sender {
 
     /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
     ///
-    /// A receiver that grants hears of unscheduled segments only when they are there. So all
-    /// messages to one peer share the unscheduled start of one: many peers that begin many small
-    /// messages at once would overrun the receiver's link. The first message always has it.
+    /// A receiver that grants learns of unscheduled segments only when they arrive. So all messages
+    /// to one peer share the unscheduled start of one: many peers that begin many small messages at
+    /// once would overload the receiver's link. The first message always has it.
     fn unscheduled_start(&mut self, bytes: u32, settings: &EndpointSettings) -> UnscheduledStart {
         let segments = settings.unscheduled_segments();
         let most = u64::from(segments) * u64::from(settings.segment_bytes);
@@ -284,7 +286,7 @@ impl Sender {
     }
 
     /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have
-    /// something to give.
+    /// something to return.
     pub fn has_news(&self) -> bool {
         let ended = !self.sent.is_empty() || !self.refused.is_empty();
         ended || !self.still.is_empty() || !self.faults.is_empty()
@@ -295,8 +297,8 @@ impl Sender {
         self.faults.pop()
     }
 
-    /// A message that stands still: all that its receiver takes so far was sent and has arrived a
-    /// while ago, and the message is not complete. Each message is given once.
+    /// A message that makes no progress: all that its receiver accepts so far was sent and arrived
+    /// a while ago, and the message is not complete. Each message is given once.
     pub fn take_still(&mut self) -> Option<MessageKey> {
         self.still.pop()
     }
@@ -317,7 +319,7 @@ impl Sender {
     }
 
     fn position(&self, message: MessageId) -> Option<usize> {
-        find_open(&self.messages, self.next, message, |sending| sending.serial)
+        self.messages.find(self.next, message)
     }
 
     /// The next control packet: CLOSE for a message that has ended, RESET for one that is
@@ -346,11 +348,11 @@ impl Sender {
         queued.or_else(|| self.poll_probe(now, rtt, settings, body))
     }
 
-    /// When a fallen sender may send although no answer ends its wait: its peer has heard of none
-    /// of its messages, so no PROBE asks for an answer.
+    /// When a sender that has fallen back may send although no answer ends its wait: its peer has
+    /// heard of none of its messages, so no PROBE asks for an answer.
     fn trickle_due(&self) -> Option<Instant> {
         let until = self.path.waits_until()?;
-        let asks = self.messages.iter().any(SendMessage::is_told);
+        let asks = self.messages.iter().any(|(_, sending)| sending.is_told());
         (!asks && self.is_busy()).then_some(until)
     }
 
@@ -375,10 +377,7 @@ impl Sender {
 
     /// The turn of the segment that would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        let messages = self.messages.iter_mut();
-        messages
-            .filter_map(|sending| sending.next_turn(settings))
-            .min()
+        self.messages.first_turn(settings).map(|(turn, _)| turn)
     }
 
     /// Takes the next run of segments that the window allows into `run`. It is a run of the message
@@ -398,10 +397,7 @@ impl Sender {
         if room < self.least_run(packet, settings) {
             return None;
         }
-        let turns = self.messages.iter_mut().enumerate();
-        let (_, at) = turns
-            .filter_map(|(at, sending)| Some((sending.next_turn(settings)?, at)))
-            .min()?;
+        let (_, at) = self.messages.first_turn(settings)?;
         let most = room.min(self.run_packets(settings)) as usize;
         let sending = &mut self.messages[at];
         let taken = sending.take_run(most, settings, run);
@@ -442,7 +438,7 @@ impl Sender {
         })
     }
 
-    /// Takes back segments that this host did not take: they are not in flight, and are sent again
+    /// Takes back segments that this host did not send: they are not in flight, and are sent again
     /// although nothing says that they are lost.
     pub(crate) fn take_back(&mut self, unsent: &UnsentRun) {
         let Some(at) = self.position(unsent.template.message) else {
@@ -462,7 +458,7 @@ impl Sender {
         }
     }
 
-    /// Takes back a CLOSE that this host did not take.
+    /// Takes back a CLOSE that this host did not send.
     pub(crate) fn close_again(&mut self, close: &Header) {
         self.closes.push(*close);
     }
@@ -481,12 +477,12 @@ impl Sender {
         limit.get().saturating_sub(self.in_flight) / packet
     }
 
-    /// The most packets of a run.
+    /// The maximum number of packets of a run.
     fn run_packets(&self, settings: &EndpointSettings) -> u64 {
         self.window.run_packets().min(settings.run_segments as u64)
     }
 
-    /// The least room, in packets, for which a run is sent. A window that opens packet by packet
+    /// The minimum room, in packets, for which a run is sent. A window that opens packet by packet
     /// would make runs of one packet, so the sender waits until half a run fits, unless so little
     /// is in flight that no acknowledgement would open the window.
     fn least_run(&self, packet: u64, settings: &EndpointSettings) -> u64 {
@@ -498,7 +494,7 @@ impl Sender {
         }
     }
 
-    /// Takes an ACK, BITMAP or STOP.
+    /// Processes an ACK, BITMAP or STOP.
     pub fn handle_report(
         &mut self,
         now: Instant,
@@ -598,8 +594,8 @@ impl Sender {
         }
     }
 
-    /// Takes the report of a message that has ended: the receiver has not heard the CLOSE. It may
-    /// tell of losses of other messages.
+    /// Processes the report of a message that has ended: the receiver has not heard the CLOSE. It
+    /// may show losses of other messages.
     fn take_late_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &Rtt) {
         let header = packet.header;
         if header.kind == PacketKind::Stop {
@@ -616,8 +612,8 @@ impl Sender {
         }
     }
 
-    /// Takes the news of a report, and the losses that it shows, to the window and to the watch
-    /// over the path.
+    /// Passes the acknowledgements of a report, and the losses that it shows, to the window and to
+    /// the watch over the path.
     fn take_feedback(&mut self, now: Instant, news: Feedback, lost: FoundLost, rtt: &Rtt) {
         let feedback = Feedback {
             lost: lost.all,
@@ -663,15 +659,15 @@ impl Sender {
     /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
     /// and its receiver is told until it answers.
     pub fn cancel(&mut self, key: MessageKey) {
-        let of_key = |sending: &SendMessage| sending.key() == key;
-        let Some(at) = self.messages.iter().rposition(of_key) else {
+        let newest = (self.messages.iter().rev()).find(|(_, sending)| sending.key() == key);
+        let Some(at) = newest.map(|(at, _)| at) else {
             return;
         };
         let header = self.forget(at, |sending| sending.template(Instant::START));
         self.cancelled.add(header);
     }
 
-    /// Takes REFUSE: the receiver has forgotten the message, and takes no more of it.
+    /// Processes REFUSE: the receiver has forgotten the message, and accepts no more of it.
     pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
         self.on_heard(now);
         if self.cancelled.on_answer(header.message) {
@@ -688,14 +684,13 @@ impl Sender {
         self.refused.pop()
     }
 
-    /// Forgets a message, of which `rest` takes what is still needed.
+    /// Forgets a message; `rest` receives the parts that are still needed.
     fn forget<R>(&mut self, at: usize, rest: impl FnOnce(&mut SendMessage) -> R) -> R {
         let sending = &mut self.messages[at];
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
-        let rest = rest(sending);
-        // Unlike `remove` this does not move the message, which is large.
-        drop(self.messages.drain(at..=at));
+        let (rest, serial) = (rest(sending), sending.serial);
+        self.messages.remove(at, serial);
         rest
     }
 
@@ -756,7 +751,7 @@ fn close_of(stop: &Header, now: Instant) -> Header {
     }
 }
 
-/// Takes the segments that a report shows as arrived.
+/// Processes the segments that a report shows as arrived.
 fn acknowledge(sending: &mut SendMessage, packet: &ReportPacket<'_>) -> NewlyAcked {
     let (report, may_be_absent) = (&packet.report, packet.header.kind == PacketKind::Bitmap);
     let prefix = sending.progress.acked.first_zero(0);

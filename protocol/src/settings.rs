@@ -5,7 +5,7 @@ use crate::priority::Policy;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
 
-/// The most bytes of one run, as many as one GSO send can carry beside the kernel's headers.
+/// Maximum bytes of one run, as many as one GSO send can carry with the kernel's headers.
 const RUN_BYTES_MAX: u32 = 65_000;
 /// The IP packet size while the MTU of the path is not known.
 const MTU_DEFAULT: u32 = 1500;
@@ -32,23 +32,23 @@ pub struct EndpointSettings {
     pub identity: Identity,
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
-    /// Most bytes in flight to one peer.
+    /// Maximum bytes in flight to one peer.
     pub window: ByteCount,
     /// Bytes in flight at the start.
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
-    /// Segments that all peers together may have on their way here; `None`: any number.
+    /// Segments that all peers together may have in flight to this rank; `None`: any number.
     pub grant_segments: Option<u64>,
     /// Most segments of one run.
     pub run_segments: usize,
     /// Paths to each peer.
     pub entropies: u8,
-    /// Least gap after which holes are accepted.
+    /// Minimum gap after which holes are accepted.
     pub gap: Span,
     /// Whether paths keep order.
     pub order: PacketOrder,
-    /// How much the round trip may exceed the least one without congestion.
+    /// How much the round trip may exceed the minimum without congestion.
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
     pub peer_timeout: Span,
@@ -99,7 +99,7 @@ impl EndpointSettings {
         (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
     }
 
-    /// Whether so many segments are acknowledged at once: they fill a part of the window, give or
+    /// Whether this many segments are acknowledged at once: they fill a part of the window, give or
     /// take less than a segment.
     pub fn is_worth_an_ack(&self, segments: u32) -> bool {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);

@@ -29,7 +29,7 @@ impl Instant {
     pub const START: Self = Self(0);
 
     /// The last instant that a driver may give to a machine: 212 days after its start. A day of it
-    /// is left for deadlines; later ones would all be equal, and due at once for ever.
+    /// is left for deadlines; later ones would all be equal, and due at once forever.
     pub const LAST: Self = Self(u64::MAX - 86_400 * 1_000 * PS_PER_MS);
 
     /// The instant that lies `picoseconds` after the start.
@@ -76,7 +76,7 @@ impl Stamp {
         Span::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// The stamp that is `span` earlier, but none before the start.
+    /// The stamp that is `span` earlier, but not before the start.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.as_micros()))
@@ -353,7 +353,7 @@ name!(
 );
 name!(
     /// The receive that a message answers: group in the top 16 bits, operation sequence in the next
-    /// 32, part of the operation in the last 16. Both sides count alike, without talking.
+    /// 32, part of the operation in the last 16. Both sides count alike, without communicating.
     MessageKey(u64)
 );
 name!(
@@ -372,14 +372,15 @@ name!(
     StepSerial(u64)
 );
 
-/// Puts steps in order although their numbers wrap.
+/// Orders steps although their numbers wrap.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepClock {
     newest: Option<StepSerial>,
 }
 
 impl StepClock {
-    /// The count of a step: of all that end in its 32 bits the one nearest to the newest so far.
+    /// The count of a step: of all counts that end in its 32 bits, the one nearest to the newest so
+    /// far.
     pub fn serial(&mut self, step: Step) -> StepSerial {
         let first = StepSerial(1 << 32 | u64::from(step.0));
         let newest = self.newest.unwrap_or(first);
@@ -402,7 +403,7 @@ name!(
 );
 
 impl PathNumber {
-    /// The number so many packets later.
+    /// The number `packets` later.
     #[must_use]
     pub const fn plus(self, packets: u32) -> Self {
         Self(self.0.wrapping_add(packets))
@@ -487,7 +488,7 @@ impl MessageKey {
 pub struct Signature(u32);
 
 impl Signature {
-    /// Of messages that do not name their operation.
+    /// The signature of messages that do not name their operation.
     pub const NONE: Self = Self(0);
     /// How many bits there are.
     pub const BITS: u32 = 24;

@@ -58,9 +58,9 @@ pub const VERSION: u8 = 5;
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
 pub const CHECKSUM_AT: usize = 60;
-/// The most segments that a message can have: counts and indices of segments have 24 bits.
+/// The maximum number of segments of a message: counts and indices of segments have 24 bits.
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
-/// Bytes of the AES-128-GCM tag behind the payload of a sealed packet.
+/// Bytes of the AES-128-GCM tag after the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
 /// The purpose of a packet.
@@ -69,8 +69,8 @@ pub const TAG_BYTES: usize = 16;
 pub enum PacketKind {
     /// A segment of a message.
     Data = 1,
-    /// Sender to receiver: where does this message stand? With [`Flags::ALL_SENT`]: every segment
-    /// has been sent at least once.
+    /// Sender to receiver: what is the state of this message? With [`Flags::ALL_SENT`]: every
+    /// segment has been sent at least once.
     Probe = 2,
     /// Receiver to sender: these segments arrived, repair the others.
     Bitmap = 3,
@@ -82,7 +82,7 @@ pub enum PacketKind {
     Close = 6,
     /// Sender to receiver: the message is cancelled, forget it. REFUSE answers.
     Reset = 7,
-    /// Receiver to sender: the message is forgotten here and will not be taken.
+    /// Receiver to sender: the message is forgotten here and will not be accepted.
     Refuse = 8,
 }
 
@@ -109,7 +109,7 @@ pub struct Flags(u8);
 impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// This segment must arrive: it is repaired whatever the tolerance, and rides ECT.
+    /// This segment must arrive: it is repaired whatever the tolerance, and sent as ECT.
     pub const PROTECTED: Self = Self(1);
     /// This segment has been sent before.
     pub const REPAIR: Self = Self(2);
@@ -117,7 +117,7 @@ impl Flags {
     pub const ALL_SENT: Self = Self(4);
     /// On a PROBE: the holes that it names are guesses, and no hole is accepted for them alone.
     pub const GUESS: Self = Self(16);
-    /// On a PROBE: it only marks the end of its path, and wants no answer.
+    /// On a PROBE: it only marks the end of its path, and needs no answer.
     pub const MARKER: Self = Self(8);
 
     /// These flags and `other`'s.
@@ -189,7 +189,7 @@ pub enum DecodeError {
     /// Fewer bytes than a header has.
     #[error("{0} bytes are shorter than the header of {HEADER_BYTES} bytes")]
     Short(usize),
-    /// Another version of the protocol, or no packet of gradwire at all.
+    /// Another version of the protocol, or not a packet of gradwire at all.
     #[error("version {0}, this build speaks version {VERSION}")]
     Version(u8),
     /// A kind that this version does not have.
@@ -203,7 +203,7 @@ pub enum DecodeError {
         /// As the datagram has.
         present: usize,
     },
-    /// A DATA packet whose segment does not lie in its message.
+    /// A DATA packet whose segment is outside its message.
     #[error("segment {segment} of {segments} does not lie in its message")]
     Segment {
         /// Index of the segment.
@@ -251,8 +251,8 @@ impl Header {
     /// Reads a datagram without its tag: its header, and the payload that follows.
     ///
     /// # Errors
-    /// [`DecodeError`] for anything that is not a whole packet of this version. Checksum and tag
-    /// are the driver's to verify; whether the packet fits a message is the receiver's.
+    /// [`DecodeError`] for anything that is not a whole packet of this version. The driver verifies
+    /// checksum and tag; the receiver checks whether the packet fits a message.
     pub fn decode(datagram: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let Some((bytes, payload)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(DecodeError::Short(datagram.len()));
@@ -320,7 +320,7 @@ fn put32(out: &mut [u8], at: usize, value: u32) {
     out[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes 24 bits and, behind them, a byte of the signature.
+/// Writes 24 bits and, after them, a byte of the signature.
 fn put24(out: &mut [u8], at: usize, value: u32, behind: u8) {
     debug_assert!(value <= SEGMENTS_MAX, "a message is cut to fewer segments");
     put32(out, at, value & SEGMENTS_MAX | u32::from(behind) << 24);

@@ -103,7 +103,7 @@ impl Transfer {
         }
     }
 
-    /// Runs until the sender has heard that the message is complete; gives the holes.
+    /// Runs until the sender has heard that the message is complete; returns the holes.
     fn finish(&mut self, mut fate: impl FnMut(&Self, &Header) -> Fate) -> Bitmap {
         for _ in 0..2_000_000 {
             self.turn(&mut fate);
@@ -201,7 +201,7 @@ fn allowed(tolerance: f64) -> u32 {
 fn excess_holes_are_repaired_once_and_others_never() {
     for tolerance in [0.01, 0.033, 0.1, 0.3] {
         let mut transfer = Transfer::new(&job(), share(tolerance), Vec::new());
-        // Every second segment is lost once, and every ACK: only BITMAP tells the sender.
+        // Every second segment is lost once, and every ACK: only BITMAP informs the sender.
         let mut lost = 0;
         let holes = transfer.finish(|transfer, header| {
             let first =
@@ -219,7 +219,7 @@ fn excess_holes_are_repaired_once_and_others_never() {
     }
 }
 
-/// Sends a message while the network loses many packets of both ends; gives its holes.
+/// Sends a message while the network loses many packets of both ends; returns its holes.
 fn under_heavy_loss(seed: u64, tolerance: f64, magnitudes: Vec<Magnitude>) -> u32 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let rate = rng.random_range(0.3..0.7);
@@ -294,7 +294,7 @@ fn the_largest_lost_magnitudes_are_repaired() {
 fn an_accepted_hole_may_arrive_before_the_repairs() {
     let mut transfer = Transfer::new(&job(), share(0.1), Vec::new());
     let mut kept: Vec<Header> = Vec::new();
-    // The last 60 are late and every ACK is lost, so that 30 are accepted and 30 asked for.
+    // The last 60 are late and every ACK is lost, so that 30 are accepted and 30 requested.
     for _ in 0..1000 {
         transfer.turn(&mut |_, header| match header.kind {
             PacketKind::Ack => Fate::IsLost,
@@ -325,7 +325,7 @@ fn an_accepted_hole_may_arrive_before_the_repairs() {
     assert_eq!(holes.ones(), 18);
 }
 
-/// A PROBE that names segments as lost, behind some DATA of its message.
+/// A PROBE that names segments as lost, after some DATA of its message.
 fn probe_of(data: &Header, named: &[u32], flags: Flags) -> (Header, Vec<u8>) {
     let mut lost = Bitmap::new(SEGMENTS);
     for &segment in named {
@@ -358,7 +358,8 @@ fn a_segment_that_is_repaired_after_all_is_awaited() {
     for header in data.iter().filter(comes) {
         transfer.bring(1, *header, &[]);
     }
-    // Four are more than the three that it bears, so that its sender repairs what it named first.
+    // Four are more than the three that it tolerates, so that its sender repairs the one that it
+    // named first.
     for (named, flags) in [(&[repaired][..], Flags::NONE), (&lost, Flags::ALL_SENT)] {
         let (header, body) = probe_of(&data[0], named, flags);
         transfer.bring(1, header, &body);

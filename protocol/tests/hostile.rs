@@ -1,4 +1,4 @@
-//! Packets that no sound peer sends: an endpoint counts them and goes on.
+//! Packets that no correct peer sends: an endpoint counts them and continues.
 
 use proptest::prelude::*;
 
@@ -142,7 +142,7 @@ fn carry(now: Instant, [from, to]: [&mut Endpoint; 2], kept: &mut Vec<(Header, V
     }
 }
 
-/// Whether the packet brought a segment that was not there.
+/// Whether the packet brought a segment that was missing.
 fn deliver(now: Instant, to: &mut Endpoint, (header, body): &(Header, Vec<u8>)) -> bool {
     let payload = match header.kind {
         PacketKind::Data => Payload::Length(header.length.into()),

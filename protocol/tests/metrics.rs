@@ -1,4 +1,4 @@
-//! The counts of an endpoint by peer and class, kept only when it is told to.
+//! The counts of an endpoint by peer and class, kept only on request.
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;

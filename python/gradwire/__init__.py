@@ -24,7 +24,7 @@ _registered: set[str] = set()
 
 
 def register(name: str = "gradwire") -> None:
-    """Make ``name`` known to ``torch.distributed``; PyTorch calls it by itself for ``gradwire``.
+    """Register ``name`` with ``torch.distributed``; PyTorch does so by itself for ``gradwire``.
 
     A name that PyTorch knows already, such as ``"gloo"``, means gradwire from then on. GPU tensors
     are accepted only to be refused with an error that names a remedy.

@@ -55,7 +55,7 @@ class Rank:
         """Whether the rank has not been closed."""
 
     def takes_operations(self) -> bool:
-        """Whether operations can begin: not once the job has ended on any rank, nor in a fork."""
+        """Whether operations can begin: false once the job has ended on any rank, and in a fork."""
 
 class Backend(_Backend):
     """The backend of one process group."""
@@ -103,12 +103,12 @@ class Backend(_Backend):
         tensor_key: int,
         op: ReduceOp = ...,
     ) -> Work:
-        """Reduce ``input``, which holds one ``output`` per rank and is of one layer."""
+        """Reduce ``input``, which holds one ``output`` per rank and belongs to one layer."""
 
     def take_residual(
         self, tensor_key: int, elements: int, dtype: torch.dtype
     ) -> torch.Tensor | None:
-        """Take what error feedback keeps of a tensor: ``elements`` values, zero where nothing was.
+        """Take the residual of a tensor: ``elements`` values, zero where error feedback keeps none.
 
         The next step no longer adds it. ``None`` where nothing is kept.
         """
@@ -123,20 +123,20 @@ class Backend(_Backend):
         """Take no part in a split; PyTorch calls it on ranks that are not in the new group."""
 
     def counters(self) -> dict[str, int]:
-        """Return what this process's rank has counted since it was opened."""
+        """Return the counters of this process's rank since it was opened."""
 
     def job(self) -> dict[str, str]:
         """Return the resolved job, each key with dots (``transport.mtu``) and its value as text."""
 
     def job_tolerance(self) -> float:
-        """Return the share of a gradient message that the job lets be missing."""
+        """Return the share of a gradient message that may be missing by the job."""
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
-        """Ask the job's tuning what comes next: whether to measure it, chunk, credit in bytes.
+        """Ask the job's tuning for the next step: whether to measure it, chunk, credit in bytes.
 
-        ``step_seconds`` is what a step with the last answer took; it does not matter the first
-        time. Where nothing is to be measured the answer is the best, and final. Nothing changes by
-        asking: one rank asks, and tells the others.
+        ``step_seconds`` is the duration of a step with the last answer; it is ignored the first
+        time. If there is nothing left to measure, the answer is the best, and final. Asking changes
+        nothing: one rank asks, and tells the others.
         """
 
     def reschedule(self, chunk: int, credit: int) -> None:
@@ -149,7 +149,7 @@ class Message(Work):
         """Return which bytes of a received tensor stayed as they were: first byte and count."""
 
 class Loss:
-    """What of a message may be missing, and what the core wants to know to choose well."""
+    """The share of a message that may be missing, and the facts by which the core chooses well."""
 
     def __init__(
         self,
@@ -164,8 +164,8 @@ class Loss:
     ) -> None:
         """Take what :meth:`Backend.allreduce_tagged` takes.
 
-        With ``keeps_previous`` nothing but the former values stands in for what is missing,
-        whatever the job's ``holes`` says.
+        With ``keeps_previous`` only the former values replace missing ones, whatever the job's
+        ``holes`` says.
         """
 
 def send_lossy(backend: Backend, tensor: torch.Tensor, to: int, tag: int, loss: Loss) -> Message:
@@ -174,4 +174,4 @@ def send_lossy(backend: Backend, tensor: torch.Tensor, to: int, tag: int, loss: 
 def receive_lossy(
     backend: Backend, tensor: torch.Tensor, source: int, tag: int, loss: Loss
 ) -> Message:
-    """Receive into a contiguous tensor; what is lost stays there as it was."""
+    """Receive into a contiguous tensor; lost elements keep their old values there."""

@@ -1,9 +1,9 @@
 """Lets the ranks of a new process group agree through PyTorch's store, before a socket is opened.
 
-One exchange is: every rank says something, the first rank of the group judges, all get the verdict.
-The first exchange answers whether the group belongs to a job that is open already. It does if each
-rank has that job open at the place that it has in the group; the ranks know it only together,
-since a process may be new, may have another rank than before, or may have seen the job end.
+One exchange: every rank says something, the first rank of the group judges, all get the verdict.
+The first exchange decides whether the group belongs to a job that is open already. It does if each
+rank has that job open at its place in the group; only the ranks together know it, since a process
+may be new, may have another rank than before, or may have seen the job end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GROUPS = 1 << 16
 
 @dataclass(frozen=True)
 class Offer:
-    """What a rank knows when a group is made."""
+    """The knowledge of a rank when a group is made."""
 
     jobs: tuple[str, ...]
     """Open jobs in which this process has the place that it has in the group."""
@@ -57,13 +57,13 @@ class Choice:
     """Number of the group in that job."""
 
     master: str
-    """Host towards which a rank's address is one that the others reach; empty for one network."""
+    """Host towards which a rank finds the address that others reach; empty for one network."""
 
     token: str
     """Token of a new job whose ranks were given no secret; the store carries it in the clear."""
 
     def master_for(self, own: str) -> str:
-        """Return the host towards which a rank's address counts, which knows it as ``own``."""
+        """Return the host towards which a rank that knows it as ``own`` chooses its address."""
         return self.master if self.master and interfaces.is_loopback(own) else own
 
     def check(self, members: tuple[int, ...], hosts: list[str]) -> None:
@@ -85,7 +85,7 @@ class Jobs:
     """The jobs that met at one store. A job is the key of a count there: that of its groups."""
 
     def __init__(self, store: Store) -> None:
-        """Look at the place of ``store``, which all its groups have in common."""
+        """Find the part of ``store`` that all its groups have in common."""
         while hasattr(store, "underlying_store"):
             prefixed: PrefixStore = store
             store = prefixed.underlying_store
@@ -93,11 +93,11 @@ class Jobs:
 
     @property
     def host(self) -> str:
-        """Host of the store, empty if it is none that a network reaches."""
+        """Host of the store, empty if no network reaches it."""
         return getattr(self._store, "host", "")
 
     def new(self) -> str:
-        """Return a job that is not there yet."""
+        """Return a job that does not exist yet."""
         return f"gradwire/job/{secrets.token_hex(8)}"
 
     def next_group(self, job: str) -> int:
@@ -130,7 +130,7 @@ class Exchange:
     def settle(self, topic: str, said: str, judge: Callable[[list[str]], str]) -> str:
         """Say something about ``topic``; return the verdict of the first rank, on every rank.
 
-        ``judge`` takes what was said, in the group's order.
+        ``judge`` receives the statements in the group's order.
 
         Raises:
             RuntimeError: a rank has failed, or the judge: the same words on every rank.
@@ -145,7 +145,7 @@ class Exchange:
         return verdict
 
     def fail(self, topic: str, error: Exception) -> None:
-        """Tell the others that this rank cannot go on; the first rank tells its verdict, too."""
+        """Tell the others that this rank cannot continue; the first rank also gives a verdict."""
         place = f"{self._keys}/{topic}"
         said = f"{_FAILED}{error}"
         self._store.set(f"{place}/{self._position}", said)
@@ -200,7 +200,7 @@ def _check_secrets(members: tuple[int, ...], offers: list[Offer]) -> None:
 
 
 def _master_of(offers: list[Offer]) -> str:
-    """Return a host that leads each rank to the address by which the others reach it.
+    """Return a host towards which each rank finds the address by which the others reach it.
 
     A rank may know the first one as "localhost", and ranks of other hosts know it by its name.
     """

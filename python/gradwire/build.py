@@ -3,8 +3,8 @@
 PyTorch's C++ interface changes with every minor version, so the binding is compiled on this
 machine: at first use, or ahead of time by ``python -m gradwire.build``. The result has a name made
 of PyTorch's version, Python's, the processor and a hash of the sources. It is kept for the user; if
-it is made ahead of time, for all users: in the package, as far as that can be written. A finished
-build is only read.
+it is made ahead of time, for all users: in the package, if that is writable. A finished build is
+never written again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _loading = threading.Lock()
 def load() -> ModuleType:
     """Return the module ``gradwire._binding``; compile it first if necessary.
 
-    Any number of threads may ask at once: each gets the whole module.
+    Any number of threads may ask at once: each gets the complete module.
     """
     with _loading:
         if _MODULE not in sys.modules:
@@ -176,7 +176,7 @@ def _is_trusted(folder: Path) -> bool:
 
 
 def _made(name: str, library: Path, places: tuple[Path, ...]) -> Path:
-    """Compile in the first of ``places`` that can be written; return the folder."""
+    """Compile in the first writable folder of ``places``; return the folder."""
     refusals = []
     for place in places:
         folder = place / name
@@ -280,7 +280,7 @@ def _ninja_on_path() -> Iterator[None]:
 
 
 def ahead_of_time() -> Path:
-    """Compile for all users of this package if it can be written, else for this one."""
+    """Compile for all users of this package if it is writable, else for this one."""
     environment, torch_version, library = Environment.read(), _checked_torch(), _library()
     name = _name_of_build(torch_version, library)
     found = _finished(name, environment)

@@ -62,8 +62,8 @@ def register(
             below them; if several match, the strictest counts. Or a function of a parameter's
             name and the parameter that returns its tolerance, ``None`` for the default.
         priority: names of modules whose gradients go before all others, the most urgent first, for
-            example ``["head"]``. The rest follows in the order in which the forward pass runs it,
-            since the next one needs it so.
+            example ``["head"]``. The other layers follow in the order in which the forward pass
+            runs them, since the next one needs them so.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
 

@@ -23,7 +23,7 @@ class Environment:
     """``GRADWIRE_JOB``: path of the job file; empty for the default job."""
 
     interface: tuple[str, str]
-    """Which network interface is used: the variable that says it, and its value; empty to choose.
+    """The network interface: the variable that names it, and its value; empty to choose one.
 
     ``GRADWIRE_IFNAME``, else ``GLOO_SOCKET_IFNAME``, else ``NCCL_SOCKET_IFNAME``.
     """
@@ -32,7 +32,7 @@ class Environment:
     """``GRADWIRE_TRACE``: folder of the flight recorder; empty: it is not written."""
 
     log: str
-    """``GRADWIRE_LOG``: how much is told on standard error; empty for the default."""
+    """``GRADWIRE_LOG``: level of the log on standard error; empty for the default."""
 
     token: str
     """``GRADWIRE_TOKEN``: secret that every rank must know; empty to make one per launch."""
@@ -68,7 +68,7 @@ class Environment:
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
 
     caches: tuple[Path, ...]
-    """Folders for the compiled binding, of which the first that can be written is taken.
+    """Folders for the compiled binding; the first writable one is used.
 
     ``gradwire`` below ``XDG_CACHE_HOME``, or below ``~/.cache`` if the user has a home; then one in
     the folder for temporary files that belongs to this user alone.

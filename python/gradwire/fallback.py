@@ -246,9 +246,9 @@ class Rank:
             self._idle.notify_all()
 
     def let_group_finish(self, group: int) -> None:
-        """Wait until a group has no pending operation. A callback may be part of one: it does not.
+        """Wait until a group has no pending operation; give up after some seconds.
 
-        After some seconds the operations are given up.
+        A callback may be part of a pending operation, so it does not wait.
         """
         if os.getpid() == self._process and not getattr(_settling, "here", False):
             with self._idle:
@@ -287,7 +287,7 @@ class Rank:
             return _core[0].gw_job_tolerance(handle)
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
-        """Return chunk and credit to measure next, or to keep, and whether there is more to try."""
+        """Return chunk and credit to measure next, or to keep, and whether it is a trial."""
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         out = native.Schedule()
         with self._call() as handle:
@@ -461,7 +461,7 @@ class Backend(_Backend):
             self._core.group_gone()
 
     def __del__(self) -> None:
-        """Count the group out where PyTorch has not destroyed it."""
+        """Count the group out if PyTorch has not destroyed it."""
         self.shutdown()
 
     # Additions of gradwire to PyTorch's interface.
@@ -662,9 +662,9 @@ class Backend(_Backend):
         return work
 
     def _apart(self, call: _Call) -> torch.Tensor | None:
-        """Return the input, or a copy of it if the result would be written over it.
+        """Return the input, or a copy of it if the result would overwrite it.
 
-        FSDP2 gathers in place: its input is this rank's part of the output, and none for the core.
+        FSDP2 gathers in place: its input is this rank's part of the output, so the core gets none.
         """
         if call.buffer is None or call.input is None:
             return call.input

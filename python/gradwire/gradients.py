@@ -1,4 +1,4 @@
-"""The knowledge of the gradient hooks about a model: layers, tolerances, and residuals.
+"""What the gradient hooks know about a model: layers, tolerances, and residuals.
 
 This module decides the layer of each gradient, the share of its packets that may be missing, and
 the residuals that error feedback keeps between steps and checkpoints. Not here: how DDP (ddp.py)
@@ -70,8 +70,8 @@ class LayerOrder:
 
     A layer is a module with parameters of its own. Modules named in ``priority`` come first, in its
     order. The others follow in the order in which they are defined until a forward pass has run,
-    then in the one in which that pass ran them. A module that was not called itself, since the one
-    around it used its parameters, goes with that one; modules that did not run at all come last.
+    then in the order of that pass. A module that was not called itself, because the one around it
+    used its parameters, follows that one; modules that did not run at all come last.
     """
 
     def __init__(self, module: nn.Module, priority: Sequence[str] = ()) -> None:
@@ -150,8 +150,8 @@ def _urgency(module: nn.Module, priority: Sequence[str]) -> dict[int, int]:
 def tolerances(module: nn.Module, default: float, groups: Groups | None) -> dict[str, float]:
     """Return the tolerance of every parameter by its name, also of names that share one.
 
-    A parameter takes the strictest of the entries of ``groups`` that cover it, and ``default``
-    where there is none; so does one that a function gives ``None``.
+    A parameter has the strictest of the tolerances in ``groups`` that cover it, and ``default`` if
+    none does or a function gives ``None`` for it.
     """
     parameters = list(module.named_parameters(remove_duplicate=False))
     if groups is None:
@@ -201,7 +201,7 @@ def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> No
 
 
 def checked_tolerance(tolerance: float, whose: str) -> float:
-    """Return ``tolerance`` where it is one."""
+    """Return ``tolerance`` if it is a valid one."""
     if not 0.0 <= tolerance < 1.0:
         raise ValueError(
             f"gradwire: tolerance {tolerance} of {whose}: give the share of a gradient message "
@@ -247,7 +247,8 @@ class Residuals:
     """Residuals of error feedback: gradients that were lost in one step and are added to the next.
 
     The core keeps them by message, and adds them to the same message of the next step. Checkpoints
-    keep them by name, since DDP cuts its messages anew. They wait here from the time they are taken
+    keep them by name, since DDP may cut its messages differently. They wait here from the time they
+    are taken
     from the core until gradients of that name are sent again.
     """
 
@@ -256,7 +257,7 @@ class Residuals:
         self._backend = backend
         self._scaler = scaler
         self.loss_scale: float | None = None
-        """The scale of the loss that the residuals have; ``None`` where no scaler tells it."""
+        """The scale of the loss that the residuals have; ``None`` if there is no scaler."""
         self._owed: dict[str, torch.Tensor] = {}
         self._messages: list[Message] = []
         self._exist = backend.job()["holes"] == '"error-feedback"'  # as in a job file

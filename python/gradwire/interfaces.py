@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 ELSEWHERE = "192.0.2.1"
-"""An address that is nobody's (RFC 5737): a route to it is the default route."""
+"""An address that belongs to no host (RFC 5737): a route to it is the default route."""
 
 _SIOCGIFADDR = 0x8915
 """Linux ioctl: the IPv4 address of an interface (netdevice(7))."""
@@ -22,11 +22,11 @@ _IPV6_LINK_SCOPE = "20"
 _LOOPBACK = "127.0.0.1"
 
 _EXACT_ONLY = "GLOO_SOCKET_IFNAME"
-"""Gloo takes whole names, where NCCL takes the beginnings of names."""
+"""Gloo expects whole names, NCCL the beginnings of names."""
 
 
 def network() -> str:
-    """Name the network that this process sees: equal where one loopback serves two processes.
+    """Name the network that this process sees: equal if one loopback serves both processes.
 
     Containers of one host have networks of their own.
     """
@@ -114,7 +114,7 @@ def _source_towards(host: str) -> str:
 
 
 def _without_default_route() -> str:
-    """Return the first address that other machines may know, or else that of loopback."""
+    """Return the first address that is not loopback, or else that of loopback."""
     known = [address for found in _addresses().values() for address in found]
     return next((address for address in known if not is_loopback(address)), _LOOPBACK)
 

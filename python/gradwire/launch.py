@@ -43,7 +43,7 @@ class _Opened:
 
 
 _LEAVE_SECONDS = 10.0
-"""How long a rank waits until others have got what it owes them."""
+"""How long a rank waits until others have received the data that it owes them."""
 
 _opened: list[_Opened] = []
 _changing = threading.Lock()
@@ -53,7 +53,7 @@ _changing = threading.Lock()
 def close_all() -> None:
     """Close every rank that is still open; runs before the interpreter shuts down.
 
-    A program that ends by an error does not wait for the other ranks: they have to learn of it, and
+    A program that ends by an error does not wait for the other ranks: they must learn of it, and
     torchrun takes the rank that ends first for the cause.
     """
     with _changing:

@@ -26,7 +26,7 @@ from gradwire.recorder import Enough, Recorder
 from gradwire.recording import WARM_UP, recording
 
 STEPS = 20
-"""How many steps are recorded where nothing else is said."""
+"""Default number of recorded steps."""
 
 
 class NotRecordedError(Exception):
@@ -66,9 +66,9 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _reports(is_told: bool) -> Any:  # noqa: ANN401
-    """Give a function that prints the outcome: for people, or as JSON on standard output.
+    """Return a function that prints the outcome: for people, or as JSON on standard output.
 
-    The script's own standard output is standard error then.
+    With JSON, the script's own standard output goes to standard error.
     """
     if not is_told:
         yield lambda told: print(_for_people(told), file=sys.stderr)

@@ -36,17 +36,17 @@ class Step:
     """When the backward pass began."""
 
     gradients: dict[int, int]
-    """When the gradient of each parameter was there, by its id."""
+    """When the gradient of each parameter was ready, by its id."""
 
 
 class _Clock(Protocol):
-    """Takes marks, and tells how far apart they were."""
+    """Sets marks, and measures the times between them."""
 
     def mark(self) -> Any:  # noqa: ANN401
         """Take a mark now."""
 
     def nanos(self, marks: list[Any]) -> list[int]:
-        """Return when each mark was, from the first one."""
+        """Return the time of each mark, from the first one."""
 
 
 class _HostClock:
@@ -60,7 +60,7 @@ class _HostClock:
 
 
 class _CudaClock:
-    """Events in the stream of a GPU, which computes later than it is told to."""
+    """Events in the stream of a GPU, which computes after the call returns."""
 
     def mark(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
@@ -85,7 +85,7 @@ class _Open:
         self.marks.append(mark)
 
     def has(self, what: str) -> bool:
-        """Tell whether it happened at all."""
+        """Return whether it happened at all."""
         return any(happened == what for happened, _ in self.whats)
 
     def closed(self, clock: _Clock) -> Step:

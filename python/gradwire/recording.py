@@ -22,7 +22,7 @@ from torch import nn
 from gradwire.recorder import Recorder, Step
 
 WARM_UP = 2
-"""Steps at the begin whose times do not count: memory is allocated, kernels are chosen."""
+"""Steps at the beginning whose times do not count: memory is allocated, kernels are chosen."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class _Layer:
 
 @dataclass(frozen=True)
 class Row:
-    """A tensor and its times in nanoseconds; a layer's forward time stands in its first row."""
+    """A tensor and its times in nanoseconds; the first row of a layer has its forward time."""
 
     layer: str
     parameters: int
@@ -52,7 +52,7 @@ class Recording:
 
     rows: list[Row]
     iteration: int
-    """Median nanoseconds from the begin of the forward pass to the last gradient."""
+    """Median nanoseconds from the beginning of the forward pass to the last gradient."""
     remarks: list[str]
 
     def text(self) -> str:

@@ -24,7 +24,7 @@ RETRIES = 5
 """How often a cell is run again because the worker that had it died."""
 
 _CHECK_FAILED = 1
-"""Exit code of the command when all is gathered and cells have failed."""
+"""Exit code of the command when all results are gathered and cells have failed."""
 
 
 class SweepError(RuntimeError):
@@ -46,8 +46,8 @@ def sweep(
     """Run every unfinished cell of a plan under Ray.
 
     gradwire must be installed in the same version on every machine of the cluster. Paths in the
-    plan are relative to it, and such files are sent along; a file that it names by an absolute path
-    must be there on every machine.
+    plan are relative to it, and such files are sent along; a file with an absolute path must exist
+    on every machine.
 
     Args:
         plan: the plan, as ``gradwire sim sweep`` takes it.
@@ -55,7 +55,7 @@ def sweep(
             is started on this machine and ended again, unless ``ray.init`` was called before.
         out: folder of the results, by default beside the plan, with its name and ``.results``.
         parallel: how many cells run at the same time; by default as many as the cluster has CPUs.
-        progress: whether to tell on standard error how far the sweep is, if that is a terminal.
+        progress: whether to show progress on standard error, if that is a terminal.
 
     Returns:
         The records of ``results.jsonl`` in the folder, in the order of the plan.
@@ -107,7 +107,7 @@ def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
 def _records(
     ray: ModuleType, folder: Path, cells: list[dict[str, Any]], parallel: int | None
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Give each cell with its record, in the order in which they end."""
+    """Yield each cell with its record, in the order in which they end."""
     run = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_cell)
     inputs: dict[tuple[str, ...], Any] = {}
     waiting = iter(cells)
@@ -219,7 +219,7 @@ def _command() -> str:
 
 
 class _Progress:
-    """How far a sweep is, on one line of a terminal."""
+    """The progress of a sweep, on one line of a terminal."""
 
     def __init__(self, cells: int, missing: int, stream: IO[str] | None) -> None:
         self._cells = cells
@@ -229,7 +229,7 @@ class _Progress:
         self._started = time.monotonic()
 
     def one_more(self) -> None:
-        """Count a cell and tell the time that is left."""
+        """Count a cell and print the remaining time."""
         self._done += 1
         left = self._missing - self._done
         if self._stream:

@@ -48,7 +48,7 @@ class Tuning:
         self._starts: list[float] = []
 
     def begin_step(self) -> bool:
-        """Begin a step, before its first gradients are sent; return if chunk or credit changed.
+        """Begin a step before its first gradients are sent; return whether a size changed.
 
         All ranks of the group must call it equally often.
         """

@@ -42,7 +42,7 @@ pub struct GwRank {
     stage: Mutex<Stage>,
 }
 
-/// How far a rank has come.
+/// The progress of a rank.
 #[derive(Debug)]
 enum Stage {
     Open(Box<OpenRank>),
@@ -114,7 +114,7 @@ const NO_ERROR_TEXT: ErrorOut = ErrorOut {
 /// # Safety
 /// `rank` is null or came from `gw_open` and was not closed.
 pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, String> {
-    // SAFETY: the caller vouches for the pointer.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let rank = unsafe { rank.as_ref() }.ok_or("the rank is null")?;
     rank.own_process()?;
     Ok(rank)
@@ -125,7 +125,7 @@ pub(crate) unsafe fn borrowed<'a>(rank: *const GwRank) -> Result<&'a GwRank, Str
 /// # Safety
 /// As [`borrowed`].
 pub(crate) unsafe fn joined(rank: *const GwRank) -> Result<Arc<LocalRank>, String> {
-    // SAFETY: the caller vouches for the pointer.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let rank = unsafe { borrowed(rank) }?;
     rank.joined()
         .ok_or_else(|| "this rank has not joined its job: call gw_join first".to_owned())
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn gw_open(
     error_len: usize,
 ) -> *mut GwRank {
     let out = ErrorOut::new(error, error_len);
-    // SAFETY: the header asks for null or a valid opening with strings that end with zero.
+    // SAFETY: the header requires null or a valid opening with strings that end with zero.
     let opened = guarded(out, || unsafe {
         opened(opening.as_ref().ok_or("the opening is null")?)
     });
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn gw_open(
 /// # Safety
 /// Every pointer in `opening` is null or a string that ends with zero.
 unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
-    // SAFETY: the caller vouches for the strings.
+    // SAFETY: the caller guarantees that the string is valid.
     let (job_path, level, folder, host, (token, certificates)) = unsafe {
         (
             text::read_if_any(opening.job_path, "the job's path")?,
@@ -205,7 +205,7 @@ unsafe fn read_credentials(
     credentials: &GwCredentials,
 ) -> Result<(String, Option<CertificateFiles>), String> {
     let path = |file: *const c_char, name: &str| {
-        // SAFETY: the caller vouches for the string.
+        // SAFETY: the caller guarantees that the string is valid.
         let path = unsafe { text::read_if_any(file, name) }?;
         Ok::<_, String>(path.map(PathBuf::from))
     };
@@ -214,7 +214,7 @@ unsafe fn read_credentials(
         path(credentials.key, "the key's path")?,
         path(credentials.authority, "the authority's path")?,
     );
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees that the string is valid.
     let token = unsafe { text::read(credentials.token, "the token") }?;
     let certificates = certificates.map_err(|error| error.to_string())?;
     if token.is_empty() && certificates.is_none() {
@@ -233,7 +233,7 @@ fn read_job(path: &str) -> Result<Job, String> {
 /// See `gw_rendezvous` in the header. On ranks other than 0 the text is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_rendezvous(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
-    // SAFETY: the header asks for a valid rank and buffer.
+    // SAFETY: the header requires a valid rank and buffer.
     guarded(NO_ERROR_TEXT, || unsafe {
         Ok(text::write(&borrowed(rank)?.rendezvous, out, len))
     })
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn gw_join(
     error_len: usize,
 ) -> c_int {
     let joined = guarded(ErrorOut::new(error, error_len), || {
-        // SAFETY: the header asks for a valid rank and for strings that end with zero.
+        // SAFETY: the header requires a valid rank and for strings that end with zero.
         let (rank, rendezvous) =
             unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
         if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn gw_submit(
     error_len: usize,
 ) -> *mut GwTicket {
     let accepted = guarded(ErrorOut::new(error, error_len), || {
-        // SAFETY: the header asks for a valid rank and operation.
+        // SAFETY: the header requires a valid rank and operation.
         let (rank, operation) = unsafe { (borrowed(rank)?, operation.as_ref()) };
         let operation = operation.ok_or("the operation is null")?;
         let callback = Callback {
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn gw_submit(
         let joined = rank
             .joined()
             .ok_or("this rank has not joined its job: call gw_join first")?;
-        // SAFETY: the header asks for memory as long as the lengths say, until the callback.
+        // SAFETY: the header requires memory as long as the lengths say, until the callback.
         let task = unsafe { operation::task(operation, &rank.job, joined.rank()) }?;
         let (received, ranks) = (
             ReceiveResults::default(),
@@ -380,7 +380,7 @@ impl ReceiveResults {
 /// See `gw_ticket_source` in the header; -1 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_ticket_source(ticket: *const GwTicket) -> c_int {
-    // SAFETY: the header asks for a valid ticket.
+    // SAFETY: the header requires a valid ticket.
     let ticket = unsafe { ticket.as_ref() };
     ticket.map_or(-1, |ticket| {
         ticket.received.source.load(Ordering::Acquire) - 1
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn gw_ticket_holes(
     out: *mut GwHole,
     len: usize,
 ) -> usize {
-    // SAFETY: the header asks for a valid ticket.
+    // SAFETY: the header requires a valid ticket.
     let ticket = unsafe { ticket.as_ref() };
     let Some(holes) = ticket.and_then(|ticket| ticket.received.holes.get()) else {
         return 0;
@@ -402,7 +402,7 @@ pub unsafe extern "C" fn gw_ticket_holes(
     let room = if out.is_null() { 0 } else { len };
     for (at, hole) in holes.iter().take(room).enumerate() {
         let (offset_bytes, bytes) = (hole.offset as u64, hole.bytes as u64);
-        // SAFETY: the header asks for room for `len` holes, and `at` is below that.
+        // SAFETY: the header requires room for `len` holes, and `at` is below that.
         unsafe {
             out.add(at).write(GwHole {
                 offset_bytes,
@@ -424,7 +424,7 @@ pub unsafe extern "C" fn gw_wait(
 ) -> c_int {
     let error = ErrorOut::new(error, error_len);
     let waited = guarded(error, || {
-        // SAFETY: the header asks for a valid rank and ticket.
+        // SAFETY: the header requires a valid rank and ticket.
         let (rank, ticket) = unsafe { (borrowed(rank)?, ticket.as_ref()) };
         if let (Some(rank), Some(ticket)) = (rank.joined(), ticket) {
             let patience = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -448,10 +448,10 @@ pub unsafe extern "C" fn gw_ticket_free(ticket: *mut GwTicket) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounters) {
     guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         let joined = unsafe { borrowed(rank) }?.joined();
         let counters = joined.map(|rank| rank.counters()).unwrap_or_default();
-        // SAFETY: the header asks for null or a valid place.
+        // SAFETY: the header requires null or a valid place.
         let out = unsafe { out.as_mut() }.ok_or("the output is null")?;
         *out = GwCounters {
             sent_segments: counters.sent_segments,
@@ -471,7 +471,7 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
     guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         Ok(unsafe { borrowed(rank) }?.job.greatest_tolerance().get())
     })
     .unwrap_or(0.0)
@@ -481,7 +481,7 @@ pub unsafe extern "C" fn gw_job_tolerance(rank: *mut GwRank) -> f64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: usize) -> usize {
     guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         let rank = unsafe { borrowed(rank) }?;
         let mut job = rank.job.clone();
         if let Some(rank) = rank.joined() {
@@ -490,7 +490,7 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
         }
         let flat = job.flat();
         let json = serde_json::to_string(&flat).map_err(|error| error.to_string())?;
-        // SAFETY: the header asks for a valid buffer.
+        // SAFETY: the header requires a valid buffer.
         Ok(unsafe { text::write(&json, out, len) })
     })
     .unwrap_or(0)
@@ -500,7 +500,7 @@ pub unsafe extern "C" fn gw_job_json(rank: *mut GwRank, out: *mut c_char, len: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_trace_json(rank: *mut GwRank) -> *mut c_char {
     let text = guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         let joined = unsafe { borrowed(rank) }?.joined();
         let trace = joined
             .ok_or("this rank has not joined its job: call gw_join first")?
@@ -523,7 +523,7 @@ pub unsafe extern "C" fn gw_text_free(text: *mut c_char) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_takes_operations(rank: *mut GwRank) -> c_int {
     let taken = guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         let rank = unsafe { borrowed(rank) }?;
         Ok(rank.joined().is_some_and(|rank| rank.takes_operations()))
     });
@@ -534,7 +534,7 @@ pub unsafe extern "C" fn gw_takes_operations(rank: *mut GwRank) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
     guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header asks for a valid rank and for strings that end with zero.
+        // SAFETY: the header requires a valid rank and for strings that end with zero.
         let (rank, reason) = unsafe { (borrowed(rank)?, text::read(reason, "the reason")?) };
         if let Some(rank) = rank.joined() {
             rank.abort(reason);
@@ -553,7 +553,7 @@ pub unsafe extern "C" fn gw_end_group(
 ) -> c_int {
     let error = ErrorOut::new(error, error_len);
     let ended = guarded(error, || {
-        // SAFETY: the header asks for a valid rank.
+        // SAFETY: the header requires a valid rank.
         let rank = unsafe { joined(rank) }?;
         rank.end_group(operation::group_number(group)?);
         Ok(())
@@ -568,7 +568,7 @@ pub unsafe extern "C" fn gw_close(rank: *mut GwRank, seconds: f64) {
         if rank.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a rank from `gw_open`. A fork leaves it to its parent.
+        // SAFETY: the header requires a rank from `gw_open`. A fork leaves it to its parent.
         unsafe { borrowed(rank) }?;
         // SAFETY: the rank came from `Box::into_raw` in `gw_open`, and this is its last use.
         let rank = unsafe { Box::from_raw(rank) };

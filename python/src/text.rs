@@ -48,7 +48,7 @@ pub(crate) unsafe fn read_if_any<'a>(
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees that the string is valid.
     unsafe { read(text, name) }.map(Some)
 }
 

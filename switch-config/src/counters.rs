@@ -2,15 +2,17 @@
 
 pub mod neutral;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::Display;
 
 use crate::plan::{Plan, Purpose, Selection};
 
 /// The counters of one queue of one port.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
 pub struct QueueCount {
     /// Name of the port.
     pub port: String,
@@ -24,6 +26,20 @@ pub struct QueueCount {
     pub early: Option<u64>,
     /// Packets dropped because there was no room.
     pub full: u64,
+}
+
+/// Counters that are gathered from several outputs, by port and number of the queue.
+pub(crate) type QueueCounts = BTreeMap<(String, u8), QueueCount>;
+
+/// The counters of a queue among others, all 0 where it was not counted yet.
+pub(crate) fn counted<'a>(
+    counts: &'a mut QueueCounts,
+    port: &str,
+    queue: u8,
+) -> &'a mut QueueCount {
+    let count = counts.entry((port.to_owned(), queue)).or_default();
+    (count.port, count.queue) = (port.to_owned(), queue);
+    count
 }
 
 /// A number of an export in JSON, or one in quotes.

@@ -1,6 +1,7 @@
 //! The platforms: how each writes a plan, and reads what is there. One module per platform
 //! implements [`Dialect`].
 
+pub mod commands;
 pub mod contract;
 pub mod eos;
 pub mod junos;
@@ -12,7 +13,8 @@ pub mod sonic;
 
 use crate::target::Platform;
 
-pub use contract::{Dialect, Look};
+pub use commands::Look;
+pub use contract::Dialect;
 use eos::Eos;
 use junos::Junos;
 use linux::Linux;

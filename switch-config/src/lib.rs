@@ -10,7 +10,8 @@
 //!   rounded, refused or realised in another way, and told in notes.
 //! - [`dialect`]: one module per platform. Each has the same files: `limits` (its abilities),
 //!   `render` (a plan as text), `read` (the meaning of a text), `change` (order and ownership in a
-//!   running configuration) and `counters` (commands for people, and the counters that they print).
+//!   running configuration), `commands.txt` (commands for people) and `counters` (those that the
+//!   commands print).
 //!   `yang`, where a platform publishes models, is the document that validators read.
 //! - [`tree`]: a configuration as a tree: its difference to a wanted one, and loading a change.
 //! - [`notation`]: how texts become trees: commands, `set` lines, YAML, and JSON with its patches.

@@ -289,6 +289,15 @@ impl Plan {
     }
 }
 
+/// The beginning of all names of ours on a switch.
+pub(crate) const OURS: &str = "gradwire";
+
+/// Whether a name on a switch is one of ours: `gradwire`, or `gradwire-` and more.
+pub(crate) fn is_our_name(name: &str) -> bool {
+    let rest = name.strip_prefix(OURS);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// `100G`, or `100G-12_5` for an eighth of rate x RTT: of letters that every platform takes.
 fn profile_name(rate: Rate, share: Share) -> String {
     match share {

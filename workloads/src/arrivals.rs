@@ -9,6 +9,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Share, Span};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::fault::TextError;
 use crate::words::{did_you_mean, lines};
 use crate::workload::{Flow, Hosts, Start, Workload};
 
@@ -66,28 +67,9 @@ pub enum ArrivalsError {
         /// The largest allowed number.
         most: u64,
     },
-    /// The line is no point.
-    #[error("line {line}: `{given}`: a line is bytes and the share or percentage up to them")]
-    Point {
-        /// Number of the line.
-        line: usize,
-        /// Its words.
-        given: String,
-    },
-    /// The point does not lie above the one before.
-    #[error("line {line}: `{given}`: bytes and shares must not fall from line to line")]
-    Falls {
-        /// Number of the line.
-        line: usize,
-        /// Its words.
-        given: String,
-    },
-    /// The distribution does not reach 1.
-    #[error("the last share is {last}; it must be 1 or 100 (percent), with bytes above 0")]
-    Open {
-        /// The last share, as read.
-        last: String,
-    },
+    /// The points of a distribution are faulty.
+    #[error(transparent)]
+    Points(#[from] TextError),
 }
 
 const WEB_SEARCH: &str = include_str!("../data/workloads/websearch.cdf");
@@ -109,18 +91,21 @@ impl SizeDistribution {
                 nearest: did_you_mean(name, KNOWN.map(|(known, _)| known)),
             });
         };
-        Self::parse(text)
+        Ok(Self::parse(text)?)
     }
 
     /// Reads a distribution: each line has bytes and the share of flows of at most that size, from
     /// 0 to 1 or from 0 to 100, as public traffic generators write them.
     ///
     /// # Errors
-    /// [`ArrivalsError`] names the first faulty line.
-    pub fn parse(text: &str) -> Result<Self, ArrivalsError> {
+    /// [`TextError`] names the first faulty line.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for line in lines(text) {
-            let given = || line.words.join(" ");
+            let wrong = |rule: &str| {
+                let given = line.words.join(" ");
+                TextError::line(line.number, format!("`{given}`: {rule}"))
+            };
             let number = |word: &str| {
                 word.parse::<f64>()
                     .ok()
@@ -128,27 +113,25 @@ impl SizeDistribution {
             };
             let numbers: Option<Vec<f64>> = line.words.iter().map(|word| number(word)).collect();
             let Some([bytes, share]) = numbers.as_deref() else {
-                return Err(ArrivalsError::Point {
-                    line: line.number,
-                    given: given(),
-                });
+                return Err(wrong(
+                    "a line is bytes and the share or percentage up to them",
+                ));
             };
             let (bytes, share) = (*bytes, *share);
             if points
                 .last()
                 .is_some_and(|last| bytes < last.0 || share < last.1)
             {
-                return Err(ArrivalsError::Falls {
-                    line: line.number,
-                    given: given(),
-                });
+                return Err(wrong("bytes and shares must not fall from line to line"));
             }
             points.push((bytes, share));
         }
         let (bytes, last) = points.last().copied().unwrap_or((0.0, 0.0));
         if bytes < 1.0 || (last != 1.0 && last != 100.0) {
-            let last = last.to_string();
-            return Err(ArrivalsError::Open { last });
+            let text = format!(
+                "the last share is {last}; it must be 1 or 100 (percent), with bytes above 0"
+            );
+            return Err(TextError::Whole(text));
         }
         points.iter_mut().for_each(|(_, share)| *share /= last);
         Ok(Self { points })

@@ -23,7 +23,6 @@
 //! the name. No name, or `0`, means all ranks. `involved_dim`, where given, must be true for all
 //! dimensions.
 
-mod error;
 mod groups;
 mod json;
 mod model;
@@ -33,8 +32,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-pub use error::ChakraError;
-
+use crate::fault::TextError;
 use crate::order::in_order;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 use groups::ProcessGroups;
@@ -49,11 +47,14 @@ impl Workload {
     /// Reads the traces of all ranks, in their order; rank `i` runs on host `i`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the rank and the faulty operation.
-    pub fn from_chakra(traces: &[Vec<u8>]) -> Result<Self, ChakraError> {
+    /// [`TextError`] names the rank and the faulty operation.
+    pub fn from_chakra(traces: &[Vec<u8>]) -> Result<Self, TextError> {
         let ranks = u32::try_from(traces.len()).unwrap_or(0);
         if ranks == 0 {
-            return Err(ChakraError::Ranks(traces.len()));
+            let given = traces.len();
+            return Err(TextError::Whole(format!(
+                "{given} traces: give one for every rank, at least one"
+            )));
         }
         let all: Vec<Vec<TraceOperation>> = (0..)
             .zip(traces)
@@ -77,7 +78,7 @@ impl Workload {
 }
 
 /// Reads the operations of a rank's trace, in either form.
-fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
+fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, TextError> {
     match json::text(trace) {
         Some(text) => json::read(rank, text),
         None => schema::read(rank, trace),
@@ -92,7 +93,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn program(&self, mut entries: Vec<TraceOperation>) -> Result<Program, ChakraError> {
+    fn program(&self, mut entries: Vec<TraceOperation>) -> Result<Program, TextError> {
         entries.sort_by_key(|entry| entry.id);
         let mut places = BTreeMap::new();
         for (place, entry) in (0..).zip(&entries) {
@@ -127,7 +128,7 @@ impl Reader<'_> {
         &self,
         entry: &TraceOperation,
         places: &BTreeMap<u64, u32>,
-    ) -> Result<Vec<u32>, ChakraError> {
+    ) -> Result<Vec<u32>, TextError> {
         let place = |id: &u64| {
             let place = places.get(id).copied();
             place.ok_or_else(|| {
@@ -140,7 +141,7 @@ impl Reader<'_> {
         entry.data.iter().map(place).collect()
     }
 
-    fn work(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
+    fn work(&self, entry: &TraceOperation) -> Result<Work, TextError> {
         let unit = if entry.flag("is_cpu_op") == Some(false) {
             GPU
         } else {
@@ -148,7 +149,7 @@ impl Reader<'_> {
         };
         let compute = |span| Ok(Work::Compute { span, unit });
         let duration = Span::from_micros(entry.duration);
-        match entry.kind {
+        match entry.kind() {
             OperationKind::Invalid => Err(self.wrong(entry, "its type is not valid or not known")),
             OperationKind::Metadata | OperationKind::Compute => compute(duration),
             OperationKind::Load | OperationKind::Store => compute(Span::ZERO),
@@ -162,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    fn collective(&self, entry: &TraceOperation, kind: u64) -> Result<Work, ChakraError> {
+    fn collective(&self, entry: &TraceOperation, kind: u64) -> Result<Work, TextError> {
         let root = entry.number("root").unwrap_or(0) as u32;
         let kind = match kind {
             0 => CollectiveKind::AllReduce,
@@ -204,8 +205,8 @@ impl Reader<'_> {
         })
     }
 
-    fn message(&self, entry: &TraceOperation) -> Result<Work, ChakraError> {
-        let sends = entry.kind == OperationKind::Send;
+    fn message(&self, entry: &TraceOperation) -> Result<Work, TextError> {
+        let sends = entry.kind() == OperationKind::Send;
         let key = if sends { "comm_dst" } else { "comm_src" };
         let peer = entry
             .number(key)
@@ -233,12 +234,9 @@ impl Reader<'_> {
         })
     }
 
-    fn wrong(&self, entry: &TraceOperation, what: impl Into<String>) -> ChakraError {
-        ChakraError::Operation {
-            rank: self.rank,
-            id: entry.id,
-            name: entry.name.clone(),
-            what: what.into(),
-        }
+    fn wrong(&self, entry: &TraceOperation, what: impl Into<String>) -> TextError {
+        let TraceOperation { id, name, .. } = entry;
+        let (rank, what) = (self.rank, what.into());
+        TextError::Whole(format!("rank {rank}, operation {id} (`{name}`): {what}"))
     }
 }

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::ByteCount;
 
+use crate::fault::TextError;
 use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 use values::MatrixWords;
@@ -48,84 +49,8 @@ pub struct FailedUplink {
     pub link: u32,
 }
 
-/// Errors of a connection matrix.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum MatrixError {
-    /// The line is of no known kind.
-    #[error(
-        "line {line}: `{given}`{nearest}: a line is Nodes, Connections, Triggers or Failures with \
-         a count, `src->dst ...`, `trigger ...` or `failure ...`"
-    )]
-    Line {
-        /// Number of the line.
-        line: usize,
-        /// Its first word.
-        given: String,
-        /// A suggestion, or an empty text.
-        nearest: String,
-    },
-    /// The word is unknown.
-    #[error("line {line}: `{given}`{nearest}: allowed here are {allowed}")]
-    Word {
-        /// Number of the line.
-        line: usize,
-        /// The word.
-        given: String,
-        /// A suggestion, or an empty text.
-        nearest: String,
-        /// The known words.
-        allowed: &'static str,
-    },
-    /// A value is missing or cannot be read.
-    #[error("line {line}: {key} `{given}`: allowed is {allowed}")]
-    Value {
-        /// Number of the line.
-        line: usize,
-        /// The key of the value.
-        key: &'static str,
-        /// The value; empty when it is missing.
-        given: String,
-        /// The allowed values.
-        allowed: &'static str,
-    },
-    /// The line lacks a word, or has it twice.
-    #[error("line {line}: {rule}")]
-    Rule {
-        /// Number of the line.
-        line: usize,
-        /// The broken rule.
-        rule: &'static str,
-    },
-    /// The header does not allow this host.
-    #[error("line {line}: host {host}; `Nodes {hosts}` allows 0 to {}", hosts.saturating_sub(1))]
-    Host {
-        /// Number of the line.
-        line: usize,
-        /// The host.
-        host: u32,
-        /// Their number.
-        hosts: u32,
-    },
-    /// The trigger has no line.
-    #[error("line {line}: trigger {trigger} has no `trigger id {trigger} ...` line")]
-    NoTrigger {
-        /// Number of the line that names it.
-        line: usize,
-        /// Its id.
-        trigger: u32,
-    },
-    /// The header disagrees with the lines.
-    #[error("the header says `{key} {said}`, the file has {found}: correct the one or the other")]
-    Count {
-        /// The word of the header.
-        key: &'static str,
-        /// The announced number.
-        said: u32,
-        /// Their number.
-        found: usize,
-    },
-}
-
+const LINES: &str = "a line is Nodes, Connections, Triggers or Failures with a count, \
+                     `src->dst ...`, `trigger ...` or `failure ...`";
 const CONNECTION_WORDS: &str =
     "start, trigger, size, id, send_done_trigger, recv_done_trigger and prio";
 const TRIGGER_WORDS: &str = "id, oneshot, multishot, barrier and count";
@@ -136,8 +61,8 @@ impl ConnectionMatrix {
     /// Reads a connection matrix.
     ///
     /// # Errors
-    /// [`MatrixError`] names the first faulty line.
-    pub fn parse(text: &str) -> Result<Self, MatrixError> {
+    /// [`TextError`] names the first faulty line.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut reader = Reader::default();
         for line in lines(text) {
             reader.line(&line)?;
@@ -159,7 +84,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
+    fn line(&mut self, line: &NumberedLine<'_>) -> Result<(), TextError> {
         let first = line.words[0];
         if first.contains("->") {
             return self.connection(line);
@@ -181,17 +106,15 @@ impl Reader {
                     "trigger",
                     "failure",
                 ];
-                return Err(MatrixError::Line {
-                    line: line.number,
-                    given: first.to_owned(),
-                    nearest: did_you_mean(first, known),
-                });
+                let nearest = did_you_mean(first, known);
+                let rule = format!("`{first}`{nearest}: {LINES}");
+                return Err(TextError::line(line.number, rule));
             }
         }
         Ok(())
     }
 
-    fn connection(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
+    fn connection(&mut self, line: &NumberedLine<'_>) -> Result<(), TextError> {
         let (source, destination) = self.ends(line)?;
         let mut flow = Flow::new(source, destination, ByteCount::new(0));
         let mut start = None;
@@ -216,10 +139,7 @@ impl Reader {
                 _ => return Err(words.unknown(word, CONNECTION_WORDS)),
             }
         }
-        let rule = |rule| MatrixError::Rule {
-            line: line.number,
-            rule,
-        };
+        let rule = |rule| TextError::line(line.number, rule);
         flow.start = start.ok_or_else(|| rule("a connection needs `start` or `trigger`"))?;
         if flow.bytes.get() == 0 {
             return Err(rule("a connection needs `size` and its bytes"));
@@ -228,31 +148,24 @@ impl Reader {
         Ok(())
     }
 
-    fn ends(&self, line: &NumberedLine<'_>) -> Result<(u32, u32), MatrixError> {
+    fn ends(&self, line: &NumberedLine<'_>) -> Result<(u32, u32), TextError> {
         let (from, to) = line.words[0].split_once("->").unwrap_or_default();
         let end = |given: &str| {
-            given.parse::<u32>().map_err(|_| MatrixError::Value {
-                line: line.number,
-                key: "connection",
-                given: line.words[0].to_owned(),
-                allowed: "`src->dst` with two host numbers from 0",
+            given.parse::<u32>().map_err(|_| {
+                let allowed = "`src->dst` with two host numbers from 0";
+                TextError::value(line.number, "connection", line.words[0], allowed)
             })
         };
         let (from, to) = (end(from)?, end(to)?);
         if from == to {
-            return Err(MatrixError::Rule {
-                line: line.number,
-                rule: "a connection goes to another host, not to its own",
-            });
+            let rule = "a connection goes to another host, not to its own";
+            return Err(TextError::line(line.number, rule));
         }
         Ok((from, to))
     }
 
-    fn trigger(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
-        let rule = |rule| MatrixError::Rule {
-            line: line.number,
-            rule,
-        };
+    fn trigger(&mut self, line: &NumberedLine<'_>) -> Result<(), TextError> {
+        let rule = |rule| TextError::line(line.number, rule);
         let (mut id, mut kind, mut count) = (None, None, None);
         let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
@@ -281,7 +194,7 @@ impl Reader {
         }
     }
 
-    fn failure(&mut self, line: &NumberedLine<'_>) -> Result<(), MatrixError> {
+    fn failure(&mut self, line: &NumberedLine<'_>) -> Result<(), TextError> {
         let (mut tier, mut switch, mut link) = (None, None, None);
         let mut words = MatrixWords::after_first(line);
         while let Some(word) = words.next() {
@@ -293,16 +206,14 @@ impl Reader {
             }
         }
         let (Some(tier), Some(switch), Some(link)) = (tier, switch, link) else {
-            return Err(MatrixError::Rule {
-                line: line.number,
-                rule: "a failure needs `switch_type`, `switch_id` and `link_id`",
-            });
+            let rule = "a failure needs `switch_type`, `switch_id` and `link_id`";
+            return Err(TextError::line(line.number, rule));
         };
         self.failures.push(FailedUplink { tier, switch, link });
         Ok(())
     }
 
-    fn finish(self) -> Result<ConnectionMatrix, MatrixError> {
+    fn finish(self) -> Result<ConnectionMatrix, TextError> {
         let counts = [
             ("Connections", self.connections, self.flows.len()),
             ("Triggers", self.trigger_count, self.triggers.len()),
@@ -312,13 +223,13 @@ impl Reader {
             .into_iter()
             .find(|&(_, said, found)| said as usize != found);
         if let Some((key, said, found)) = wrong {
-            return Err(MatrixError::Count { key, said, found });
+            return Err(TextError::Whole(format!(
+                "the header says `{key} {said}`, the file has {found}: correct the one or the other"
+            )));
         }
         let Some(hosts) = self.hosts else {
-            return Err(MatrixError::Rule {
-                line: 1,
-                rule: "a connection matrix begins with `Nodes` and how many hosts there are",
-            });
+            let rule = "a connection matrix begins with `Nodes` and how many hosts there are";
+            return Err(TextError::line(1, rule));
         };
         let places: BTreeMap<u32, u32> = self.triggers.keys().copied().zip(0..).collect();
         let mut flows = Vec::with_capacity(self.flows.len());
@@ -344,16 +255,21 @@ fn settled(
     flow: Flow,
     hosts: u32,
     places: &BTreeMap<u32, u32>,
-) -> Result<Flow, MatrixError> {
+) -> Result<Flow, TextError> {
     let wrong = [flow.source, flow.destination]
         .into_iter()
         .find(|&host| host >= hosts);
     if let Some(host) = wrong {
-        return Err(MatrixError::Host { line, host, hosts });
+        let last = hosts.saturating_sub(1);
+        let rule = format!("host {host}; `Nodes {hosts}` allows 0 to {last}");
+        return Err(TextError::line(line, rule));
     }
     let place = |TriggerId(trigger)| {
         let place = places.get(&trigger).copied().map(TriggerId);
-        place.ok_or(MatrixError::NoTrigger { line, trigger })
+        place.ok_or_else(|| {
+            let rule = format!("trigger {trigger} has no `trigger id {trigger} ...` line");
+            TextError::line(line, rule)
+        })
     };
     let start = match flow.start {
         Start::At(at) => Start::At(at),

@@ -26,83 +26,18 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, Span};
 
+use crate::fault::TextError;
 use crate::order::in_order;
 use crate::words::did_you_mean;
 use crate::workload::{Program, Task, Work, Workload};
 use tokens::Tokens;
 
-/// Errors of a schedule.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum GoalError {
-    /// Another word belongs here.
-    #[error("line {line}: `{given}`{nearest}: allowed here is {allowed}")]
-    Word {
-        /// Number of the line.
-        line: usize,
-        /// The word; empty at the end of the text.
-        given: String,
-        /// A suggestion, or an empty text.
-        nearest: String,
-        /// The allowed values.
-        allowed: &'static str,
-    },
-    /// `num_ranks` does not allow this rank.
-    #[error(
-        "line {line}: rank {rank}; `num_ranks {ranks}` allows 0 to {}",
-        ranks.saturating_sub(1)
-    )]
-    Rank {
-        /// Number of the line.
-        line: usize,
-        /// The rank.
-        rank: u32,
-        /// Their number.
-        ranks: u32,
-    },
-    /// The rank or label exists already.
-    #[error("line {line}: {what} is there already; write it once")]
-    Twice {
-        /// Number of the line.
-        line: usize,
-        /// `rank 3` or `label l1`.
-        what: String,
-    },
-    /// No operation of the rank has this label.
-    #[error("line {line}: no operation of rank {rank} has the label `{label}`{nearest}")]
-    Label {
-        /// Number of the line.
-        line: usize,
-        /// The rank.
-        rank: u32,
-        /// The label.
-        label: String,
-        /// A suggestion, or an empty text.
-        nearest: String,
-    },
-    /// The format has this, and the simulator lacks it.
-    #[error("line {line}: {what}")]
-    Unsupported {
-        /// Number of the line.
-        line: usize,
-        /// The missing part, and the way around it.
-        what: &'static str,
-    },
-    /// Operations wait for each other in a circle.
-    #[error("rank {rank}: operation `{label}` waits for itself; break the circle of `requires`")]
-    Circle {
-        /// The rank.
-        rank: u32,
-        /// Label of an operation on the circle.
-        label: String,
-    },
-}
-
 impl Workload {
     /// Reads a schedule. Returns the programs of all its ranks, also of those without operations.
     ///
     /// # Errors
-    /// [`GoalError`] names the first faulty line.
-    pub fn from_goal(text: &str) -> Result<Self, GoalError> {
+    /// [`TextError`] names the first faulty line.
+    pub fn from_goal(text: &str) -> Result<Self, TextError> {
         let mut tokens = Tokens::new(text);
         tokens.expect("num_ranks", "`num_ranks` and how many ranks there are")?;
         let ranks = tokens.number()?;
@@ -112,8 +47,7 @@ impl Workload {
             let program = Block::read(&mut tokens, ranks)?;
             let host = program.host;
             if programs.insert(host, program).is_some() {
-                let what = format!("rank {host}");
-                return Err(GoalError::Twice { line, what });
+                return Err(twice(line, &format!("rank {host}")));
             }
         }
         Ok(Self {
@@ -147,7 +81,7 @@ enum Until {
 }
 
 impl Block {
-    fn read(tokens: &mut Tokens<'_>, ranks: u32) -> Result<Program, GoalError> {
+    fn read(tokens: &mut Tokens<'_>, ranks: u32) -> Result<Program, TextError> {
         tokens.expect("rank", "`rank`, its number and `{`")?;
         let rank = tokens.rank(ranks)?;
         tokens.expect("{", "`{`")?;
@@ -164,7 +98,7 @@ impl Block {
         block.finish()
     }
 
-    fn statement(&mut self, tokens: &mut Tokens<'_>) -> Result<(), GoalError> {
+    fn statement(&mut self, tokens: &mut Tokens<'_>) -> Result<(), TextError> {
         let line = tokens.line();
         if ["send", "recv", "calc"].contains(&tokens.peek()) {
             return self.operation(tokens, String::new());
@@ -194,16 +128,15 @@ impl Block {
         tokens: &mut Tokens<'_>,
         line: usize,
         label: String,
-    ) -> Result<(), GoalError> {
+    ) -> Result<(), TextError> {
         let number = self.tasks.len() as u32;
         if self.labels.insert(label.clone(), number).is_some() {
-            let what = format!("label {label}");
-            return Err(GoalError::Twice { line, what });
+            return Err(twice(line, &format!("label {label}")));
         }
         self.operation(tokens, label)
     }
 
-    fn operation(&mut self, tokens: &mut Tokens<'_>, name: String) -> Result<(), GoalError> {
+    fn operation(&mut self, tokens: &mut Tokens<'_>, name: String) -> Result<(), TextError> {
         let line = tokens.line();
         let work = match tokens.next() {
             "calc" => {
@@ -228,8 +161,8 @@ impl Block {
             _ => None,
         };
         if peer == Some(self.rank) {
-            let what = "a rank sends to itself; write `calc` for what it does by itself";
-            return Err(GoalError::Unsupported { line, what });
+            let rule = "a rank sends to itself; write `calc` for what it does by itself";
+            return Err(TextError::line(line, rule));
         }
         self.tasks.push(Task::new(name, work, Vec::new()));
         Ok(())
@@ -238,21 +171,20 @@ impl Block {
     fn message(
         &self,
         tokens: &mut Tokens<'_>,
-        direction: &'static str,
-    ) -> Result<(ByteCount, u32), GoalError> {
+        direction: &str,
+    ) -> Result<(ByteCount, u32), TextError> {
         let bytes = tokens.bytes()?;
         let allowed = "`to` behind the bytes of a send, `from` behind those of a recv";
         tokens.expect(direction, allowed)?;
         if tokens.peek() == "-1" {
-            let what = "`from -1` (any sender) is not simulated; name the sender";
-            let line = tokens.line();
-            return Err(GoalError::Unsupported { line, what });
+            let rule = "`from -1` (any sender) is not simulated; name the sender";
+            return Err(TextError::line(tokens.line(), rule));
         }
         let peer = tokens.rank(self.ranks)?;
         Ok((ByteCount::new(bytes.max(1)), peer))
     }
 
-    fn finish(mut self) -> Result<Program, GoalError> {
+    fn finish(mut self) -> Result<Program, TextError> {
         for wait in &self.waits {
             let later = self.place(wait, &wait.later)?;
             let earlier = self.place(wait, &wait.earlier)?;
@@ -265,10 +197,10 @@ impl Block {
         let labels = self.labels;
         let tasks = in_order(self.tasks).map_err(|stuck| {
             let label = labels.iter().find(|(_, number)| **number as usize == stuck);
-            GoalError::Circle {
-                rank: self.rank,
-                label: label.map_or_else(String::new, |(label, _)| label.clone()),
-            }
+            let (rank, label) = (self.rank, label.map_or("", |(label, _)| label));
+            TextError::Whole(format!(
+                "rank {rank}: operation `{label}` waits for itself; break the circle of `requires`"
+            ))
         })?;
         Ok(Program {
             host: self.rank,
@@ -276,13 +208,18 @@ impl Block {
         })
     }
 
-    fn place(&self, wait: &Wait, label: &str) -> Result<u32, GoalError> {
+    fn place(&self, wait: &Wait, label: &str) -> Result<u32, TextError> {
         let place = self.labels.get(label).copied();
-        place.ok_or_else(|| GoalError::Label {
-            line: wait.line,
-            rank: self.rank,
-            label: label.to_owned(),
-            nearest: did_you_mean(label, self.labels.keys().map(String::as_str)),
+        place.ok_or_else(|| {
+            let rank = self.rank;
+            let nearest = did_you_mean(label, self.labels.keys().map(String::as_str));
+            let rule = format!("no operation of rank {rank} has the label `{label}`{nearest}");
+            TextError::line(wait.line, rule)
         })
     }
+}
+
+/// The fault of a rank or label that is there already.
+fn twice(line: usize, what: &str) -> TextError {
+    TextError::line(line, format!("{what} is there already; write it once"))
 }

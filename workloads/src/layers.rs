@@ -30,22 +30,20 @@
 //! expert-parallel group or the ranks that hold the same experts. Every host is a rank. Stages of
 //! a pipeline (`pp:`) run side by side without sending to each other, as SimAI lets them.
 
-mod error;
 mod file;
 mod groups;
 mod model;
 mod step;
 
-pub use error::LayersError;
-
+use crate::fault::TextError;
 use crate::workload::{Program, Workload};
 
 impl Workload {
     /// Reads a list of layers and makes one training step on `hosts` ranks of it.
     ///
     /// # Errors
-    /// [`LayersError`] names the first faulty line, or the number of hosts that the file needs.
-    pub fn from_layers(text: &str, hosts: u32) -> Result<Self, LayersError> {
+    /// [`TextError`] names the first faulty line, or the number of hosts that the file needs.
+    pub fn from_layers(text: &str, hosts: u32) -> Result<Self, TextError> {
         let file = file::File::parse(text)?;
         let groups = groups::LayerGroups::new(&file, hosts)?;
         let programs = (0..hosts).map(|host| Program {

@@ -20,9 +20,8 @@ mod table;
 mod trained;
 mod vision;
 
-pub use foreign::ForeignError;
 pub(crate) use foreign::ForeignLayer;
-pub use table::{LAYERS_MAX, TableError};
+pub use table::LAYERS_MAX;
 pub use trained::{ELEMENT_BYTES, FORWARD_SHARE, Gradient, Model, ModelLayer};
 
 use crate::words::did_you_mean;

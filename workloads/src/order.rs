@@ -1,9 +1,76 @@
-//! Sorts tasks so that each comes after all tasks for which it waits.
+//! Which tasks of a program wait for which, and an order in which each comes after those.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::workload::Task;
+
+/// The tasks for which each task of a program still waits.
+#[derive(Clone, Debug)]
+pub struct TaskWaits {
+    left: Vec<u32>,
+    /// For each task, those that wait for its end.
+    at_end: Vec<Vec<u32>>,
+    /// For each task, those that wait for its start.
+    at_start: Vec<Vec<u32>>,
+}
+
+impl TaskWaits {
+    /// The waits of tasks of which none has started.
+    ///
+    /// # Panics
+    /// When a task waits for one that is not there.
+    pub fn new(tasks: &[Task]) -> Self {
+        let mut waits = Self {
+            left: Vec::with_capacity(tasks.len()),
+            at_end: vec![Vec::new(); tasks.len()],
+            at_start: vec![Vec::new(); tasks.len()],
+        };
+        for (number, task) in (0..).zip(tasks) {
+            let left = task.after.len() + task.after_start.len();
+            waits.left.push(left as u32);
+            for &before in &task.after {
+                waits.at_end[before as usize].push(number);
+            }
+            for &before in &task.after_start {
+                waits.at_start[before as usize].push(number);
+            }
+        }
+        waits
+    }
+
+    /// The tasks that wait for no other.
+    pub fn free(&self) -> impl Iterator<Item = u32> {
+        let all = (0..).zip(&self.left);
+        all.filter(|(_, left)| **left == 0).map(|(task, _)| task)
+    }
+
+    /// A task has started; returns the tasks that wait for no other any more.
+    pub fn start(&mut self, task: u32) -> Vec<u32> {
+        released(
+            &mut self.left,
+            std::mem::take(&mut self.at_start[task as usize]),
+        )
+    }
+
+    /// A task has ended; returns the tasks that wait for no other any more.
+    pub fn end(&mut self, task: u32) -> Vec<u32> {
+        released(
+            &mut self.left,
+            std::mem::take(&mut self.at_end[task as usize]),
+        )
+    }
+}
+
+/// Those of the tasks that have waited for one other only.
+fn released(left: &mut [u32], mut tasks: Vec<u32>) -> Vec<u32> {
+    tasks.retain(|&task| {
+        let left = &mut left[task as usize];
+        *left -= 1;
+        *left == 0
+    });
+    tasks
+}
 
 /// Sorts tasks whose indices may point forward. Among tasks that could come next, the earlier one
 /// stays first, so that equal programs are sorted equally.
@@ -11,28 +78,15 @@ use crate::workload::Task;
 /// # Errors
 /// The index of a task that waits for itself through others.
 pub(super) fn in_order(tasks: Vec<Task>) -> Result<Vec<Task>, usize> {
-    let mut left = Vec::with_capacity(tasks.len());
-    let mut later: Vec<Vec<u32>> = vec![Vec::new(); tasks.len()];
-    for (number, task) in (0..).zip(&tasks) {
-        left.push(task.after.len() + task.after_start.len());
-        for &before in task.after.iter().chain(&task.after_start) {
-            later[before as usize].push(number);
-        }
-    }
-    let free = (0..).zip(&left).filter(|(_, left)| **left == 0);
-    let mut next: BinaryHeap<Reverse<u32>> = free.map(|(number, _)| Reverse(number)).collect();
+    let mut waits = TaskWaits::new(&tasks);
+    let mut next: BinaryHeap<Reverse<u32>> = waits.free().map(Reverse).collect();
     let mut order = Vec::with_capacity(tasks.len());
     while let Some(Reverse(number)) = next.pop() {
         order.push(number);
-        for &waiting in &later[number as usize] {
-            let left = &mut left[waiting as usize];
-            *left -= 1;
-            if *left == 0 {
-                next.push(Reverse(waiting));
-            }
-        }
+        next.extend(waits.start(number).into_iter().map(Reverse));
+        next.extend(waits.end(number).into_iter().map(Reverse));
     }
-    match left.iter().position(|&left| left > 0) {
+    match waits.left.iter().position(|&left| left > 0) {
         Some(stuck) => Err(stuck),
         None => Ok(renumbered(tasks, &order)),
     }

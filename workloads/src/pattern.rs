@@ -28,7 +28,6 @@ mod step;
 
 use crate::arrivals::{Arrivals, ArrivalsError};
 use crate::model::{Model, UnknownModel};
-use crate::placement::PlacementError;
 use crate::words::did_you_mean;
 use crate::workload::{Hosts, Workload};
 
@@ -53,41 +52,13 @@ pub enum PatternError {
         /// A correct line.
         example: &'static str,
     },
-    /// There are too few hosts.
-    #[error("`{given}` needs {needed} hosts or more; there are {hosts}")]
-    TooFewHosts {
+    /// The hosts do not suit it.
+    #[error("`{given}`{fault}")]
+    Hosts {
         /// The line, as given.
         given: String,
-        /// The number that it needs.
-        needed: u64,
-        /// Their number.
-        hosts: u32,
-    },
-    /// There are more flows than can be counted.
-    #[error("`{given}` has more than 2^32 flows on {hosts} hosts; use fewer hosts")]
-    TooManyFlows {
-        /// The line, as given.
-        given: String,
-        /// Number of hosts of the fabric.
-        hosts: u32,
-    },
-    /// A host behind `@hosts=` does not exist.
-    #[error("`{given}`: host {host}; there are hosts 0 to {}", hosts.saturating_sub(1))]
-    NoSuchHost {
-        /// The line, as given.
-        given: String,
-        /// The host.
-        host: u32,
-        /// Their number.
-        hosts: u32,
-    },
-    /// The workload cannot be placed on these hosts.
-    #[error("`{given}`: {source}")]
-    Placement {
-        /// The line, as given.
-        given: String,
-        /// Why.
-        source: PlacementError,
+        /// The fault, behind a blank or a colon.
+        fault: String,
     },
     /// The model is unknown.
     #[error(transparent)]
@@ -147,10 +118,9 @@ impl Workload {
         };
         let mut workload = line.workload(pattern.trim())?;
         if let Some(list) = placed {
-            workload = workload.on_hosts(&list).map_err(|source| {
-                let given = text.to_owned();
-                PatternError::Placement { given, source }
-            })?;
+            workload = workload
+                .on_hosts(&list)
+                .map_err(|error| line.hosts_fault(format!(": {error}")))?;
         }
         text.clone_into(&mut workload.name);
         for job in &mut workload.step_ends {
@@ -214,11 +184,13 @@ impl Line<'_> {
         if u64::from(self.hosts.count) >= needed {
             return Ok(());
         }
-        Err(PatternError::TooFewHosts {
-            given: self.text.to_owned(),
-            needed,
-            hosts: self.hosts.count,
-        })
+        let hosts = self.hosts.count;
+        Err(self.hosts_fault(format!(" needs {needed} hosts or more; there are {hosts}")))
+    }
+
+    fn hosts_fault(&self, fault: String) -> PatternError {
+        let given = self.text.to_owned();
+        PatternError::Hosts { given, fault }
     }
 }
 
@@ -231,10 +203,12 @@ fn listed(text: &str, list: &str, hosts: Hosts) -> Result<Vec<u32>, PatternError
     })?;
     match list.iter().find(|&&host| host >= hosts.count) {
         None => Ok(list),
-        Some(&host) => Err(PatternError::NoSuchHost {
+        Some(host) => Err(PatternError::Hosts {
             given: given(),
-            host,
-            hosts: hosts.count,
+            fault: format!(
+                ": host {host}; there are hosts 0 to {}",
+                hosts.count.saturating_sub(1)
+            ),
         }),
     }
 }

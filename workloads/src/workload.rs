@@ -132,7 +132,8 @@ pub enum Work {
 }
 
 /// The kind of a collective, and its algorithm where there is a choice.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CollectiveKind {
     /// As the job's `collectives.algorithm` says.
     AllReduce,
@@ -258,14 +259,11 @@ impl fmt::Display for Trigger {
 
 impl fmt::Display for CollectiveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word: &str = self.into();
         match self {
-            Self::AllReduce => write!(f, "all-reduce"),
-            Self::ReduceScatter => write!(f, "reduce-scatter"),
-            Self::AllGather => write!(f, "all-gather"),
-            Self::AllToAll => write!(f, "all-to-all"),
-            Self::Broadcast { root } => write!(f, "broadcast from {root}"),
-            Self::Reduce { root } => write!(f, "reduce to {root}"),
-            Self::Barrier => write!(f, "barrier"),
+            Self::Broadcast { root } => write!(f, "{word} from {root}"),
+            Self::Reduce { root } => write!(f, "{word} to {root}"),
+            _ => f.write_str(word),
         }
     }
 }

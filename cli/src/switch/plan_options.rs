@@ -18,6 +18,20 @@ pub struct PlanOptions {
     /// The fabric: fabric.toml, or a shape such as leaf-spine:9x16x4@100G.
     #[arg(value_name = "FABRIC")]
     pub fabric: String,
+    /// Which switch, and what it is planned for.
+    #[command(flatten)]
+    pub site: SiteOptions,
+    /// Trim packets that a full data queue would drop to so many bytes, where switches can.
+    #[arg(long, value_parser = size, value_name = "BYTES")]
+    pub trim: Option<ByteCount>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which switch, and what it is planned for.
+#[derive(Args, Clone, Debug)]
+pub struct SiteOptions {
     /// The switch of the fabric, by name; without it, the first.
     #[arg(long, value_name = "NAME")]
     pub switch: Option<String>,
@@ -38,16 +52,10 @@ pub struct PlanOptions {
         value_name = "DSCPS"
     )]
     pub reserve: Vec<Dscp>,
-    /// Trim packets that a full data queue would drop to so many bytes, where switches can.
-    #[arg(long, value_parser = size, value_name = "BYTES")]
-    pub trim: Option<ByteCount>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Reads a DSCP.
-pub(super) fn dscp(text: &str) -> Result<Dscp, String> {
+fn dscp(text: &str) -> Result<Dscp, String> {
     let number = text.trim().parse().ok().filter(|number| *number < 64);
     let dscp = number.map(Dscp);
     dscp.ok_or_else(|| "allowed are whole numbers from 0 to 63, with commas".to_owned())

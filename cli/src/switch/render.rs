@@ -33,7 +33,7 @@ fn print(origin: &PlanOrigin<'_>, options: &Render) -> Result<(), CommandError> 
     }
     tell(&plan, switch);
     let others = origin.switches().count() - 1;
-    if options.plan.switch.is_none() && others > 0 {
+    if options.plan.site.switch.is_none() && others > 0 {
         eprintln!("{others} more switches: --switch NAME for one of them, --out FOLDER for all");
     }
     print!("{config}");
@@ -41,7 +41,7 @@ fn print(origin: &PlanOrigin<'_>, options: &Render) -> Result<(), CommandError> 
 }
 
 fn write_all(origin: &PlanOrigin<'_>, options: &Render, folder: &Path) -> Result<(), CommandError> {
-    let one = options.plan.switch.is_some();
+    let one = options.plan.site.switch.is_some();
     let switches = match one {
         true => vec![origin.switch()?],
         false => origin.switches().collect(),

@@ -39,8 +39,8 @@ impl<'a> PlanOrigin<'a> {
         };
         let fabric = files::fabric(&options.fabric)?;
         let mut policy = fitting::policy_of_job(&job, &fabric);
-        policy.reserved.clone_from(&options.reserve);
-        policy.rtt = options.rtt.unwrap_or(policy.rtt);
+        policy.reserved.clone_from(&options.site.reserve);
+        policy.rtt = options.site.rtt.unwrap_or(policy.rtt);
         policy.trims_to = options.trim;
         Ok(Self {
             target,
@@ -63,13 +63,13 @@ impl<'a> PlanOrigin<'a> {
     /// [`CommandError::Usage`] names the switches that there are.
     pub fn switch(&self) -> Result<&str, CommandError> {
         let mut names = self.switches();
-        let found = match &self.options.switch {
+        let found = match &self.options.site.switch {
             Some(wanted) => names.find(|name| name == wanted),
             None => names.next(),
         };
         found.ok_or_else(|| {
             let known: Vec<&str> = self.switches().take(20).collect();
-            CommandError::Usage(match &self.options.switch {
+            CommandError::Usage(match &self.options.site.switch {
                 Some(wanted) => format!(
                     "--switch {wanted}: {} has {}",
                     self.options.fabric,
@@ -110,7 +110,7 @@ impl<'a> PlanOrigin<'a> {
         let links = self.fabric.links.iter();
         let links = links.filter(|link| device.is_some_and(|device| link.ends.contains(&device)));
         let rates: Vec<_> = links.map(|link| link.rate).collect();
-        let names = match &self.options.ports {
+        let names = match &self.options.site.ports {
             Some(text) => port_names(text)?,
             None => (0..rates.len())
                 .map(|number| self.dialect.port_name(number))

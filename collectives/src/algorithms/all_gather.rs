@@ -7,8 +7,8 @@ use crate::plan::{
     GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,
 };
 
-/// All-gather of `block` bytes per rank into the result buffer. The own block comes from `source`:
-/// the input, or its place in the result buffer.
+/// All-gather of `block` bytes per rank into the result buffer. A rank's own block comes from
+/// `source`: the input, or its place in the result buffer.
 pub(crate) fn all_gather(seat: GroupSeat<'_>, block: usize, source: TensorMemory) -> MessagePlan {
     let mut plan = MessagePlan::new();
     let place = |seat: usize| TensorRegion::buffer(seat * block, block);

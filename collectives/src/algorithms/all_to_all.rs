@@ -5,7 +5,8 @@
 //! do not all send to the same rank first. Lossless.
 //!
 //! With splits, blocks have different lengths. An empty block is a message, too: a rank without
-//! bytes to exchange cannot know whether others have some, and ranks whose splits differ find out.
+//! bytes to exchange cannot know whether others have some, and the message reveals ranks whose
+//! splits differ.
 
 use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 
@@ -72,7 +73,7 @@ mod tests {
         }
     }
 
-    /// Elements that a rank splits off for another.
+    /// Elements that a rank sends to another.
     fn split(from: usize, to: usize) -> usize {
         (from * 3 + to * 5) % 4 * 7
     }

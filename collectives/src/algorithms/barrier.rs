@@ -1,11 +1,11 @@
 //! Dissemination barrier (Hensgen, Finkel and Manber, 1988).
 //!
 //! With n ranks: log2 n steps, rounded up; as many messages per rank; no bytes but headers. In step
-//! k rank r tells rank r + 2^k that it and all ranks it has heard of are here, and waits to hear
-//! the same from rank r - 2^k. After the last step each rank has heard of all others.
+//! k rank r tells rank r + 2^k that it and every rank it has heard from have entered, and waits for
+//! the same message from rank r - 2^k. After the last step each rank has heard of all others.
 //!
-//! A message of a late step may come first. But no step begins before all earlier ones are over, or
-//! a rank would speak for others that it has not heard of.
+//! A message of a later step may arrive first. But no step begins before all earlier ones are
+//! complete; otherwise a rank would vouch for ranks that it has not heard of.
 
 use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 

@@ -20,7 +20,7 @@ use crate::plan::{
     GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut, TensorRegion,
 };
 
-/// The most chunks whose messages can be numbered.
+/// The maximum number of chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 
 /// Direct broadcast of the result buffer of the rank at seat `root` into those of the others.

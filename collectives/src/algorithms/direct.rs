@@ -21,15 +21,15 @@
 //! of many: this is the algorithm for tolerated loss. Only the first half may lose; the gather is
 //! lossless, so all ranks end with the same bits.
 //!
-//! In place, the gathered shard j overwrites the contribution that was sent to rank j. It can only
-//! come after rank j has received all of that contribution, which is not needed any more.
+//! In place, the gathered shard j overwrites the contribution that was sent to rank j. It can
+//! arrive only after rank j has received all of that contribution, which is then no longer needed.
 
 use crate::plan::{
     ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
     TensorRegion, start_of,
 };
 
-/// The most chunks whose messages can be numbered.
+/// The maximum number of chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize / CHUNK_PARTS;
 /// Messages that a chunk numbers: one to reduce and one to gather.
 pub(crate) const CHUNK_PARTS: usize = 2;
@@ -39,13 +39,13 @@ pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
     reduce_for(seat, cut, |_| true)
 }
 
-/// Reduce in place into the result buffer of the rank at seat `root`. The buffers of the others end
-/// with their own contributions but for their own shards.
+/// Reduce in place into the result buffer of the rank at seat `root`. The other buffers end with
+/// their own contributions, except in their own shards.
 pub(crate) fn reduce(seat: GroupSeat<'_>, cut: &TensorCut, root: usize) -> MessagePlan {
     reduce_for(seat, cut, |seat| seat == root)
 }
 
-/// Reduces all buffers and sends the result to the seats of which `gets_it` is true.
+/// Reduces all buffers and sends the result to the seats for which `gets_it` is true.
 fn reduce_for(
     seat: GroupSeat<'_>,
     cut: &TensorCut,
@@ -72,14 +72,14 @@ pub(crate) struct DirectExchange<'a> {
     pub(crate) stretch: ElementRun,
     /// Part number of its first message.
     pub(crate) first_part: usize,
-    /// The gate behind which contributions leave.
+    /// The gate after which contributions leave.
     pub(crate) start: GateId,
-    /// The gate behind which this seat's values are there.
+    /// The gate after which this seat's values are available.
     pub(crate) ready: GateId,
 }
 
 impl DirectExchange<'_> {
-    /// Adds the messages of this seat. Returns the gate behind which its result is there.
+    /// Adds the messages of this seat. Returns the gate after which its result is available.
     pub(crate) fn add_to(&self, plan: &mut MessagePlan, gets_it: impl Fn(usize) -> bool) -> GateId {
         let seat = self.seat;
         let shard = |seat_of_shard| self.stretch.shard(seat.world(), seat_of_shard).region();

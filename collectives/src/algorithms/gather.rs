@@ -1,7 +1,7 @@
 //! Gather: every rank sends its block to the root.
 //!
 //! With n ranks and blocks of B bytes: 1 step; 1 message (more beyond 64 MiB) of B bytes from every
-//! rank but the root, which receives B (n - 1), the least that is possible. Lossless.
+//! rank but the root, which receives B (n - 1), the minimum possible. Lossless.
 
 use crate::plan::{
     GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorMemory, TensorRegion,

@@ -26,7 +26,7 @@
 //! end with the same bits.
 //!
 //! A half that was sent to a rank is overwritten by the finished values from that same rank, which
-//! has reduced all of it by then. A folded tensor is overwritten by the result that it is part of.
+//! has reduced all of it by then. The result, which includes the folded tensor, overwrites it.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ use crate::plan::{
     TensorCut, TensorRegion, start_of,
 };
 
-/// The most chunks whose messages can be numbered.
+/// The maximum number of chunks whose messages can be numbered.
 pub(crate) fn chunks_max(world: usize) -> usize {
     usize::from(PARTS) / chunk_parts(world)
 }
@@ -77,7 +77,7 @@ impl<'a> HalvingSwaps<'a> {
         }
     }
 
-    /// Adds the messages of this seat, whose values are there behind `start`. Returns the last
+    /// Adds the messages of this seat, whose values are available after `start`. Returns the last
     /// step's gate.
     pub(crate) fn add_to(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         if self.seat.me < self.paired {
@@ -99,8 +99,8 @@ impl<'a> HalvingSwaps<'a> {
         complete
     }
 
-    /// The messages of a seat that is paired. A message of a late step may come before those of
-    /// earlier steps, so each step's gate comes after the one before.
+    /// The messages of a seat that is paired. A message of a late step may arrive before those of
+    /// earlier steps, so each step's gate opens only after the one before.
     fn add_paired(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let (me, folded) = (self.seat.me, self.seat.me + self.paired);
         let is_folded = folded < self.seat.world();
@@ -184,7 +184,7 @@ impl<'a> HalvingSwaps<'a> {
     }
 
     /// How many ranks' values this seat has summed when it halves over `distance`: its own, those
-    /// of the seats that differ from it in greater distances only, and those folded into any of
+    /// of the seats that differ from it only in greater distances, and those folded into any of
     /// them.
     fn contributors(&self, distance: usize) -> u16 {
         let (first, stride) = (self.seat.me % (2 * distance), 2 * distance);

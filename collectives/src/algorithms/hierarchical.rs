@@ -1,7 +1,7 @@
 //! Hierarchical all-reduce: within hosts, between hosts, within hosts again.
 //!
 //! For groups in which several ranks share a host. With H hosts, m ranks on this rank's host, s on
-//! the host that has the fewest, and a tensor of S bytes:
+//! the host with the fewest ranks, and a tensor of S bytes:
 //!
 //! | per rank and chunk | messages | bytes sent |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //!
 //! Each chunk is cut into s shards, and rank number j of a host owns shard j there.
 //!
-//! 1. Reduce-scatter: every rank sends shard j to its host's owner of it.
+//! 1. Reduce-scatter: every rank sends shard j to the owner of shard j on its host.
 //! 2. Between hosts: the H owners of shard j all-reduce it among themselves, `direct`, by `ring` or
 //!    by `halving_doubling`, as a group of H ranks would.
 //! 3. All-gather: each owner sends its shard to the others of its host.
@@ -19,9 +19,10 @@
 //! So a host sends 2 S (H - 1) / H bytes to the others, however many ranks it has. Ranks that
 //! ignore hosts send up to m times as much. Steps: those between hosts, and two within.
 //!
-//! If hosts have unequal numbers of ranks, ranks beyond the first s bring their tensors and take
-//! the result. No split could spare the ranks of the smallest host their S / s each; more shards
-//! would only relieve others. The three stages of one chunk overlap those of the next ones.
+//! If hosts have unequal numbers of ranks, the ranks beyond the first s contribute their tensors
+//! and receive the result. No split can spare the ranks of the smallest host their S / s each; more
+//! shards would only relieve the others. The three stages of one chunk overlap those of the next
+//! ones.
 //!
 //! The first half between hosts may lose segments if it is done directly. A message there is the
 //! sum of one host's ranks, so a lost segment counts as m missing contributions and not one. But m
@@ -29,8 +30,9 @@
 //! that of
 //! `direct`. Messages within hosts are lossless.
 //!
-//! Only its host's owner overwrites a shard, and has received it by then. Between hosts the rule of
-//! the algorithm there holds, because each rank's own part is complete before any of it leaves.
+//! Only the owner on the same host overwrites a shard, after it has received the contribution.
+//! Between hosts the overwriting rule of the algorithm used there holds, because each rank's own
+//! part is complete before any of it leaves.
 
 use gradwire_protocol::units::Rank;
 
@@ -95,17 +97,18 @@ impl HostGroups {
         self.seats.len()
     }
 
-    /// Ranks of the host that has the fewest: as many shards are cut.
+    /// Ranks of the host with the fewest ranks, which is the number of shards.
     pub(crate) fn smallest(&self) -> usize {
         self.smallest
     }
 
-    /// Whether there is a level within hosts and one between them.
+    /// Whether the group has several hosts, and some host several ranks.
     pub(crate) fn have_two_levels(&self) -> bool {
         self.count() > 1 && self.seats.iter().any(|seats| seats.len() > 1)
     }
 
-    /// The most chunks whose messages can be numbered; 0 when there are too many hosts for one.
+    /// The maximum number of chunks whose messages can be numbered; 0 when there are too many hosts
+    /// for one chunk.
     pub(crate) fn chunks_max(&self, between: BetweenHosts) -> usize {
         usize::from(PARTS) / INNER_PARTS.max(between.chunk_parts(self.count()))
     }
@@ -133,7 +136,7 @@ pub(crate) fn all_reduce(
     plan.sealed()
 }
 
-/// The surroundings of a seat, equal for all its chunks.
+/// The environment of a seat, equal for all its chunks.
 struct HostFloor<'a> {
     between: BetweenHosts,
     /// The ranks of this host, in the group's order.
@@ -141,7 +144,7 @@ struct HostFloor<'a> {
     /// The position of this rank among them.
     number: usize,
     shards: usize,
-    /// Of each host, the rank with this rank's number.
+    /// On each host, the rank with this rank's number.
     column: Vec<Rank>,
     /// How many ranks each host has.
     brings: Vec<u16>,
@@ -216,8 +219,8 @@ impl HostDescent<'_> {
         number < self.floor.shards
     }
 
-    /// Every rank of the host sends each owner its shard. Returns the gate behind which this rank's
-    /// own shard is the sum of its host.
+    /// Every rank of the host sends each owner its shard. Returns the gate after which this rank's
+    /// own shard is the sum over its host.
     fn add_reduction(&self, plan: &mut MessagePlan, start: GateId) -> GateId {
         let inner = self.floor.inner();
         let summed = plan.gate_after(start);
@@ -239,7 +242,7 @@ impl HostDescent<'_> {
         summed
     }
 
-    /// The owners of a shard all-reduce it. Returns the gate behind which all of it is there.
+    /// The owners of a shard all-reduce it. Returns the gate after which all of it is available.
     fn add_between(&self, plan: &mut MessagePlan, summed: GateId) -> GateId {
         let gates = plan.gates.len();
         let (seat, stretch) = (self.floor.outer(), self.shard(self.floor.number));

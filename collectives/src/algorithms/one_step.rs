@@ -4,9 +4,9 @@
 //! rank, S n bytes of memory while it runs. `direct` sends 2 S (n - 1) / n bytes in two steps, so
 //! this is for tensors that take less time to send than a step has to wait. Lossless.
 //!
-//! Received tensors are kept until all are there and then reduced in the order of ranks. So all
-//! ranks end with the same bits, run after run. The own tensor is sent from a copy, because the
-//! result may overwrite it before the others have received it.
+//! Received tensors are kept until all have arrived and are then reduced in rank order. So all
+//! ranks end with the same bits, run after run. A rank sends its own tensor from a copy, because
+//! the result may overwrite the original before the others have received it.
 
 use gradwire_protocol::units::Rank;
 

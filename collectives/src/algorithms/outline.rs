@@ -1,13 +1,13 @@
-//! The messages of a collective without transport and bytes: the same plan that a
+//! The messages of a collective without transport or bytes: the same plan that a
 //! [`Communicator`](crate::communicator::Communicator) runs. A simulator lets other transports
 //! carry the same messages.
 //!
 //! Ranks are known by their seat, their position in the group, so that groups of one size share
 //! their outlines. To execute one:
 //!
-//! 1. A gate opens when all messages in and gates that it waits for are there. A gate with zero
-//!    waits is open from the beginning.
-//! 2. When a gate opens, its messages out start, and each gate behind it waits for one thing less.
+//! 1. A gate opens when all the messages in and gates that it waits for are complete. A gate with
+//!    zero waits is open from the beginning.
+//! 2. When a gate opens, its messages out start, and each gate after it waits for one thing less.
 //! 3. Messages in may come at any time.
 //! 4. [`OutlineEnd`] says when the collective is over for a seat.
 
@@ -35,9 +35,9 @@ pub struct CollectiveOutline {
     pub receives: Vec<OutlineReceive>,
     /// The points that messages out wait for.
     pub gates: Vec<OutlineGate>,
-    /// Gates that come after others, one stretch for each gate.
+    /// The gates that follow each gate, as one stretch per gate.
     pub followers: Vec<u32>,
-    /// When it is over for this seat.
+    /// When the collective is over for this seat.
     pub end: OutlineEnd,
 }
 
@@ -47,8 +47,8 @@ pub enum OutlineEnd {
     /// When all messages in are received, and all messages out have been.
     #[default]
     AllDone,
-    /// When all messages in are received and all messages out have started: these are so short
-    /// that no rank waits to hear that they have arrived.
+    /// When all messages in are received and all messages out have started: these are so short that
+    /// no rank waits for their acknowledgement.
     AllStarted,
 }
 
@@ -57,9 +57,9 @@ pub enum OutlineEnd {
 pub struct OutlineSend {
     /// The seat that receives.
     pub to: u16,
-    /// Tells messages of a pair of seats apart; equal on both sides.
+    /// Distinguishes the messages of a pair of seats; equal on both sides.
     pub part: u16,
-    /// Its length; 0 if it only says that a rank is there.
+    /// Its length; 0 if it only reports that a rank has arrived.
     pub bytes: u32,
     /// Where in the tensor it begins, in bytes.
     pub offset: u64,
@@ -70,7 +70,7 @@ pub struct OutlineSend {
 pub struct OutlineReceive {
     /// The seat that sends.
     pub from: u16,
-    /// Tells messages of a pair of seats apart; equal on both sides.
+    /// Distinguishes the messages of a pair of seats; equal on both sides.
     pub part: u16,
     /// Its length.
     pub bytes: u32,
@@ -85,12 +85,12 @@ pub struct OutlineGate {
     pub waits: u32,
     /// Its messages out, as indices in [`CollectiveOutline::sends`].
     pub sends: Range<u32>,
-    /// The gates behind it, as a stretch of [`CollectiveOutline::followers`].
+    /// The gates after it, as a stretch of [`CollectiveOutline::followers`].
     pub next: Range<u32>,
 }
 
 impl Outliner {
-    /// Outlines as a job's `collectives` ask for, each rank on a host of its own.
+    /// Outlines for a job's `collectives`, with each rank on a host of its own.
     pub fn new(job: &Job) -> Self {
         Self {
             preference: Preference::of(job),
@@ -221,7 +221,7 @@ mod tests {
             .collect()
     }
 
-    /// Executes outlines, every message at once; how many rounds of messages that takes.
+    /// Executes outlines, every message at once, and returns the number of rounds.
     fn rounds(outlines: &[CollectiveOutline]) -> usize {
         let waits =
             |outline: &CollectiveOutline| outline.gates.iter().map(|gate| gate.waits).collect();

@@ -1,7 +1,7 @@
 //! Send and receive: one tensor from one rank to another.
 //!
-//! With S bytes: 1 step; 1 message (more beyond 64 MiB), also of no bytes; S bytes sent. Where
-//! segments are missing within the tolerance, the receiver's buffer keeps its old bytes.
+//! With S bytes: 1 step; 1 message (more beyond 64 MiB, and one even for 0 bytes); S bytes sent.
+//! Where segments are missing within the tolerance, the receiver's buffer keeps its old bytes.
 //!
 //! Sequence numbers count per pair, direction and tag (`matching`), so they may equal those of
 //! collectives in the same group. Part numbers tell them apart: they lie above those of

@@ -2,15 +2,15 @@
 //!
 //! With n ranks and a tensor of S bytes: 1 step; 1 message per chunk from every rank but the root;
 //! S bytes sent by each of them, S (n - 1) received by the root, whose link is the bottleneck. It
-//! is for small tensors and for two ranks; `direct` has the reduce for large ones, which takes a
-//! step more and brings the root 2 S (n - 1) / n.
+//! is for small tensors and for two ranks; `direct` has the reduce for large tensors, which takes
+//! one step more and sends the root 2 S (n - 1) / n bytes.
 //!
 //! A lost segment costs one rank's contribution, so loss can be tolerated as in `direct`. The
 //! buffers of the other ranks stay as they are.
 
 use crate::plan::{GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut};
 
-/// The most chunks whose messages can be numbered.
+/// The maximum number of chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize;
 
 /// Reduce in place into the result buffer of the rank at seat `root`.

@@ -26,7 +26,8 @@ use crate::plan::{
     SegmentLanding, TensorCut, TensorRegion, start_of,
 };
 
-/// The most chunks whose messages can be numbered; 0 when the ring is too long for one.
+/// The maximum number of chunks whose messages can be numbered; 0 when the ring is too long for one
+/// chunk.
 pub(crate) fn chunks_max(world: usize) -> usize {
     usize::from(PARTS) / chunk_parts(world)
 }
@@ -89,7 +90,7 @@ pub(crate) struct RingLap<'a> {
     pub(crate) first_part: usize,
     /// The gate of the step before.
     pub(crate) gate: GateId,
-    /// The gate behind which this seat's values are there. A message in may come before.
+    /// The gate after which this seat's values are available. A message in may arrive before it.
     pub(crate) ready: GateId,
 }
 
@@ -103,7 +104,7 @@ impl RingLap<'_> {
         self.gate
     }
 
-    /// The steps after which every seat has the finished shard of its number.
+    /// The steps after which every seat has the finished shard with its number.
     fn add_reduction(&mut self, plan: &mut MessagePlan, shard: impl Fn(usize) -> TensorRegion) {
         let mut summed = 0;
         for step in 0..self.seat.world() - 1 {

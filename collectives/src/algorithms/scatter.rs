@@ -1,7 +1,7 @@
 //! Scatter: the root sends every rank its block.
 //!
 //! With n ranks and blocks of B bytes: 1 step; n - 1 messages from the root (more beyond 64 MiB a
-//! block), B (n - 1) bytes, the least that is possible, the first to the rank after it. Lossless.
+//! block), the first to the rank after it; B (n - 1) bytes, the minimum possible. Lossless.
 
 use crate::plan::{GroupSeat, MessagePlan, PlannedReceive, PlannedSend, TensorRegion};
 

@@ -1,13 +1,13 @@
 //! Chooses the algorithm of an operation. Every rank chooses the same one: from the job, the group,
 //! the hosts and the operation, which are equal on all ranks.
 //!
-//! 1. An algorithm that the job names is taken if it exists for the operation.
-//! 2. A reduction that tolerates loss is an *exchange*, direct, since other algorithms are
-//!    lossless; but only where that is surely not slower. An oversubscribed core makes it slower
-//!    than loss does, and so do several chunks on several switches, which a ring hardly loads. So
-//!    it is one where the network is known to carry what all ranks send to all, for one chunk; and
-//!    where the network is not known, in small groups. Elsewhere a tolerance does not affect the
-//!    choice.
+//! 1. An algorithm that the job names is used if it exists for the operation.
+//! 2. A reduction that tolerates loss is an *exchange*: direct, since the other algorithms are
+//!    lossless. It is one only where it is certainly not slower. An oversubscribed core slows it
+//!    down more than loss does, and so do several chunks across several switches, which a ring
+//!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
+//!    carry what all ranks send to all, or, in small groups, if the network is not known. Elsewhere
+//!    a tolerance does not affect the choice.
 //! 3. Without an exchange the job's measured table decides.
 //! 4. Otherwise an all-reduce follows these rules:
 //!
@@ -40,23 +40,23 @@ const DIRECT_BYTES_MAX: usize = 256 << 10;
 const DIRECT_WORLD_MAX: usize = 64;
 
 /// Where the network is not known, a reduction that tolerates loss is direct up to this many ranks:
-/// so few are mostly on one switch.
+/// so few ranks usually share one switch.
 const EXCHANGE_WORLD_MAX: usize = 8;
 
-/// The least share of the ranks' bandwidth that the core has to carry for a direct reduction.
+/// The minimum share of the ranks' bandwidth that the core must carry for a direct reduction.
 const EXCHANGE_CORE_MIN: f64 = 0.9;
 
-/// A ring whose messages are shorter than this spends its 2 (n - 1) steps waiting: 32 KiB are 10
-/// microseconds at 25 Gb/s, about one step's latency. Halving-doubling takes 2 log2 n steps for as
-/// many bytes, or up to twice as many when n is no power of two.
+/// A ring with messages shorter than this spends its 2 (n - 1) steps waiting: 32 KiB take 10
+/// microseconds at 25 Gb/s, about the latency of one step. Halving-doubling takes 2 log2 n steps
+/// for as many bytes, or up to twice as many bytes when n is not a power of two.
 const RING_SHARD_MIN: usize = 32 << 10;
 
-/// Direct takes one step instead of two if a rank sends no more than this in it: 64 KiB are 20
+/// Direct takes one step instead of two if a rank sends no more than this in it: 64 KiB take 20
 /// microseconds at 25 Gb/s, about as long as a step waits.
 const ONE_STEP_BYTES_MAX: usize = 64 << 10;
 
-/// A hierarchical all-reduce is cut into this many chunks at least, since its three stages overlap
-/// between chunks only, as long as chunks are not shorter than [`DIRECT_BYTES_MAX`].
+/// A hierarchical all-reduce is cut into at least this many chunks, since its three stages overlap
+/// only between chunks, unless chunks would be shorter than [`DIRECT_BYTES_MAX`].
 const STAGED_CHUNKS: usize = 4;
 
 /// The settings of a job, and its hosts, that decide about algorithms.
@@ -72,7 +72,7 @@ pub(crate) struct Preference {
     hosts: Vec<u16>,
 }
 
-/// Whether a direct reduction of so many ranks is surely not held up by the core of the network.
+/// Whether the core of the network certainly does not hold up a direct reduction of `world` ranks.
 fn carries_exchange(core: Option<Share>, world: usize) -> bool {
     match core {
         Some(core) => core.get() >= EXCHANGE_CORE_MIN,
@@ -80,8 +80,8 @@ fn carries_exchange(core: Option<Share>, world: usize) -> bool {
     }
 }
 
-/// Whether all-reduces between so many hosts lose nothing, whatever the job tolerates: it leaves
-/// the choice of the algorithm open, and a ring is faster there.
+/// Whether all-reduces between this many hosts are lossless whatever the job tolerates, because the
+/// job leaves the algorithm open and a ring is faster there.
 pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
     let is_open = job.collectives.algorithm == ReduceAlgorithm::Auto;
     is_open && hosts > 2 && !carries_exchange(job.collectives.core, hosts)
@@ -239,9 +239,9 @@ impl Preference {
         TensorCut::new(bytes, operation.dtype.bytes(), self.chunk, chunks_max)
     }
 
-    /// The most chunks of a direct reduction of which each rank reduces `own` bytes. Where loss is
-    /// tolerated, chunks are not so short that their shards would count as lossless messages: in
-    /// large groups that would be all of them.
+    /// The maximum number of chunks of a direct reduction in which each rank reduces `own` bytes.
+    /// Where loss is tolerated, chunks stay long enough that their shards do not count as lossless
+    /// messages, as all of them would in large groups.
     fn direct_chunks_max(&self, operation: &Operation, own: usize) -> usize {
         if !operation.may_lose() {
             return direct::CHUNKS_MAX;
@@ -278,7 +278,7 @@ impl Preference {
         operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
     }
 
-    /// Whether a reduction is direct for the sake of its tolerance.
+    /// Whether a reduction is direct because of its tolerance.
     fn is_exchange(&self, operation: &Operation, world: usize) -> bool {
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
         let is_short = self.core.is_none() || is_one_chunk;
@@ -304,7 +304,7 @@ impl Preference {
         }
     }
 
-    /// For `bytes` in chunks of `chunk` among `world` ranks of which no two share a host.
+    /// For `bytes` in chunks of `chunk` among `world` ranks, no two on one host.
     fn flat(
         &self,
         operation: &Operation,

@@ -17,8 +17,8 @@ use crate::operation::call::Call;
 use crate::operation::{CallMismatch, MessageLengths, OperationLabel};
 use crate::plan::PARTS;
 
-/// Completed operations that are remembered, of all groups together. A peer that is further behind
-/// has not heard of this rank for as long.
+/// Number of completed operations, of all groups together, that are remembered. A peer that is
+/// further behind has not heard from this rank for that many operations.
 const COMPLETED_KEPT: usize = 1024;
 
 /// A call of this rank, and the ranks of its group.
@@ -73,8 +73,8 @@ impl Agreement {
         calls.find(|call| (call.label.group, call.label.sequence) == (group, sequence))
     }
 
-    /// This rank submits a collective, which expects the messages of which `expects` is true, by
-    /// sender and part. Returns how an earlier message contradicts it.
+    /// This rank submits a collective, which expects the messages for which `expects(sender, part)`
+    /// is true. Returns how an earlier message contradicts it.
     pub(crate) fn enter(
         &mut self,
         call: RankCall<'_>,
@@ -114,8 +114,8 @@ impl Agreement {
             .push_back((call.label, Arc::clone(call.ranks)));
     }
 
-    /// A message has come that was not posted. `running` is the operation with its key, if that
-    /// runs: it expects no such message then. Returns how the message contradicts a call.
+    /// A message has arrived that was not posted. `running` is the operation with its key, if that
+    /// one runs: then it does not expect this message. Returns how the message contradicts a call.
     pub(crate) fn announce(
         &mut self,
         message: UnpostedMessage,
@@ -163,24 +163,24 @@ impl Agreement {
         }
     }
 
-    /// The groups that this rank has called in and that have this member.
+    /// The groups in which this rank has called an operation and which have this member.
     pub(crate) fn groups_of(&self, member: Rank) -> impl Iterator<Item = u16> {
         let groups = self.entered.iter();
         groups.filter_map(move |(&group, (_, ranks))| ranks.contains(&member).then_some(group))
     }
 
-    /// How many messages of calls are kept that this rank has not made yet.
+    /// How many messages are kept for calls that this rank has not made yet.
     pub(crate) fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// A message that was announced is cancelled, or refused.
+    /// A message that was announced is cancelled or refused.
     pub(crate) fn withdraw(&mut self, from: Rank, key: MessageKey) {
         self.early
             .retain(|early| (early.from, early.key) != (from, key));
     }
 
-    /// This rank calls nothing more in a group.
+    /// This rank makes no more calls in a group.
     pub(crate) fn end_group(&mut self, group: u16) {
         self.entered.remove(&group);
     }

@@ -50,9 +50,9 @@ pub struct Communicator {
     matching: Matching,
     deadlines: DeadlineWatch,
     failures: FailureRecord,
-    /// Copies of messages whose operations ended before they arrived.
+    /// Copies of messages whose operations ended before the messages arrived.
     promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
-    /// Faults of paths that the caller has not taken.
+    /// Faults of paths that the caller has not yet taken.
     path_faults: Vec<(Rank, PathFault)>,
     completions: VecDeque<Completion>,
     next_id: u64,
@@ -86,8 +86,8 @@ impl Communicator {
         }
     }
 
-    /// Tells on which hosts the ranks are: rank i is on host `hosts[i]`. By default, and if `hosts`
-    /// is empty, each rank has a host of its own. Must be equal on all ranks.
+    /// Says which ranks share a host: rank i is on host `hosts[i]`. By default, and if `hosts` is
+    /// empty, each rank has a host of its own. Must be equal on all ranks.
     ///
     /// # Panics
     /// If `hosts` is neither empty nor has one entry for every rank of the job.
@@ -103,7 +103,7 @@ impl Communicator {
     }
 
     /// Counts the point-to-point messages of each pair and tag from `first` instead of 0. The
-    /// counts wrap after 2^16 messages: with a first count near the end a test sees that soon. Must
+    /// counts wrap after 2^16 messages; a test that starts near the end reaches the wrap soon. Must
     /// be equal on all ranks.
     #[must_use]
     pub fn with_first_count(mut self, first: u16) -> Self {
@@ -126,7 +126,7 @@ impl Communicator {
     }
 
     /// Lets this many bytes of gradients be on their way at once from now on, or any number if
-    /// zero. Each rank may have its own credit.
+    /// zero. Each rank may have a credit of its own.
     pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
         self.parts.departures.set_credit(credit);
         self.let_go(now);
@@ -134,9 +134,9 @@ impl Communicator {
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.
     ///
-    /// A group of one rank completes at once, and so does a collective of no bytes. Three kinds of
-    /// operation wait for their peers even without bytes, because they tell them something: send,
-    /// receive and all-to-all.
+    /// In a group of one rank, an operation completes at once, and so does a collective of no
+    /// bytes. Three kinds of operation wait for their peers even without bytes, because they inform
+    /// them: send, receive and all-to-all.
     ///
     /// # Errors
     /// [`SubmitError`] if the operation contradicts itself or cannot complete any more. Nothing
@@ -154,7 +154,8 @@ impl Communicator {
         operation.check_tensor(me)?;
         if let Err(refusal) = self.failures.check(&operation, me) {
             if !operation.collective.is_point_to_point() {
-                // Others may have come further, and send what this rank will never post.
+                // Other ranks may be further ahead, and send messages that this rank will never
+                // post.
                 self.failures.broken.insert(operation.group.id);
                 self.refuse_unposted();
             }
@@ -181,7 +182,7 @@ impl Communicator {
         Ok(id)
     }
 
-    /// Starts receives from any rank for which there is a message.
+    /// Starts receives from any rank for which a message has arrived.
     fn start_matched(&mut self, now: Instant) {
         while let Some((id, mut operation)) = self.matching.matched() {
             operation.sequence = self.matching.sequence(&operation);
@@ -213,8 +214,8 @@ impl Communicator {
         });
     }
 
-    /// Notes that this rank has come as far as a collective. Returns how an earlier message
-    /// contradicts it.
+    /// Notes that this rank has reached a collective. Returns how an earlier message contradicts
+    /// it.
     fn enter(&mut self, slot: usize) -> Option<CallMismatch> {
         let running = self.table.get(slot)?;
         if running.operation.collective.is_point_to_point() {
@@ -233,7 +234,7 @@ impl Communicator {
         self.completions.pop_front()
     }
 
-    /// Where this rank is, for a rank that asks.
+    /// The progress of this rank, for a rank that asks.
     pub fn whereabouts(&self, asker: Rank, question: &OverdueQuestion) -> Whereabouts {
         let &OverdueQuestion {
             group,
@@ -286,7 +287,7 @@ impl Communicator {
     }
 
     /// Messages that are kept although no running operation needs them: copies for slower ranks,
-    /// and what came before the operation that posts it.
+    /// and messages that arrived before the operation that posts them.
     pub fn kept_messages(&self) -> usize {
         let early = self.stash.len() + self.agreement.early() + self.matching.announced();
         self.promised.len() + early + self.parts.departures.left()
@@ -318,14 +319,15 @@ impl Communicator {
         &self.parts.memory.residuals
     }
 
-    /// Multiplies the residual of a tensor by the factor by which the scale of the loss has
-    /// changed: mixed precision scales gradients, and a residual is in the scale of its step. Call
-    /// it between steps, on every rank.
+    /// Multiplies the residual of a tensor by the factor by which the loss scale has changed: mixed
+    /// precision scales gradients, and a residual has the scale of its step. Call it between steps,
+    /// on every rank.
     pub fn scale_residual(&mut self, tensor_key: u64, factor: f64) {
         self.parts.memory.residuals.scale(tensor_key, factor);
     }
 
-    /// Takes the residual of a tensor, for example into a checkpoint; it is not kept any more.
+    /// Takes the residual of a tensor, for example into a checkpoint; the communicator no longer
+    /// keeps it.
     pub fn take_residual(&mut self, tensor_key: u64) -> Option<Residual> {
         self.parts.memory.residuals.take(tensor_key)
     }

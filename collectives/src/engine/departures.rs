@@ -1,8 +1,8 @@
-//! Gradient messages of a rank on their way out: those that wait, and those that were let go.
+//! Outgoing gradient messages of a rank: those that wait, and those that were released.
 //!
-//! A message that stands still, because its receiver has not posted it, gives its credit back: the
+//! A message whose receiver has not posted it makes no progress and gives its credit back: the
 //! receiver may itself wait for a message that this rank holds back. So ranks that submit in
-//! different orders do not wait for each other for ever.
+//! different orders do not deadlock.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use gradwire_protocol::units::{ByteCount, MessageKey, Rank};
 
 use crate::engine::scheduler::{ReadyMessage, Scheduler};
 
-/// The scheduler of a rank, and the messages that it has let go.
+/// The scheduler of a rank, and the messages that it has released.
 #[derive(Debug)]
 pub(crate) struct DepartureQueue {
     scheduler: Scheduler<(Rank, MessageKey, ByteCount)>,
@@ -27,7 +27,7 @@ impl DepartureQueue {
         }
     }
 
-    /// Changes the credit for messages that are let go from now on.
+    /// Changes the credit for messages that are released from now on.
     pub(crate) fn set_credit(&mut self, credit: ByteCount) {
         self.scheduler.set_credit(credit);
     }
@@ -44,14 +44,14 @@ impl DepartureQueue {
         Some((to, key))
     }
 
-    /// A message is no longer on its way: it has arrived, it stands still, or it was given up.
+    /// A message is no longer on its way: it has arrived, makes no progress, or was given up.
     pub(crate) fn finished(&mut self, to: Rank, key: MessageKey) {
         if let Some(bytes) = self.left.remove(&(to, key)) {
             self.scheduler.finished(bytes);
         }
     }
 
-    /// Messages that left later than they were ready, for the credit was spent.
+    /// Messages that left later than they were ready, because the credit was spent.
     pub(crate) fn held(&self) -> u64 {
         self.scheduler.held()
     }
@@ -61,7 +61,7 @@ impl DepartureQueue {
         self.left.len()
     }
 
-    /// A rank is gone, and with it all that was on its way there.
+    /// A rank is gone, and with it every message on its way there.
     pub(crate) fn forget(&mut self, rank: Rank) {
         self.scheduler.retain(|&(to, _, _)| to != rank);
         let gone: Vec<(Rank, MessageKey)> = self.left.keys().copied().collect();

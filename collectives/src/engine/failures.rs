@@ -12,7 +12,7 @@ use crate::plan::PARTS;
 pub(crate) struct FailureRecord {
     /// Lost ranks, and why each was lost.
     pub(crate) lost: BTreeMap<Rank, String>,
-    /// Groups that have a member which takes part in no collective any more.
+    /// Groups with a member that takes part in no further collective.
     pub(crate) broken: BTreeSet<u16>,
     /// Groups in which this rank submits nothing more.
     pub(crate) ended: BTreeSet<u16>,
@@ -21,7 +21,7 @@ pub(crate) struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Refuses an operation of rank `me` that cannot complete any more.
+    /// Refuses an operation of rank `me` that can no longer complete.
     pub(crate) fn check(&self, operation: &Operation, me: Rank) -> Result<(), SubmitError> {
         if let Some(reason) = self.aborted.clone() {
             return Err(SubmitError::Aborted { reason });

@@ -2,8 +2,8 @@
 //!
 //! - Both sides count the messages of a pair of ranks, a group and a tag. The count is part of a
 //!   message's key on the wire.
-//! - A receive from a rank claims that rank's next message when it is submitted, whether that has
-//!   come or not.
+//! - A receive from a rank claims that rank's next message when it is submitted, whether the
+//!   message has arrived or not.
 //! - A receive from any rank waits for an announced message that is unclaimed. Then it claims the
 //!   next message of the rank that was announced first.
 //!
@@ -32,7 +32,7 @@ struct AnnouncedMessage {
     count: u16,
 }
 
-/// The point-to-point operations of a rank, as far as they are matched.
+/// The matching state of a rank's point-to-point operations.
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
     /// The count of the first message of each queue.
@@ -56,8 +56,8 @@ impl Matching {
         }
     }
 
-    /// The sequence number of an operation: of a point-to-point operation the next of its peer and
-    /// tag, of any other its own.
+    /// The sequence number of an operation: for a point-to-point operation the next one of its peer
+    /// and tag, otherwise its own.
     pub(crate) fn sequence(&self, operation: &Operation) -> u32 {
         let (counts, queue) = match operation.collective {
             Collective::Send { to, tag } => (&self.sent, queue(operation, to, tag)),
@@ -142,12 +142,12 @@ impl Matching {
         self.waiting.extract_if(.., failing).collect()
     }
 
-    /// How many messages have come that no receive has claimed.
+    /// How many messages have arrived that no receive has claimed.
     pub(crate) fn announced(&self) -> usize {
         self.announced.len()
     }
 
-    /// A message that was announced is cancelled, or refused.
+    /// A message that was announced is cancelled or refused.
     pub(crate) fn withdraw(&mut self, from: Rank, key: MessageKey) {
         let (group, sequence, _) = key.parts();
         let (tag, count) = tag_and_count(sequence);
@@ -160,7 +160,7 @@ impl Matching {
         self.announced.retain(|message| !is_it(message));
     }
 
-    /// This rank sends and receives no more in a group.
+    /// This rank sends and receives nothing more in a group.
     pub(crate) fn end_group(&mut self, group: u16) {
         self.sent.retain(|queue, _| queue.group != group);
         self.claimed.retain(|queue, _| queue.group != group);

@@ -1,5 +1,5 @@
-//! State that a communicator keeps between operations: of tensors from step to step, and memory
-//! that later operations can use again.
+//! State that a communicator keeps between operations: of tensors from step to step, and memory for
+//! reuse.
 
 use gradwire_protocol::job::Job;
 
@@ -33,8 +33,7 @@ impl StepMemory {
     }
 }
 
-/// Memory that was needed for a while, for those that need some next: the last is used first, since
-/// it is most likely in the cache.
+/// Memory for reuse: the last freed is used first, since it is most likely in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct SpareScratch {
     spares: Vec<Vec<u8>>,
@@ -43,10 +42,10 @@ pub(crate) struct SpareScratch {
 }
 
 impl SpareScratch {
-    /// Together they have no more bytes than this: the slots of a few chunks.
+    /// Together they hold at most this many bytes: the slots of a few chunks.
     const KEPT_BYTES_MAX: usize = 64 << 20;
 
-    /// At least this many bytes, of any values.
+    /// At least this many bytes, with undefined values.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let mut spare = self.spares.pop().unwrap_or_default();
         self.bytes -= spare.len();
@@ -57,8 +56,8 @@ impl SpareScratch {
         spare
     }
 
-    /// `count` slots as long as `buffer`, of which number `at` has the same bytes; the others have
-    /// any.
+    /// `count` slots as long as `buffer`; slot `at` has a copy of it, the others have undefined
+    /// values.
     pub(crate) fn slots_of(&mut self, buffer: &Buffer, at: usize, count: usize) -> Buffer {
         let whole = buffer.len() * count;
         let Some(bytes) = buffer.bytes() else {

@@ -1,10 +1,10 @@
 //! Deadlines, and the questions that ranks ask each other when one is missed.
 //!
 //! A rank sees only the ranks that it waits for itself. In a ring that is its neighbour, whichever
-//! rank is absent. So the driver of a communicator may ask before the operation fails:
+//! rank is missing. So the driver of a communicator may ask before the operation fails:
 //!
 //! 1. The communicator reports the overdue operation instead of failing it.
-//! 2. The driver asks all ranks where they are.
+//! 2. The driver asks all ranks how far they are.
 //! 3. The operation fails with a verdict made of their answers.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct OverdueOperation {
     pub id: OperationId,
     /// Its name.
     pub label: OperationLabel,
-    /// The ranks that take part, this rank among them.
+    /// The ranks that take part, including this one.
     pub ranks: Arc<[Rank]>,
     /// The question to the other ranks.
     pub question: OverdueQuestion,
@@ -33,7 +33,7 @@ pub struct OverdueQuestion {
     pub group: u16,
     /// Its number.
     pub sequence: u32,
-    /// The part that the asking rank has in it.
+    /// The asking rank's part in it.
     pub side: QuestionSide,
 }
 
@@ -107,7 +107,7 @@ impl DeadlineWatch {
         }
     }
 
-    /// The overdue operation that the driver does not know yet; it does now.
+    /// The overdue operation that the driver does not know yet; from now on it does.
     pub(crate) fn report(&mut self) -> Option<OperationId> {
         let DeadlineRule::Due(id) = self.rule else {
             return None;
@@ -116,7 +116,7 @@ impl DeadlineWatch {
         Some(id)
     }
 
-    /// An operation has ended: if it was overdue, no operation is now.
+    /// An operation has ended: if it was the overdue one, none is overdue now.
     pub(crate) fn end(&mut self, id: OperationId) {
         if matches!(self.rule, DeadlineRule::Due(due) | DeadlineRule::Asked(due) if due == id) {
             self.rule = DeadlineRule::Report;

@@ -43,9 +43,9 @@ impl EngineParts {
         }
     }
 
-    /// How contributions of an operation are transformed. Not at all if all ranks share a host,
-    /// where nothing is lost, or if a layer of the tensor tolerates no loss: then its bits are
-    /// kept.
+    /// How contributions of an operation are transformed. Contributions are not transformed if all
+    /// ranks share a host, where nothing is lost, or if a layer of the tensor tolerates no loss, so
+    /// that its bits are kept.
     fn transform_of(&self, operation: &Operation) -> GradientTransform {
         let (me, layers) = (self.me(), &operation.layers);
         let within = layers.within(0..operation.tensor_bytes());

@@ -1,18 +1,18 @@
-//! The phase of training, read from the norm of its gradients. While the norm moves much from step
-//! to step, a loss costs accuracy that later steps do not bring back.
+//! The phase of training, read from the norm of its gradients. While the norm changes a lot from
+//! step to step, a loss costs accuracy that later steps do not recover.
 //!
 //! A job's `loss.tight_tolerance` caps the tolerance of every message in the first step, and in a
 //! step after one whose norm differs from that of the step before by `loss.tight_change` of it or
 //! more: `|before - now| >= change * before` (DBLP, arXiv 2605.01989, after Accordion, MLSys 2021).
 //!
 //! The norm of a step is that of all results of its all-reduces and reduce-scatters with known
-//! layers that have ended when the first such operation of a later step is submitted. Of
-//! all-reduces all ranks hold the same bits, so all decide alike; of reduce-scatters each has the
-//! norm of its own shards, so ranks may decide differently, which the protocol bears: a receiver
-//! accepts no more holes than it tolerates itself and asks for the others, and a sender that is
-//! strict protects everything.
-//! Steps are those of operations, and count up. Models that train in turns in one process, such as
-//! a generator and its critic, look like one whose norm moves.
+//! layers that have ended when the first such operation of a later step is submitted. For
+//! all-reduces, all ranks hold the same bits, so all decide alike. For reduce-scatters, each has
+//! the norm of its own shards, so ranks may decide differently. The protocol allows this: a
+//! receiver accepts no more holes than it tolerates itself and requests the others, and a sender
+//! that is strict protects everything. Steps are those of operations, and count up. Models that
+//! train alternately in one process, such as a generator and its critic, look like one whose norm
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ use crate::operation::{Collective, Operation};
 pub(crate) struct TrainingPhases {
     limits: Option<PhaseLimits>,
     step: Option<Step>,
-    /// Of each result of the step, by group and number, the sum of its squares: added up in this
-    /// order, whatever the order in which they came.
+    /// The sum of squares of each result of the step, by group and number: they are added in this
+    /// order, whatever the order in which they arrived.
     squares: BTreeMap<(u16, u32), f64>,
     norm_before: Option<f64>,
     is_moving: bool,
@@ -97,7 +97,7 @@ impl TrainingPhases {
     }
 }
 
-/// Whether a norm moved by a share of its value before, or is infinite or NaN.
+/// Whether a norm changed by at least this share of its previous value, or is infinite or NaN.
 fn moves(before: f64, now: f64, share: Share) -> bool {
     let change = (before - now).abs();
     !change.is_finite() || change > 0.0 && change >= share.get() * before
@@ -147,7 +147,7 @@ mod tests {
         strict_steps_after(0, norms)
     }
 
-    /// The same in a job that has come as far as step `before`.
+    /// The same in a job that has reached step `before`.
     fn strict_steps_after(before: u32, norms: &[f32]) -> Vec<u32> {
         let mut phases = phases();
         let is_strict = |(step, norm): (u32, &f32)| {

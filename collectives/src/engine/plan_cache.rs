@@ -9,9 +9,10 @@ use crate::operation::buffer::Buffer;
 use crate::operation::{Collective, Group, Operation, Splits};
 use crate::plan::MessagePlan;
 
-/// Plans that are kept: those of all buckets of a large model.
+/// Number of plans that are kept: enough for all buckets of a large model.
 const KEPT_MAX: usize = 256;
-/// Messages of a plan that is kept; larger ones take long to run and are made anew.
+/// Maximum number of messages in a kept plan; larger plans take so long to run that making them
+/// again costs little.
 const MESSAGES_MAX: usize = 512;
 
 /// Everything that a plan depends on, except this rank and its job.

@@ -99,7 +99,7 @@ impl RunningOperation {
         }
     }
 
-    /// Posts all messages in and sends the messages out that wait for nothing.
+    /// Posts all messages in and sends the messages out that do not wait.
     pub(crate) fn start(&mut self, now: Instant, stash: &mut EarlyStash, parts: &mut EngineParts) {
         self.begun = now;
         self.begin_step(&mut parts.memory);
@@ -129,7 +129,7 @@ impl RunningOperation {
         }
     }
 
-    /// Takes up what the last step left to the same tensor.
+    /// Adds the residual that the last step left for the same tensor.
     fn begin_step(&mut self, memory: &mut StepMemory) {
         let key = self.operation.tensor_key;
         match self.operation.loss.holes {
@@ -140,6 +140,7 @@ impl RunningOperation {
         }
     }
 
+<<<<<<< HEAD
     /// Learns how long the contributions take that may lose segments, and waits for them as long as
     /// the job says.
     fn begin_patience(&mut self, parts: &EngineParts) {
@@ -158,6 +159,10 @@ impl RunningOperation {
 
     /// Adds values that are owed to the part of the own contribution that no message carries: it
     /// has some where the chunk has changed, and with it the own shard.
+=======
+    /// Adds residual values to the part of this rank's contribution that no message carries; it has
+    /// some if the chunk has changed, and with it this rank's shard.
+>>>>>>> main
     fn pay_own_residual(&mut self, residuals: &mut Residuals) {
         let own: SmallVec<[TensorRegion; 4]> = match self.operation.collective {
             // It is overwritten anyway, and its parts leave by ways that depend on the algorithm.
@@ -168,7 +173,7 @@ impl RunningOperation {
                 let gates = self.plan.gates.iter();
                 gates.filter_map(|gate| gate.finish).collect()
             }
-            // The own block of a reduce-scatter was never sent, and messages have no own part.
+            // This rank's block of a reduce-scatter was never sent, and messages have no such part.
             _ => return,
         };
         let (key, shape) = (self.operation.tensor_key, self.shape());
@@ -192,8 +197,8 @@ impl RunningOperation {
         }
     }
 
-    /// Lets the contributions of a gate, of which message in number `at` is the first, be summed in
-    /// the order of ranks. Sums of integers are the same in any order.
+    /// Lets the contributions of a gate, the first of which is message in number `at`, be summed in
+    /// rank order. Sums of integers are the same in any order.
     fn expect_order(&mut self, at: usize, parts: &EngineParts) {
         let (inbound, operation) = (&self.plan.inbounds[at], &self.operation);
         let PlanGate {
@@ -222,7 +227,7 @@ impl RunningOperation {
         };
         let others: Vec<Rank> = ranks.collect();
         let sum = if self.bytes.has_coefficients(inbound.gate) {
-            // The own ones are added when the gate opens.
+            // This rank's values are added when the gate opens.
             OrderedSum::new(shape, others, 0, 0)
         } else {
             let before_own = others.partition_point(|&rank| rank < parts.me());
@@ -335,7 +340,7 @@ impl RunningOperation {
         }
     }
 
-    /// The receiver of a message out has all of it that it will ever have.
+    /// The receiver of a message out has all of it that it will ever get.
     pub(crate) fn on_sent(&mut self, at: usize, missing: Option<&Bitmap>) {
         if !self.progress.finish_send(at) {
             return;
@@ -349,7 +354,7 @@ impl RunningOperation {
         }
     }
 
-    /// Notes the values of a contribution that were missing, for the next step.
+    /// Notes the missing values of a contribution, for the next step.
     fn lose(&mut self, at: usize, copy: &[u8], missing: &Bitmap) {
         let outbound = self.plan.outbounds[at];
         let mixing = self.mixing_of(&outbound);
@@ -390,13 +395,13 @@ impl RunningOperation {
         }
     }
 
-    /// Whether every message in and out is done, or the rest can go on without this operation.
+    /// Whether every message in and out is done, or the rest can finish without this operation.
     pub(crate) fn is_complete(&self) -> bool {
         self.progress.is_finished() || self.ends_early()
     }
 
-    /// Whether everything has come and little is still on its way out. Then copies of it serve the
-    /// ranks that wait for it, and this rank need not wait until they have confirmed it. A rank
+    /// Whether everything has arrived and few bytes are still on their way out. Then copies serve
+    /// the ranks that still wait, and this rank does not wait for their acknowledgements. A rank
     /// cannot run ahead of one that it needs a message from in the next operation.
     fn ends_early(&self) -> bool {
         self.progress.has_received_all()
@@ -406,7 +411,7 @@ impl RunningOperation {
             && self.progress.has_started_all()
     }
 
-    /// Opens a gate, and every gate behind it that waited for this one only.
+    /// Opens a gate, and every gate after it that waited only for this one.
     fn open_gate(&mut self, gate: GateId, now: Instant, parts: &mut EngineParts) {
         let plan = Arc::clone(&self.plan);
         let mut opening: SmallVec<[GateId; 4]> = smallvec![gate];
@@ -439,7 +444,7 @@ impl RunningOperation {
 
     /// Turns the sum in the region of a gate into the result.
     fn finish(&mut self, gate: GateId, region: TensorRegion, parts: &mut EngineParts) {
-        // Also kept in a step without loss: the next step may lose the same segments.
+        // Kept even in a step without loss: the next step may lose the same segments.
         let keeps_result = self.operation.loss.holes == HoleFilling::Previous && {
             let usual = self
                 .rules
@@ -481,7 +486,7 @@ impl RunningOperation {
         parts.departures.post(message, outbound.to, key);
     }
 
-    /// Sends a message out that the scheduler lets go, unless it was sent.
+    /// Sends a message out that the scheduler releases, unless it was sent.
     pub(crate) fn depart(&mut self, at: usize, now: Instant, parts: &mut EngineParts) {
         if let Some(tolerance) = self.progress.ready(at) {
             self.send(at, tolerance, now, parts);
@@ -541,8 +546,8 @@ impl RunningOperation {
         parts.policy.lossy(shape, &spans, magnitudes)
     }
 
-    /// Whether error feedback needs a copy of a message out: it may be lost, or values are owed in
-    /// it, though it is lossless in this step.
+    /// Whether error feedback needs a copy of a message out: because it may be lost, or because a
+    /// residual is added to it although it is lossless in this step.
     fn may_lose_or_owes(
         &self,
         outbound: &PlannedSend,
@@ -556,7 +561,7 @@ impl RunningOperation {
             && (!tolerance.is_none() || owes())
     }
 
-    /// Keeps a copy of a contribution as it is sent: with the values of it that were lost a step
+    /// Keeps a copy of a contribution as it is sent, including the values that were lost a step
     /// ago.
     fn copy_with_residual(&mut self, at: usize, residuals: &mut Residuals) {
         let Some(bytes) = self.source(at).bytes() else {
@@ -588,8 +593,8 @@ impl RunningOperation {
         segments
     }
 
-    /// The error of an operation that ran out of time; `verdict` says where the other ranks are, if
-    /// they were asked.
+    /// The error of an operation that ran out of time; `verdict` says how far the other ranks are,
+    /// if they were asked.
     pub(crate) fn timed_out(&self, now: Instant, verdict: Option<String>) -> OperationError {
         let deadline = self.operation.deadline.unwrap_or(now);
         OperationError::TimedOut(Box::new(TimedOut {

@@ -1,4 +1,4 @@
-//! `[[fault]]`: links that are not there, are slow, lose packets, or come and go.
+//! `[[fault]]`: links that are missing, slow or lossy, or come and go.
 
 use gradwire_protocol::job::notation;
 use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
@@ -67,7 +67,7 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
 
 const KINDS: &str = "failed, degraded, gray, flap";
 
-/// The links that a fault is about.
+/// The links that a fault affects.
 fn affected(
     fabric: &Fabric,
     names: &Names,
@@ -123,7 +123,7 @@ fn around(fabric: &Fabric, device: Device) -> String {
     }
 }
 
-/// Names that a message lists at most.
+/// The maximum number of names in an error.
 const NAMES_MAX: usize = 16;
 
 /// When the links of a flap go down and come up again.

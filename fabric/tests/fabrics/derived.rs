@@ -1,4 +1,4 @@
-//! Properties of a fabric: whether it holds together, paths, round trips, ideal times.
+//! Properties of a fabric: whether it is consistent, paths, round trips, ideal times.
 
 use gradwire_fabric::check::FabricError;
 use gradwire_fabric::paths::{Packets, Paths};

@@ -84,7 +84,7 @@ fn all_examples_are_fabrics() {
     );
 }
 
-/// Words of all formats in any order, which also makes texts that are nearly right.
+/// Words of all formats in any order, which also produces texts that are nearly right.
 fn nearly_right() -> impl Strategy<Value = String> {
     let words = [
         "fat-tree:k=",

@@ -4,7 +4,7 @@
 //! to its next packet. So the calendar cuts time into `SLOTS` narrow slots, puts an event into its
 //! slot in constant time, and sorts the events of one slot at a time. Events beyond the horizon,
 //! mostly timers, wait in a heap. Events of equal time are ordered by key, never by the order in
-//! which they came, so results do not depend on how a fabric is divided among threads.
+//! which they were added, so results do not depend on how a fabric is divided among threads.
 //!
 //! Measured against a binary heap in `benches/README.md`.
 
@@ -68,14 +68,14 @@ struct Chunk {
     next: u32,
 }
 
-/// With the two numbers behind them these events fill two cache lines.
+/// With the two numbers after them these events fill two cache lines.
 const CHUNK_EVENTS: usize = 7;
 
 /// Events in order.
 #[derive(Debug)]
 pub struct Calendar {
     width_bits: u32,
-    /// Number of the slot that is being worked on, counted from the start of time.
+    /// Number of the current slot, counted from the start of time.
     present: u64,
     /// Its events, latest first.
     sorted: Vec<TimedEvent>,
@@ -107,7 +107,7 @@ impl Calendar {
         event.at.as_picos() >> self.width_bits
     }
 
-    /// Adds an event, which does not lie before the one taken last.
+    /// Adds an event, which must not lie before the one taken last.
     #[inline]
     pub fn push(&mut self, event: TimedEvent) {
         let slot = self.slot_of(&event);

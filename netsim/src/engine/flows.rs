@@ -23,7 +23,7 @@ pub struct FlowRecord {
 pub enum FlowChange {
     /// It began.
     Started,
-    /// Its receiver has all that it needs and accepted the loss of this many bytes.
+    /// Its receiver has all that it needs, and accepted the loss of this many bytes.
     Received(u64),
     /// Its sender knows that the receiver needs no more.
     Acknowledged,

@@ -1,8 +1,8 @@
 //! The events of the simulator, and how each fits into the 16 bytes of a [`TimedEvent`].
 //!
 //! The key of an event is its kind in the upper three bits and a port or host below, so events of
-//! equal time happen in the order of their kinds, then of their ports and hosts. This order
-//! depends on no thread, and neither do results.
+//! equal time happen in the order of their kinds, then of their ports and hosts. Neither this order
+//! nor the results depend on threads.
 
 use gradwire_fabric::routing::PortId;
 use gradwire_fabric::topology::LinkState;
@@ -12,7 +12,7 @@ use crate::engine::calendar::TimedEvent;
 use crate::engine::packets::PacketIndex;
 use crate::engine::port::Pausing;
 
-/// An event, in the order in which events of one time happen.
+/// An event; variants are in the order in which events of one time happen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Happening {
     /// A link fails or comes back.
@@ -37,7 +37,7 @@ pub(crate) enum Happening {
 const NUMBER_BITS: u32 = 29;
 
 impl Happening {
-    /// The event that this happens at a time.
+    /// The event by which this happens at a time.
     #[inline]
     pub(crate) const fn at(self, at: Instant) -> TimedEvent {
         let (kind, number, data) = match self {

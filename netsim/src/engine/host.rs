@@ -2,7 +2,7 @@
 //!
 //! A [`Host`] is driven like a `Machine`, packet by packet: it takes packets and the time, gives
 //! packets when its link has room, and says when it wants to be woken. Implementors: gradwire
-//! itself ([`crate::transports::gradwire`], around the very `Endpoint` and `Communicator` that
+//! itself ([`crate::transports::gradwire`], around the same `Endpoint` and `Communicator` that
 //! ship), and the references in [`crate::transports`].
 //!
 //! A host never sends ahead of its link: [`Host::transmit`] is called when the link's queue has
@@ -26,12 +26,12 @@ pub struct Envelope {
     pub dscp: Dscp,
     /// Whether a full queue marks it or drops it.
     pub ecn: Ecn,
-    /// Path, in place of the ports of the five-tuple. Packets of a pair with equal entropy take the
-    /// same path where switches hash.
+    /// The path, in place of the ports of the five-tuple. Packets of a pair with equal entropy take
+    /// the same path where switches hash.
     pub entropy: u16,
     /// Data or control, for counters and for switches that trim.
     pub load: Load,
-    /// Order within a queue that serves the least first; zero in all others.
+    /// Order within a queue that serves the smallest first; zero in all others.
     pub urgency: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Packets on their way, in one arena: fields that switches read apart from the cargo of hosts.
+//! Packets in flight, in one arena: fields that switches read are apart from the cargo of hosts.
 //!
 //! A hop touches one entry of 32 bytes. The cargo, which may be a hundred bytes and more, is only
-//! written by the sender and read by the receiver. Freed entries are used again together with
-//! their cargo, so a run allocates as much as is ever on the way at once.
+//! written by the sender and read by the receiver. Freed entries are reused together with their
+//! cargo, so a run allocates as many entries as are ever in flight at once.
 
 use gradwire_fabric::routing::PortId;
 use gradwire_protocol::machine::Ecn;
@@ -30,7 +30,7 @@ pub struct SimPacket {
     pub destination: u32,
     /// Hash of the pair and the entropy.
     pub path: u32,
-    /// Queues that serve by urgency serve the least first.
+    /// Queues that serve by urgency serve the smallest first.
     pub urgency: u32,
     /// The port that sent it last.
     pub ingress: PortId,

@@ -1,9 +1,9 @@
 //! Several regions of a fabric at once, one thread each, without changing a byte.
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
-//! of its wire to reach another region, so all regions may work on a window of that length without
-//! hearing of each other. At its end they exchange the packets that crossed. Threads wait for each
-//! other by spinning for a moment, then give way: a shared machine deschedules them.
+//! of its wire to reach another region, so all regions may work on a window of that length
+//! independently. At its end they exchange the packets that crossed. Threads wait for each other by
+//! spinning for a moment, then yield: a shared machine deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::engine::calendar::END_OF_TIME;
 use crate::engine::host::Host;
 use crate::engine::region::{FabricRegion, RegionMail};
 
-/// Rounds of spinning before a waiting thread gives its core away.
+/// Rounds of spinning before a waiting thread yields its core.
 const SPINS: u32 = 2_000;
 
 /// Returns the CPU time of the calling thread; the caller of a run has the clock.
@@ -160,7 +160,7 @@ impl<C: Default + Send> Exchange<C> {
         }
     }
 
-    /// Waits until all threads are here.
+    /// Waits until all threads have arrived.
     fn meet(&self) {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {

@@ -1,7 +1,7 @@
 //! A port of a switch or host: strict-priority queues in front of a wire.
 //!
 //! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its limit,
-//! and serves in order of arrival, or, where the policy says so, the least urgency first (pFabric,
+//! and serves in order of arrival or, if the policy says so, the most urgent first (pFabric,
 //! Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
 //! the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at each event.
 
@@ -13,7 +13,7 @@ use crate::engine::host::Load;
 use crate::engine::packets::{PacketArena, PacketIndex, SimPacket};
 use crate::results::outcome::ClassCounts;
 
-/// The most queues of a port.
+/// The maximum number of queues of a port.
 pub const QUEUES: usize = 8;
 
 /// Picoseconds a byte takes, times 2^16: exact for rates that divide 8 * 10^12, such as all of 10,
@@ -32,7 +32,7 @@ pub struct PortLimits {
     pub trims_above: u64,
     /// Bytes that the port may hold.
     pub bytes: u64,
-    /// Where the port has memory of its own: a data queue may hold `alpha` times the free part.
+    /// If the port has memory of its own: a data queue may hold `alpha` times the free part.
     pub alpha: Option<f64>,
 }
 
@@ -93,8 +93,8 @@ struct Fifo {
     bytes: u32,
 }
 
-/// The queues of a port and its counters. The fields that every packet needs stand first, in as
-/// few cache lines as possible: a fabric of a thousand hosts does not fit the processor's caches.
+/// The queues of a port and its counters. The fields that every packet needs come first, in as few
+/// cache lines as possible: a fabric of a thousand hosts does not fit the processor's caches.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct PortQueues {
@@ -115,7 +115,7 @@ pub struct PortQueues {
     pub record: PortRecord,
 }
 
-/// The counters of a port; those that every packet changes stand first.
+/// The counters of a port; those that every packet changes come first.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct PortRecord {
@@ -179,7 +179,7 @@ impl PortQueues {
         self.occupied & !self.paused != 0
     }
 
-    /// Decides about a packet; `room` is the memory that the switch still has for this queue.
+    /// Decides the fate of a packet; `room` is the memory that the switch still has for this queue.
     #[inline]
     pub fn judge(&self, packet: &SimPacket, limits: &PortLimits, room: u64) -> QueueVerdict {
         let queue = usize::from(packet.queue);
@@ -302,7 +302,7 @@ impl PortQueues {
         }
     }
 
-    /// Takes the packet behind `before` out of a queue; the first one when `before` is `NONE`.
+    /// Takes the packet after `before` out of a queue; the first one when `before` is `NONE`.
     #[inline]
     fn unlink<C: Default>(
         &mut self,
@@ -335,7 +335,7 @@ impl PortQueues {
         index
     }
 
-    /// Pauses a queue, or lets it go on.
+    /// Pauses a queue, or resumes it.
     pub fn pause(&mut self, now: Instant, queue: u8, pausing: Pausing) {
         let bit = 1 << queue;
         match pausing {

@@ -7,8 +7,8 @@
 //! 3. It goes on the wire (`launch`).
 //! 4. It arrives at a switch, which chooses the next port (`forward`), or at a host (`deliver`).
 //!
-//! The state of a region depends on its events alone, and their order on times and numbers alone,
-//! so a run gives the same results on any number of threads.
+//! The state of a region depends only on its events, and their order only on times and numbers, so
+//! a run gives the same results on any number of threads.
 
 use gradwire_fabric::policy::{Balance, ServiceOrder};
 use gradwire_fabric::routing::PortId;
@@ -29,12 +29,12 @@ use crate::engine::wiring::Wiring;
 use crate::results::outcome::QueueSample;
 
 /// Adaptive switches compare backlogs in grades of 2^21 ps, 2.1 us, and draw among equals: hosts
-/// send in step, so the least backlog to the picosecond would always be the same port's.
+/// send in step, so a comparison to the picosecond would always choose the same port.
 const BACKLOG_GRADE_BITS: u32 = 21;
 /// Bytes of a pause frame on the wire.
 const PAUSE_FRAME_BYTES: u16 = 84;
 
-/// An event of another region, with the packet that it is about.
+/// An event of another region, with its packet.
 #[derive(Debug)]
 pub struct RegionMail<C> {
     event: TimedEvent,
@@ -56,7 +56,7 @@ pub struct FabricRegion<'w, H: Host> {
     flows: Flows<'w>,
     /// Bytes that each switch holds, where its ports share memory.
     held: Vec<u64>,
-    /// Bytes that wait, by ingress port and queue, where ports pause each other.
+    /// Bytes that wait, by ingress port and queue, if ports pause each other.
     from_ingress: Vec<[u32; QUEUES]>,
     losses: Vec<Option<Box<(LossProcess, ChaCha8Rng)>>>,
     links_down: u32,
@@ -166,7 +166,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         self.flows.done()
     }
 
-    /// Works on the events before `end`, at most about `budget` of them. Returns whether none of
+    /// Handles the events before `end`, at most about `budget` of them. Returns whether none of
     /// them is left.
     pub fn run(&mut self, end: Instant, budget: u64) -> bool {
         let stop = self.events.saturating_add(budget);
@@ -238,7 +238,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             return Some(first);
         }
         if self.links_down > 0 {
-            // Links fail rarely, so only such a run pays for a list.
+            // Links fail rarely, so only a run with failures pays for a list.
             let up = ports.iter().copied();
             let up: Vec<PortId> = up.filter(|port| !self.ports[port.index()].down).collect();
             if !up.is_empty() {
@@ -337,7 +337,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         self.offer(port, index);
     }
 
-    /// There is no room: drops the newcomer, or the least urgent packet where urgency counts.
+    /// The queue is full: drops the newcomer or, in a queue that serves by urgency, the least
+    /// urgent packet.
     fn drop_or_evict(&mut self, port: PortId, index: PacketIndex) {
         let newcomer = *self.packets.at(index);
         if self.wiring.order == ServiceOrder::Urgency {
@@ -404,8 +405,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         }
     }
 
-    /// Asks the port at the other end of `ingress` to stop or go on. The frame goes out at once: it
-    /// takes its time on the wire, but does not wait behind packets.
+    /// Asks the port at the other end of `ingress` to pause or resume. The frame goes out at once:
+    /// it takes its time on the wire, but does not wait for other packets.
     fn send_pause(&mut self, ingress: PortId, queue: u8, pausing: Pausing) {
         let back = &self.wiring.wires[ingress.opposite().index()];
         let at = self.now + back.transmit_time(PAUSE_FRAME_BYTES) + back.latency;
@@ -485,7 +486,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     /// Takes packets from a host as long as its port is idle: a host never sends ahead of its link,
-    /// so that a control packet waits for the packet on the wire only.
+    /// so that a control packet waits only for the packet on the wire.
     #[inline]
     fn pump(&mut self, host: u32) {
         let port = self.wiring.host_port[host as usize];
@@ -588,7 +589,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         }
     }
 
-    /// A host's alarm is due; the host may have asked for a later time since.
+    /// A host's alarm is due; the host may have asked for a later time since then.
     fn wake(&mut self, host: u32) {
         if self.armed[host as usize] != self.now {
             return;
@@ -660,7 +661,7 @@ fn mix(value: u32) -> u32 {
     value ^ value >> 16
 }
 
-/// A number below `count` from an even hash.
+/// A number below `count` from a uniform hash.
 #[inline]
 fn scale(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize

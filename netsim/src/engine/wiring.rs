@@ -71,7 +71,7 @@ pub struct Wiring {
     pub changes: Vec<LinkChange>,
     /// Least latency between two regions.
     pub lookahead: Span,
-    /// Seed of everything that switches and links draw.
+    /// Seed of all random decisions of switches and links.
     pub seed: u64,
 }
 
@@ -150,8 +150,8 @@ impl Wiring {
     }
 }
 
-/// Shares switches out: those of one tier in consecutive parts, so that a pod stays together; the
-/// topmost tier, which links everything to everything, in turn.
+/// Divides the switches among regions: those of one tier in consecutive parts, so that a pod stays
+/// together; those of the topmost tier, which links everything to everything, in rotation.
 fn regions_of_switches(fabric: &Fabric, regions: usize) -> Vec<u8> {
     let top = fabric.switches.iter().map(|switch| switch.tier).max();
     let mut of_tier = vec![0_usize; 256];

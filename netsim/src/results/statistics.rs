@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::outcome::{ClassCounts, FlowOutcome, LinkOutcome, Outcome, TaskOutcome};
 use gradwire_fabric::topology::{Device, Fabric};
-use gradwire_workloads::workload::{CollectiveKind, Task, Work, Workload};
+use gradwire_workloads::workload::{Task, Work, Workload};
 
 /// Mean and percentiles of some values, in their unit, to a millionth of it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -215,15 +215,7 @@ fn name_of(task: &Task) -> &str {
         Work::Compute { .. } => "compute",
         Work::Send { .. } => "send",
         Work::Receive { .. } => "receive",
-        Work::Collective { kind, .. } => match kind {
-            CollectiveKind::AllReduce => "all-reduce",
-            CollectiveKind::ReduceScatter => "reduce-scatter",
-            CollectiveKind::AllGather => "all-gather",
-            CollectiveKind::AllToAll => "all-to-all",
-            CollectiveKind::Broadcast { .. } => "broadcast",
-            CollectiveKind::Reduce { .. } => "reduce",
-            CollectiveKind::Barrier => "barrier",
-        },
+        Work::Collective { kind, .. } => kind.into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! DCTCP: a window that shrinks by as much as the share of marked packets asks for.
+//! DCTCP: a window that shrinks in proportion to the share of marked packets.
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. Every packet is
 //! acknowledged at once, its mark repeated in the ACK; losses are found by later packets that
@@ -6,9 +6,9 @@
 //! that it takes one path where switches hash.
 //!
 //! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed
-//! number of packets. Reordering by switches that spray is taken for loss, as TCP does. Nothing
-//! jitters: two equal senders on one switch run in lockstep, and the one whose packets come second
-//! sees the longer queue every time.
+//! number of packets. A sender takes reordering by switches that spray for loss, as TCP does. There
+//! is no jitter: two equal senders on one switch run in lockstep, and the one whose packets arrive
+//! second sees the longer queue every time.
 
 mod rtt;
 mod window;
@@ -48,13 +48,13 @@ pub struct DctcpFlow {
 
 impl Dctcp {
     /// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in
-    /// the evaluation of pFabric, and those of all transports here: the comparison is not about how
-    /// carefully they start.
+    /// the evaluation of pFabric, and as those of all transports here: the comparison is not about
+    /// how carefully they start.
     pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
         FlowHost::new(host, settings, Self::new(settings, LEAST))
     }
 
-    /// The same with the least timeout of DCTCP's paper.
+    /// The same with the minimum timeout of DCTCP's paper.
     pub fn host_of_paper(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
         FlowHost::new(host, settings, Self::new(settings, LEAST_OF_PAPER))
     }

@@ -1,8 +1,8 @@
 //! gradwire as a host of a simulated fabric: it drives the machines that ship, and adds no rule.
 //!
 //! Flows are messages of an [`Endpoint`], posted when their first packet arrives; a flow beyond
-//! `PIECE_BYTES` is several messages. A program runs on a `Communicator` ([`super::program`]).
-//! Both are jobs of their own on the same link. Messages are lengths without payload.
+//! `PIECE_BYTES` is several messages. A program runs on a `Communicator` ([`super::program`]). Each
+//! is a job of its own on the same link. Messages are lengths without payload.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -164,8 +164,7 @@ impl Host for Gradwire {
             return Some(take(&transmit, &self.source, cargo, &mut self.rest));
         };
         // The host's own queues know classes, too (`gradwire switch render linux:host`): flows
-        // beside a program ride in the last class and wait for it, but their control packets do
-        // not.
+        // beside a program use the last class and wait for it, but their control packets do not.
         if self.waiting.len() < WAITING_MAX
             && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
         {
@@ -223,15 +222,15 @@ fn is_due(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| at <= now)
 }
 
-/// Flows as messages. The key of a message says which flow it is of (sequence), which of its
-/// messages (part) and how many there are (group).
+/// Flows as messages. The key of a message says to which flow it belongs (sequence), which of its
+/// messages it is (part) and how many there are (group).
 #[derive(Debug)]
 struct FlowMessages {
     endpoint: Endpoint,
     policy: Policy,
     tolerance: Share,
     min_lossy: ByteCount,
-    /// Bytes of messages on their way in.
+    /// Bytes of messages that are being received.
     arriving: BTreeMap<(Rank, MessageKey), u32>,
     /// Messages received and bytes lost, of flows of several messages.
     received: BTreeMap<u32, (u16, u64)>,
@@ -279,7 +278,7 @@ impl FlowMessages {
             let tags = if tolerance.is_none() {
                 self.policy.lossless(shape, &[(0, layer)])
             } else {
-                // Without bytes all magnitudes are equal, and the first segments represent the
+                // Without bytes all magnitudes are equal, and the first segments stand for the
                 // share that the job protects.
                 let magnitudes = vec![Magnitude(1); shape.segments as usize];
                 self.policy.lossy(shape, &[(0, layer)], magnitudes)

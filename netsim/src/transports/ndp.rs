@@ -1,16 +1,16 @@
-//! NDP: switches cut packets instead of dropping them, receivers ask for each further packet.
+//! NDP: switches cut packets instead of dropping them, receivers request each further packet.
 //!
 //! Handley et al., "Re-architecting datacenter networks and stacks for low latency and high
 //! performance", SIGCOMM 2017. A flow starts with a window at line rate, unasked. A packet that
-//! finds a queue full arrives as a header, which the receiver answers with a NACK; one that
-//! arrives whole, with an ACK. For both it owes the sender one PULL, and sends these at the pace
-//! at which its own link takes full packets, over all flows in turn. A PULL lets one packet go, a
-//! lost one before a new one; a PULL that is due as a packet comes rides on its answer. Paths are
-//! taken in a random order, all of them before any again (`paths`).
+//! finds a queue full arrives as a header, which the receiver answers with a NACK; one that arrives
+//! whole, with an ACK. For both it owes the sender one PULL, and sends these at the pace at which
+//! its own link takes full packets, over all flows in turn. A PULL lets the sender send one packet,
+//! a lost one before a new one; a PULL that is due when a packet arrives is part of its answer. A
+//! sender takes its paths in a random order, all of them before any again (`paths`).
 //!
 //! The receiver owes no more PULLs than the flow has packets left, so that each PULL finds a packet
-//! at its sender. A timeout answers what trimming cannot: packets and headers
-//! that vanish.
+//! at its sender. A timeout handles losses that trimming cannot prevent: packets and headers that
+//! vanish.
 //!
 //! Left out: returning headers to the sender when their queue is full, avoiding paths with many
 //! NACKs, priority among the flows of a receiver, and the handshake.
@@ -31,15 +31,14 @@ use crate::engine::host::{Begin, Envelope};
 use paths::PathOrder;
 use pulls::Pulls;
 
-/// Packets that the first window has beyond the bandwidth-delay product: two of the queues on the
-/// way full (8 packets each, section 3.1), so that links stay busy when packets wait for each
-/// other.
+/// Packets that the first window has beyond the bandwidth-delay product: two full queues on the
+/// path (8 packets each, section 3.1), so that links stay busy when packets wait for each other.
 const BEYOND_BANDWIDTH_DELAY: u32 = 16;
-/// A packet without an answer counts as lost after this, and ten round trips: far longer than
+/// A packet without an answer counts as lost after this time plus ten round trips: far longer than
 /// queues of 8 packets and of headers can hold it back.
 const TIMEOUT: Span = Span::from_micros(100);
-/// A sender that waits for a PULL sends a packet unasked after this: longer than the turn of
-/// everybody else in an incast of ten thousand.
+/// A sender that waits for a PULL sends a packet unasked after this time: longer than a full
+/// rotation in an incast of ten thousand.
 const PATIENCE: Span = Span::from_millis(4);
 
 /// The rules of NDP.

@@ -1,8 +1,8 @@
 //! Packets at fixed mean rates: no window, no repair, no answer.
 //!
 //! A sender that does not react shows best how a fabric treats tagged packets. Each
-//! [`PacketStream`] is a Poisson process of its own, so that streams of equal rates do not fall
-//! into step; all of it comes from a seed. `gradwire switch probe` sends the same [`Departures`]
+//! [`PacketStream`] is a Poisson process of its own, so that streams of equal rates do not
+//! synchronize; all draws come from a seed. `gradwire switch probe` sends the same [`Departures`]
 //! through sockets, so that a real fabric and a simulated one carry the same packets at the same
 //! times.
 
@@ -133,7 +133,7 @@ pub struct StreamFate {
     pub received: u64,
     /// Packets that arrived with CE.
     pub marked: u64,
-    /// Time that each packet took from when it was due, in order of arrival.
+    /// Time of each packet from when it was due until it arrived, in order of arrival.
     pub delays: Vec<Span>,
 }
 
@@ -348,11 +348,11 @@ mod tests {
         );
     }
 
-    /// Control and two classes, of which the first alone asks for more than the link's 100 Mb/s.
+    /// Control and two classes; the first of these alone needs more than the link's 100 Mb/s.
     #[test]
     fn what_a_full_queue_cannot_carry_is_dropped_if_droppable_and_marked_if_not() {
         let mut fabric = Fabric::from_shape("single:2@100M,latency=1ms").expect("a fabric");
-        // The sender's link is faster, so that the queue is the switch's.
+        // The sender's link is faster, so that the queue builds up at the switch.
         fabric.links[0].rate = Rate::from_gbps(1);
         let policy = policy_of_job(&Job::default(), &fabric);
         let streams = [

@@ -2,12 +2,13 @@
 //!
 //! Alizadeh et al., "pFabric: Minimal Near-Optimal Datacenter Transport", SIGCOMM 2013. A packet's
 //! urgency is the number of packets that its flow has left; a switch that is full drops the least
-//! urgent. Flows start at line rate. Every packet is acknowledged by itself; the only sign of loss
-//! is a timeout of a few round trips, after which the window starts anew; after five in a row the
-//! flow only sends probes until one is answered (section 4.3). Entropies are random per packet.
+//! urgent. Flows start at line rate. The receiver acknowledges every packet by itself; the only
+//! sign of loss is a timeout of a few round trips, after which the window restarts; after five in a
+//! row the flow only sends probes until one is answered (section 4.3). Entropies are random per
+//! packet.
 //!
-//! Left out: the handshake. Which packet of a flow is served first, and which is dropped, is the
-//! switch's matter ([`crate::engine::port`]).
+//! Left out: the handshake. The switch decides which packet of a flow is served first, and which is
+//! dropped ([`crate::engine::port`]).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -66,8 +67,8 @@ impl PFabricFlow {
         Some(oldest.max(self.last_timeout) + timeout)
     }
 
-    /// Slow start, then one packet more per round trip; no further than a quarter above the window
-    /// that keeps the link busy (the authors' simulations: 15 packets where that is 12).
+    /// Slow start, then one packet more per round trip; at most a quarter above the window that
+    /// keeps the link busy (the authors' simulations: 15 packets where that is 12).
     fn grow(&mut self, bandwidth_delay: u32) {
         let slow_start = self.window < self.slow_start_below;
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };
@@ -121,7 +122,7 @@ impl FlowRules for PFabric {
         flow.board.missing() == 0
     }
 
-    /// Brings a flow's entry among those that may send up to date.
+    /// Updates a flow's entry among those that may send.
     fn line_up(&mut self, _now: Instant, number: u32, flow: &mut PFabricFlow) {
         let left = flow.may_send().then(|| flow.board.missing());
         if left != flow.listed {
@@ -133,7 +134,7 @@ impl FlowRules for PFabric {
         }
     }
 
-    /// The flow stays in line: [`Self::line_up`] takes it out when it may not send any more.
+    /// The flow stays in line: [`Self::line_up`] takes it out when it may no longer send.
     fn next_in_line(&mut self, _now: Instant) -> Option<u32> {
         self.ready.first().map(|&(_, number)| number)
     }
@@ -163,7 +164,7 @@ impl FlowRules for PFabric {
         flow.deadline(self.timeout)
     }
 
-    /// A probe queues where data does: it is to find out whether data would come through.
+    /// A probe queues where data does: it tests whether data would get through.
     fn transmit_ahead(
         &mut self,
         desk: &mut FlowDesk,
@@ -221,7 +222,7 @@ mod tests {
         star.run(Instant::from_picos(u64::MAX));
         let took = star.acknowledged(1).since(Instant::from_picos(50_000_000));
         let ideal = alone(40_860).since(Instant::START);
-        // One packet of the long flow may be on the wire when the first of the short one comes.
+        // One packet of the long flow may be on the wire when the first of the short one arrives.
         assert!(
             took <= ideal + settings().packet_time(),
             "took {took}, ideal {ideal}"

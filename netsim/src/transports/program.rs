@@ -33,10 +33,10 @@ pub(super) struct RankPlayer {
     tasks: Tasks,
     groups: Vec<Group>,
     loss: LossTerms,
-    /// Of each group, layers of the model that it is of; 0 when they are not known.
+    /// For each group, the layers of its model; 0 when they are not known.
     layer_counts: Vec<u16>,
     operations: BTreeMap<OperationId, u32>,
-    /// Of each task that is a collective, which one of its group it is, from 1.
+    /// For each task that is a collective, its position among those of its group, from 1.
     sequences: Vec<u32>,
 }
 

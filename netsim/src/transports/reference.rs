@@ -1,8 +1,8 @@
 //! The parts that reference transports share.
 //!
-//! - [`flow_host`]: a host of a reference transport but for the rules of its paper.
+//! - [`flow_host`]: a host of a reference transport without the rules of its paper.
 //! - [`cargo`]: the header fields of their packets.
-//! - `outbox`: answers on their way out, and progress that the simulator takes.
+//! - `outbox`: outgoing answers, and progress that the simulator takes.
 //! - `scoreboard`: the fate of every packet of a flow, at its sender.
 //! - `acknowledger`: a receiver that acknowledges every packet by itself.
 //! - `incoming`: which packets of a flow have arrived, at its receiver.

@@ -1,17 +1,17 @@
 //! RoCE: packets in order or not at all, at a rate that congestion notifications set.
 //!
-//! The reliable connection of InfiniBand over Ethernet: a receiver takes the next packet only. At
+//! The reliable connection of InfiniBand over Ethernet: a receiver accepts only the next packet. At
 //! the first one out of order it sends a NACK with the one that it expects, and the sender goes
 //! back to that one (go-back-N). Rates follow DCQCN (`rate`): a receiver that sees marks sends a
-//! notification (CNP), at most one in 50 us and flow. Each flow is a queue pair with one entropy
+//! notification (CNP), at most one per flow in 50 us. Each flow is a queue pair with one entropy
 //! and a rate of its own, and packets are paced at that rate.
 //!
 //! Switches prevent loss by PFC: the simulator does not ask a paused host for packets. Without PFC
 //! a lost retransmission or a lost end waits for the timeout.
 //!
 //! Left out: a window, verbs, and coalesced ACKs: every packet is acknowledged. Switches here mark
-//! above one depth where DCQCN's mark with a probability that grows with it, so notifications come
-//! to all flows of a burst at once.
+//! above one depth, whereas DCQCN's mark with a probability that grows with the depth, so
+//! notifications reach all flows of a burst at once.
 
 mod rate;
 
@@ -32,7 +32,7 @@ use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope};
 use rate::FlowRate;
 
-/// Least time between notifications of a flow (DCQCN, section 3.1).
+/// Minimum time between notifications of a flow (DCQCN, section 3.1).
 const NOTIFICATION_GAP: Span = Span::from_micros(50);
 /// Time without progress after which everything is sent again: Local ACK Timeout 10, which is
 /// 4.096 us x 2^10 (InfiniBand, section 9.7.6). Long enough for a paused fabric.

@@ -44,7 +44,7 @@ impl ReferenceSettings {
         self.rate.transmit_time(ByteCount::new(u64::from(bytes)))
     }
 
-    /// Full packets that are on their way in a round trip at line rate, rounded up.
+    /// Full packets in flight during a round trip at line rate, rounded up.
     pub fn bandwidth_delay(&self) -> u32 {
         let picos = self.base_rtt.as_picos();
         picos.div_ceil(self.packet_time().as_picos().max(1)) as u32

@@ -2,7 +2,7 @@
 //!
 //! Compute tasks of one unit run one at a time, in the order in which they become ready; all other
 //! tasks start as soon as all their predecessors have ended or started. A `Communicator` or flows
-//! of a reference transport carry them; that is not decided here.
+//! of a reference transport carry them; this file does not decide which.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,6 +10,7 @@ use gradwire_protocol::units::Instant;
 
 use crate::engine::host::HostProgress;
 use crate::results::outcome::TaskOutcome;
+use gradwire_workloads::order::TaskWaits;
 use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Segments of a task that was carried.
@@ -23,14 +24,9 @@ pub(super) struct Segments {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// How many tasks it still waits for.
-    waits: u32,
     started: Option<Instant>,
     ended: Option<Instant>,
     segments: Segments,
-    /// Tasks that wait for it to end, and to start.
-    then: Vec<u32>,
-    then_started: Vec<u32>,
 }
 
 /// A task that keeps a unit busy.
@@ -52,6 +48,7 @@ pub(super) struct Tasks {
     host: u32,
     tasks: Vec<Task>,
     states: Vec<State>,
+    waits: TaskWaits,
     units: BTreeMap<u16, Unit>,
     ready: VecDeque<u32>,
     begun: bool,
@@ -65,7 +62,8 @@ impl Tasks {
         Self {
             host: program.host,
             tasks: program.tasks.clone(),
-            states: states(&program.tasks),
+            states: vec![State::default(); program.tasks.len()],
+            waits: TaskWaits::new(&program.tasks),
             units: BTreeMap::new(),
             ready: VecDeque::new(),
             begun: false,
@@ -93,9 +91,7 @@ impl Tasks {
             return;
         }
         self.begun = true;
-        let free = self.states.iter().enumerate();
-        let free = free.filter(|(_, state)| state.waits == 0);
-        self.ready = free.map(|(task, _)| task as u32).collect();
+        self.ready = self.waits.free().collect();
     }
 
     /// Ends the computations whose time is over.
@@ -133,8 +129,7 @@ impl Tasks {
         let state = &mut self.states[task as usize];
         (state.ended, state.segments) = (Some(now), segments);
         self.untold += 1;
-        let then = std::mem::take(&mut state.then);
-        self.release(&then);
+        self.ready.extend(self.waits.end(task));
     }
 
     /// Reports a task that has ended, once for each.
@@ -157,16 +152,6 @@ impl Tasks {
         states.map(outcome).collect()
     }
 
-    fn release(&mut self, tasks: &[u32]) {
-        for &task in tasks {
-            let state = &mut self.states[task as usize];
-            state.waits -= 1;
-            if state.waits == 0 {
-                self.ready.push_back(task);
-            }
-        }
-    }
-
     fn start(&mut self, now: Instant, task: u32) -> Started {
         let mut started = Started::ToBeCarried;
         if let Work::Compute { span, unit } = self.tasks[task as usize].work {
@@ -180,8 +165,7 @@ impl Tasks {
             started = Started::OnAUnit;
         }
         self.states[task as usize].started = Some(now);
-        let then = std::mem::take(&mut self.states[task as usize].then_started);
-        self.release(&then);
+        self.ready.extend(self.waits.start(task));
         started
     }
 }
@@ -193,18 +177,4 @@ enum Started {
     OnAUnit,
     /// A transport.
     ToBeCarried,
-}
-
-fn states(tasks: &[Task]) -> Vec<State> {
-    let mut states = vec![State::default(); tasks.len()];
-    for (index, task) in tasks.iter().enumerate() {
-        states[index].waits = (task.after.len() + task.after_start.len()) as u32;
-        for &before in &task.after {
-            states[before as usize].then.push(index as u32);
-        }
-        for &before in &task.after_start {
-            states[before as usize].then_started.push(index as u32);
-        }
-    }
-    states
 }

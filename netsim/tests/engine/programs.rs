@@ -6,12 +6,13 @@
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::results::steps::Steps;
-use gradwire_netsim::setup::{Setup, SetupError, TRANSPORTS, Transport};
+use gradwire_netsim::setup::{Setup, SetupError, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 use gradwire_workloads::workload::{Hosts, Workload};
+use strum::VariantArray;
 
 use crate::training::{each_takes, model};
 use crate::world::{fabric, micros, pattern, run, setup};
@@ -23,7 +24,7 @@ const FOUR: [Layer; 4] = [(3_000_000, 0, 0); 4];
 const ALL_BYTES: f64 = 12_000_000.0;
 
 fn references() -> impl Iterator<Item = Transport> {
-    let all = TRANSPORTS.iter().map(|&(_, transport)| transport);
+    let all = Transport::VARIANTS.iter().copied();
     all.filter(|transport| *transport != Transport::Gradwire)
 }
 
@@ -136,7 +137,7 @@ fn equal_seeds_give_equal_steps() {
 #[test]
 fn two_jobs_on_hosts_of_their_own_are_both_measured_and_do_not_meet() {
     let how = "ddp,steps=2,algorithm=ring";
-    for (_, transport) in TRANSPORTS {
+    for &transport in Transport::VARIANTS {
         let alone = run_steps(&on(transport, 4, step(&FOUR, how, 4)));
         let there = |first| {
             let hosts: Vec<u32> = (first..first + 4).collect();
@@ -206,7 +207,7 @@ fn a_straggler_sets_the_pace_on_every_reference() {
 
 #[test]
 fn a_background_ends_with_the_last_step() {
-    for (_, transport) in TRANSPORTS {
+    for &transport in Transport::VARIANTS {
         let fabric = fabric("single:4@100G");
         let background = pattern("poisson:websearch@0.3:500ms", &fabric, 7);
         let flows = background.flows.len();

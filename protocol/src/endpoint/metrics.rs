@@ -38,7 +38,7 @@ impl Endpoint {
         }
     }
 
-    /// How much is kept at the moment.
+    /// The amount of state kept at the moment.
     pub fn footprint(&self) -> EndpointFootprint {
         let mut sum = EndpointFootprint {
             timers: self.deadlines.len(),
@@ -57,8 +57,8 @@ impl Endpoint {
         times.map(|_| Box::default())
     }
 
-    /// Turns the news of a sender into events. This happens once per message; inlined, it would
-    /// slow down every packet.
+    /// Turns a sender's reports into events. This happens once per message; inlined, it would slow
+    /// down every packet.
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;
@@ -101,7 +101,7 @@ impl Endpoint {
 }
 
 impl EndpointPeer {
-    /// Records the round trip that the last report has given, if it has.
+    /// Records the round trip that the last report gave, if any.
     pub(super) fn note_round_trip(&mut self) {
         if let (Some(traffic), Some(sample)) = (&mut self.traffic, self.rtt.take_latest()) {
             traffic.round_trips.record(sample);

@@ -16,7 +16,7 @@ use crate::units::{Instant, Rank};
 pub(super) enum NextTurn {
     /// The sender has changed since it was asked.
     Unknown,
-    /// As the sender said; `None`: it has no segment to send.
+    /// The sender's answer; `None`: it has no segment to send.
     Known(Option<SendTurn>),
 }
 

@@ -3,7 +3,7 @@
 //! 1. Control packets go before data, peers in turn. They have class 0 and ECT, so that no gradient
 //!    starves them and no queue drops them early. Only a PROBE has the class and the path of its
 //!    data.
-//! 2. Data goes to the peer whose next segment has the first turn, equal ones in turn.
+//! 2. Data goes to the peer whose next segment has the first turn, among equal turns in rotation.
 
 use super::Endpoint;
 use super::peer::NextTurn;
@@ -18,7 +18,7 @@ static FIRST: SegmentRun = SegmentRun::FIRST;
 
 impl Endpoint {
     /// [`Machine::poll_transmit`](crate::machine::Machine::poll_transmit) for a caller that has the
-    /// bytes: `payload` gives the whole message to this rank with this key. If it gives none, the
+    /// bytes: `payload` gives the whole message to this rank with this key. If it returns none, the
     /// packets carry only lengths.
     pub fn poll_transmit_from<'a>(
         &'a mut self,
@@ -112,8 +112,9 @@ impl Endpoint {
         Some(transmit)
     }
 
-    /// The peer that data goes to next: the one whose next segment has the first turn, equal ones
-    /// in turn. All share this rank's link, and urgent segments must not wait for others there.
+    /// The peer that data goes to next: the one whose next segment has the first turn, among equal
+    /// turns in rotation. All share this rank's link, and urgent segments must not wait for others
+    /// there.
     fn next_sender(&mut self) -> Option<usize> {
         if self.senders.len() < 2 {
             return self.senders.pop_front().map(|at| at as usize);

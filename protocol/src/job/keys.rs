@@ -20,7 +20,7 @@ pub(super) struct JobKey {
     pub(super) sentence: &'static str,
     /// The allowed values.
     pub(super) allowed: fn() -> String,
-    /// Puts a value into its place; `None` if it is not allowed.
+    /// Stores a value; `None` if it is not allowed.
     pub(super) set: fn(&mut Job, &DeValue<'_>) -> Option<()>,
     /// The value as TOML.
     pub(super) show: fn(&Job) -> String,
@@ -45,7 +45,7 @@ macro_rules! job_key {
     }};
 }
 
-/// Makes types, defaults and [`KEYS`] of the table.
+/// Makes types, defaults and [`KEYS`] from the table.
 macro_rules! job_keys {
     (
         $(#[doc = $job_doc:literal])+
@@ -123,7 +123,7 @@ fn names_in(table: &str) -> Vec<&'static str> {
     names
 }
 
-/// Puts all values of a `job.toml` into `job`; returns the names of their keys.
+/// Stores all values of a `job.toml` in `job`; returns the names of their keys.
 pub(super) fn read(job: &mut Job, text: &str) -> Result<BTreeSet<String>, TomlError> {
     let document = spanned::parse(text)?;
     let root = TomlTable::root(text, &document);
@@ -147,7 +147,7 @@ pub(super) fn read(job: &mut Job, text: &str) -> Result<BTreeSet<String>, TomlEr
     Ok(written)
 }
 
-/// Puts one value under a dotted key: as TOML where `text` is TOML, else as a string.
+/// Stores one value under a dotted key: as TOML where `text` is TOML, else as a string.
 pub(super) fn set(job: &mut Job, key: &str, text: &str) -> Result<(), TomlProblem> {
     let (value, given) = match DeValue::parse(text) {
         Ok(value) => (value.into_inner(), text.to_owned()),
@@ -174,7 +174,7 @@ fn unknown(key: &str) -> TomlProblem {
     }
 }
 
-/// Writes a job, with `remark` behind each line.
+/// Writes a job, with `remark` after each line.
 pub(super) fn write(job: &Job, remark: impl Fn(&JobKey) -> &'static str) -> String {
     let mut text = String::new();
     let mut current = "";

@@ -72,8 +72,8 @@ pub fn show_pair((from, to): (Rank, Rank)) -> String {
     format!("{from}->{to}")
 }
 
-/// Reads an entry of `collectives.table`: the most ranks, the most bytes, the algorithm
-/// (`4 256KiB direct`).
+/// Reads an entry of `collectives.table`: the maximum ranks, the maximum bytes, the algorithm (`4
+/// 256KiB direct`).
 pub fn choice(text: &str) -> Option<AlgorithmChoice> {
     let mut words = text.split_whitespace();
     let (world, bytes, name) = (words.next()?, words.next()?, words.next()?);

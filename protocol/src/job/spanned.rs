@@ -95,7 +95,7 @@ impl TomlProblem {
 pub struct TomlTable<'d> {
     text: &'d str,
     name: String,
-    /// Begins the keys of this table in errors: `transport.` for `[transport]`.
+    /// Prefix of the keys of this table in errors: `transport.` for `[transport]`.
     prefix: String,
     at: usize,
     table: &'d DeTable<'d>,
@@ -156,7 +156,7 @@ impl<'d> TomlTable<'d> {
         })
     }
 
-    /// The value of a key, if it is there.
+    /// The value of a key, if present.
     pub fn get(&self, key: &str) -> Option<TomlEntry<'d>> {
         let value = self.table.get(key)?;
         Some(TomlEntry::new(
@@ -185,7 +185,7 @@ impl<'d> TomlTable<'d> {
         })
     }
 
-    /// Refuses a key that cannot stand beside another.
+    /// Refuses a key that cannot be combined with another.
     ///
     /// # Errors
     /// [`TomlProblem::Exclusive`].
@@ -284,7 +284,7 @@ impl<'d> TomlEntry<'d> {
         }
     }
 
-    /// The entries of a list; a value that is no list counts as its only entry.
+    /// The entries of a list; a value that is not a list counts as its only entry.
     pub fn list(&self) -> Vec<Self> {
         let DeValue::Array(list) = self.value else {
             return vec![self.clone()];

@@ -3,9 +3,9 @@
 /// Letters of a word that are compared; no known word is longer.
 const LETTERS_MAX: usize = 64;
 
-/// The known word that is spelt most like `given`; of equally near ones the first in the alphabet.
-/// `None` if more than half of its letters would have to change, or more than one and one for each
-/// four letters.
+/// The known word with the spelling most similar to `given`; among equally near ones the first in
+/// the alphabet. `None` if more than half of its letters would have to change, or more than one
+/// plus one for every four letters.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A key of a hostile file may be megabytes long, and the distance takes quadratic time.
     let given: String = given.chars().take(LETTERS_MAX).collect();

@@ -6,7 +6,7 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 use crate::units::ByteCount;
 use crate::wire::TAG_BYTES;
 
-/// The value that a receiver puts where elements did not arrive.
+/// The value that a receiver uses for elements that did not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum HoleFilling {
@@ -44,7 +44,7 @@ impl From<Mtu> for Option<u32> {
     }
 }
 
-/// The most that all peers together may have in flight to one rank.
+/// The maximum that all peers together may have in flight to one rank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GrantWindow {
     /// No common bound: each sender obeys its own window only.
@@ -68,7 +68,7 @@ impl From<GrantWindow> for Option<ByteCount> {
     }
 }
 
-/// The packets that faults on purpose may drop.
+/// The packets that injected faults may drop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum DropFrom {
@@ -110,7 +110,7 @@ pub enum WireChoice {
 pub enum IdleMode {
     /// Looks for packets all the time: a core per rank.
     Busy,
-    /// Looks for some microseconds, then sleeps until a packet comes.
+    /// Looks for some microseconds, then sleeps until a packet arrives.
     Adaptive,
     /// Sleeps at once.
     Block,
@@ -160,7 +160,7 @@ pub enum ReduceAlgorithm {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PacketOrder {
-    /// Thousands of packets in order show it.
+    /// Trusted after thousands of packets in order.
     Auto,
     /// They do: switches choose paths by hash. As with `Auto`, packets that overtake each other end
     /// the trust.
@@ -173,7 +173,7 @@ pub enum PacketOrder {
 pub enum SumOrder {
     /// By rank number: a sum depends on its inputs and the algorithm, and not on time.
     Rank,
-    /// As contributions come: sums of floats may differ in their last bits from run to run.
+    /// As contributions arrive: sums of floats may differ in their last bits from run to run.
     Arrival,
 }
 
@@ -181,7 +181,7 @@ pub enum SumOrder {
 /// that leave the algorithm open. Written as `"4 256KiB direct"`; see [`super::notation::choice`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AlgorithmChoice {
-    /// The most ranks of a group; at least 2.
+    /// The maximum number of ranks of a group; at least 2.
     pub world: u16,
     /// The longest tensor.
     pub bytes: ByteCount,
@@ -196,7 +196,7 @@ pub enum GradientTransform {
     /// No transform: where a segment is lost, its contribution is missing.
     None,
     /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
-    /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each of its group.
+    /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each segment of its group.
     Hadamard,
 }
 

@@ -1,9 +1,10 @@
-//! The messages of one peer that are closed: a late packet of theirs opens no message again.
+//! The messages of one peer that are closed: a late packet of such a message does not open it
+//! again.
 //!
 //! 1. Ids of 32 bits are extended to the number nearest to the highest one seen so far. The first
 //!    one seen counts as it is.
-//! 2. Closed numbers are kept as ranges. They join as soon as the message between them is closed,
-//!    so memory is bounded by the messages that are open or have not come yet.
+//! 2. Closed numbers are kept as ranges. They merge as soon as the message between them is closed,
+//!    so memory is bounded by the messages that are open or have not arrived yet.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub(super) struct ClosedMessages {
 }
 
 impl ClosedMessages {
-    /// The highest number seen; before the first, the one that it would be with this id.
+    /// The highest number seen; before the first, the number that it would have with this id.
     pub(super) fn newest(&self, id: MessageId) -> MessageSerial {
         self.newest.unwrap_or_else(|| MessageSerial::first(id))
     }

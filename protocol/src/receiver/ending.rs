@@ -2,8 +2,9 @@
 //!
 //! 1. A complete message is kept until the sender is known to have heard its holes: until CLOSE, or
 //!    a RESET. It says STOP again after waits that double up to a second. After [`STOPS_EACH`] of
-//!    them only the oldest complete message does; CLOSE lets the next one speak at once.
-//! 2. RESET forgets the message, whether it is posted, early or has not come yet.
+//!    them only the oldest complete message repeats it; when CLOSE arrives, the next one says it at
+//!    once.
+//! 2. RESET forgets the message, whether it is posted, early or has not arrived yet.
 //! 3. REFUSE answers RESET. It also answers a PROBE for a message that is closed: the sender would
 //!    not ask if it had sent CLOSE, so this receiver has refused the message.
 
@@ -15,14 +16,14 @@ use crate::priority::CONTROL;
 use crate::units::{Instant, MessageId, MessageKey};
 use crate::wire::{Flags, Header, PacketKind};
 
-/// STOPs of a message after which it leaves the word to the oldest one.
+/// STOPs of a message after which only the oldest message repeats its STOP.
 const STOPS_EACH: u32 = 12;
-/// Ranges of closed messages beyond which a RESET for an unknown message is not taken, so that
-/// invented headers cannot take all memory. There are as many only if more messages are open.
+/// Ranges of closed messages beyond which a RESET for an unknown message is ignored, so that
+/// invented headers cannot take all memory. There are that many only if more messages are open.
 const CLOSED_RANGES_MAX: usize = 1 << 16;
 
 impl Receiver {
-    /// Takes CLOSE: the sender heard STOP.
+    /// Processes CLOSE: the sender heard STOP.
     pub fn handle_close(&mut self, id: MessageId, lent: &mut RankResources<'_>) {
         let Some(at) = self.find(id) else {
             return;
@@ -36,7 +37,7 @@ impl Receiver {
         if stops_said < STOPS_EACH {
             return;
         }
-        // The sender hears again, so the next message that was quiet says STOP now.
+        // The sender answers again, so the next message that was quiet says STOP now.
         let was_quiet = |next: &&mut ReceiveMessage| {
             next.stage == ReceiveStage::Complete && next.stops_said() >= STOPS_EACH
         };
@@ -58,7 +59,7 @@ impl Receiver {
         }
     }
 
-    /// Takes RESET: the sender has cancelled the message.
+    /// Processes RESET: the sender has cancelled the message.
     pub fn handle_reset(&mut self, header: &Header, lent: &mut RankResources<'_>) {
         let serial = self.closed.serial(header.message);
         if self.closed.ranges() >= CLOSED_RANGES_MAX && !self.closed.is_closed(serial) {
@@ -91,8 +92,8 @@ impl Receiver {
         self.events.push_back(EndpointEvent::Reset { from, key });
     }
 
-    /// Gives up the message with this key, unless it is complete. Gives how many of its segments
-    /// were on their way.
+    /// Gives up the message with this key, unless it is complete. Returns how many of its segments
+    /// were in flight.
     pub(crate) fn refuse(&mut self, key: MessageKey, ledger: &mut Ledger) -> u32 {
         if let Ok(posted) = self.find_expected(key) {
             self.expected.remove(posted);
@@ -108,7 +109,7 @@ impl Receiver {
         self.drop_message(at, ledger)
     }
 
-    /// Forgets a message that is not complete. Gives how many of its segments were on their way.
+    /// Forgets a message that is not complete. Returns how many of its segments were in flight.
     fn drop_message(&mut self, at: usize, ledger: &mut Ledger) -> u32 {
         let dropped = &mut self.messages[at];
         if dropped.stage == ReceiveStage::Early {

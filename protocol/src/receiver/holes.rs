@@ -1,9 +1,9 @@
-//! The missing segments of one message: which its sender has lost, and which are accepted.
+//! The missing segments of one message: which of them its sender has lost, and which are accepted.
 //!
-//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the step's ledger bears
-//!    and are surely not protected. Segments that the sender has found lost go before those that
-//!    may only be late, then the least needed ones. Each is reserved in the ledger.
-//! 2. An accepted segment that arrives after all is taken, and released in the ledger.
+//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the step's ledger
+//!    allows and are certainly not protected. Segments that the sender has found lost go before
+//!    those that may only be late, then the least needed ones. Each is reserved in the ledger.
+//! 2. An accepted segment that arrives after all is stored, and released in the ledger.
 //! 3. When the message ends, [`HoleState::take`] books the holes that are still accepted as lost.
 
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ pub(super) struct HoleState {
 }
 
 impl HoleState {
-    /// Of a message before its first segment, with so many protected ones.
+    /// The state of a message before its first segment, with `protected` protected ones.
     pub(super) fn new(protected: u32) -> Self {
         Self {
             protected_missing: protected,
@@ -69,9 +69,9 @@ impl HoleState {
         self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
     }
 
-    /// Takes what a PROBE tells: the segments that the sender has found lost and does not repair.
-    /// A segment that it named before and names no longer is repaired, or has arrived. Gives how
-    /// many missing segments are named for the first time.
+    /// Processes the holes in a PROBE: the segments that the sender has found lost and does not
+    /// repair. A segment that an earlier PROBE named and this one does not is repaired, or has
+    /// arrived. Returns how many missing segments are named for the first time.
     pub(super) fn on_lost(
         &mut self,
         told: Option<(SegmentReport, &[u8])>,
@@ -96,7 +96,8 @@ impl HoleState {
         news
     }
 
-    /// The receiver asks for repairs, so segments that the sender has given up may come after all.
+    /// The receiver asks for repairs, so segments that the sender has given up may arrive after
+    /// all.
     pub(super) fn forget_lost(&mut self) {
         self.lost = None;
     }
@@ -133,8 +134,8 @@ impl HoleState {
     }
 
     /// Accepts holes of a message with this tolerance, by the rules at the top of this file. The
-    /// receiver cannot tell which missing segments are protected: it only leaves room for as many.
-    /// Their sender repairs them even if they are accepted here.
+    /// receiver cannot tell which missing segments are protected: it only leaves room for their
+    /// number. Their sender repairs them even if they are accepted here.
     pub(super) fn accept(
         &mut self,
         received: &Bitmap,
@@ -211,7 +212,7 @@ impl HoleState {
     }
 }
 
-/// How many holes a message can bear, in which step.
+/// How many holes a message tolerates, in which step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoleLimits {
     pub(super) cut: Segmentation,

@@ -1,4 +1,4 @@
-//! One message on its way in: its stage, its grants, and how its holes and reports follow.
+//! One incoming message: its stage, its grants, and how its holes and reports follow.
 
 use std::borrow::Cow;
 
@@ -19,11 +19,11 @@ use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport};
 
-/// Gaps that begin anew since a path has not passed the end of the message.
+/// How often a gap restarts because a path has not passed the end of the message.
 const ENDS_AWAITED: u32 = 2;
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
-/// So is the wait for a CLOSE.
+/// The same holds for the wait for a CLOSE.
 const STOP_DOUBLINGS: u32 = 20;
 /// The longest wait for stragglers or a CLOSE, unless a gap is longer.
 const WAIT_MAX: Span = Span::from_millis(1_000);
@@ -31,7 +31,7 @@ const WAIT_MAX: Span = Span::from_millis(1_000);
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ReceiveStage {
-    /// Not posted: segments are taken up to the grant, and the message cannot end.
+    /// Not posted: segments are accepted up to the grant, and the message cannot end.
     Early,
     /// Posted, with the share that may be missing.
     Posted(Share),
@@ -44,7 +44,7 @@ pub(super) enum ReceiveStage {
 struct GrantState {
     /// How many, in sending order.
     granted: u32,
-    /// How many of them are still on their way, as far as is known.
+    /// How many of them are still in flight, as far as is known.
     expected: u32,
 }
 
@@ -54,7 +54,7 @@ struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
     rounds: u32,
-    /// Whether this wait began anew, because its host had slept through the end of the first.
+    /// Whether this wait restarted because its host had slept through the end of the first.
     is_second: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct ReceiveMessage {
     pub(super) serial: MessageSerial,
     /// Header of its first packet. Reports answer with its fields.
     header: Header,
-    /// The step whose budget bears its holes: the sender's, until the message is posted.
+    /// The step whose budget its holes count against: the sender's, until the message is posted.
     pub(super) step: Step,
     pub(super) cut: Segmentation,
     pub(super) stage: ReceiveStage,
@@ -151,12 +151,12 @@ impl ReceiveMessage {
         }
     }
 
-    /// Segments that are on their way.
+    /// Segments in flight.
     pub(super) fn expected(&self) -> u32 {
         self.grants.expected
     }
 
-    /// Lets the sender send up to `most` segments more; gives how many more are on their way, and
+    /// Lets the sender send up to `most` segments more; returns how many more are in flight, and
     /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
         let segments = self.cut.segments();
@@ -164,8 +164,8 @@ impl ReceiveMessage {
         let grants = &mut self.grants;
         let more = most.min(segments - grants.granted);
         grants.granted += more;
-        // A sender that announced itself by PROBE in the midst of its unscheduled start has sent
-        // the rest of it, too: what has arrived is not on its way.
+        // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
+        // the rest of it, too: segments that have arrived are not in flight.
         let before = grants.expected;
         grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
@@ -185,19 +185,19 @@ impl ReceiveMessage {
         self.grants.expected = 0;
     }
 
-    /// No segment is on its way any more; gives how many were thought to be.
+    /// No segment is in flight any more; returns how many were thought to be.
     pub(super) fn settle(&mut self) -> u32 {
         std::mem::take(&mut self.grants.expected)
     }
 
-    /// So many segments have arrived or are lost; gives how many of them were on their way.
+    /// `segments` segments have arrived or are lost; returns how many of them were in flight.
     pub(super) fn settle_some(&mut self, segments: u32) -> u32 {
         let less = segments.min(self.grants.expected);
         self.grants.expected -= less;
         less
     }
 
-    /// Takes the holes that a PROBE names; gives how many fewer segments are on their way.
+    /// Processes the holes that a PROBE names; returns how many fewer segments are in flight.
     pub(super) fn on_lost(&mut self, told: Option<(SegmentReport, &[u8])>) -> u32 {
         let news = self.holes.on_lost(told, &self.received);
         self.settle_some(news)
@@ -218,7 +218,7 @@ impl ReceiveMessage {
             && header.key == self.header.key
     }
 
-    /// Takes a segment; tells whether it is new.
+    /// Stores a segment; returns whether it is new.
     pub(super) fn on_data(&mut self, header: &Header, ledger: &mut Ledger) -> bool {
         let new = self.received.insert(header.segment);
         if new {
@@ -235,7 +235,7 @@ impl ReceiveMessage {
         self.ends.extend(body.ends());
     }
 
-    /// Whether its last packets on a path may still come: the paths keep order, and not all have
+    /// Whether its last packets on a path may still arrive: the paths keep order, and not all have
     /// passed the end of the message.
     pub(super) fn awaits_ends(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> bool {
         order.is_trusted(settings.order)
@@ -255,7 +255,7 @@ impl ReceiveMessage {
         awaited.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// Whether all paths have passed the end of the message, so that no packet of it is on its way.
+    /// Whether all paths have passed the end of the message, so that no packet of it is in flight.
     fn is_passed(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> bool {
         order.is_trusted(settings.order)
             && !self.ends.is_empty()
@@ -274,11 +274,12 @@ impl ReceiveMessage {
         }
     }
 
-    /// When it waits for no more stragglers, or no longer for a CLOSE; `None`: it does not wait.
+    /// When it stops waiting for stragglers, or for a CLOSE; `None`: it does not wait.
     pub(super) fn gap_ends(&self) -> Option<Instant> {
         self.gap.ends
     }
 
+<<<<<<< HEAD
     /// When its patience ends, unless it has ended; `None` also if it is endless.
     pub(super) fn patience_ends(&self) -> Option<Instant> {
         self.patience.ends().filter(|_| self.is_posted())
@@ -286,11 +287,15 @@ impl ReceiveMessage {
 
     /// Whether gaps end for it: it may end with holes, or its sender would let it, and has to be
     /// asked for what it leaves.
+=======
+    /// Whether gaps end for it: it may end with holes, or its sender would let it, and must be
+    /// asked for the segments that it leaves.
+>>>>>>> main
     fn has_gaps(&self) -> bool {
         self.is_posted() && (!self.tolerance().is_none() || self.holes.are_left())
     }
 
-    /// Starts to wait for stragglers anew, if gaps end for the message.
+    /// Restarts the wait for stragglers, if gaps end for the message.
     pub(super) fn restart_gap(&mut self, now: Instant, gap: Span) {
         if self.has_gaps() && self.holes.all_sent() && self.received.zeros() > 0 {
             self.gap.restart(now, gap);
@@ -299,9 +304,9 @@ impl ReceiveMessage {
         }
     }
 
-    /// Starts the gap anew, once, if it ended more than a gap ago; tells whether it did. The host
+    /// Restarts the gap, once, if it ended more than a gap ago; returns whether it did. The host
     /// has stood still since, perhaps below its sockets as well: packets that reached it in time
-    /// may come up only now.
+    /// may be delivered only now.
     pub(super) fn renew_gap(&mut self, now: Instant, gap: Span) -> bool {
         let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
         let renewed = overslept && self.is_posted() && !self.gap.is_second;
@@ -314,10 +319,16 @@ impl ReceiveMessage {
 
     /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
+    #[inline]
     pub(super) fn end_gap_if_settled(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
-        if !self.has_gaps() || self.received.zeros() == 0 {
-            return;
+        if self.has_gaps() && self.received.zeros() > 0 {
+            self.end_settled_gap(lent, order);
         }
+    }
+
+    /// Few packets come while a message has gaps. Inlined it would make the others slower.
+    #[inline(never)]
+    fn end_settled_gap(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
         let settings = lent.settings;
         let is_named = || self.holes.is_settled(&self.received);
         let is_settled =
@@ -327,8 +338,8 @@ impl ReceiveMessage {
         }
     }
 
-    /// The gap is over, and the end of a path has yet to pass: waits on, but not for ever, and has
-    /// the sender mark the ends again; tells whether it does.
+    /// The gap is over, and a path has yet to pass its end: waits on, but not forever, and has the
+    /// sender mark the ends again; returns whether it does.
     pub(super) fn waits_for_ends(&mut self, now: Instant, gap: Span) -> bool {
         let waits = self.gap.rounds < ENDS_AWAITED;
         if waits {
@@ -400,7 +411,7 @@ impl ReceiveMessage {
             .accept(&self.received, &limits, tie_breaker, ledger);
     }
 
-    /// Whether every segment is there or accepted as a hole.
+    /// Whether every segment has arrived or is accepted as a hole.
     pub(super) fn needs_nothing(&self) -> bool {
         self.holes.are_all_accepted(&self.received)
     }
@@ -410,7 +421,7 @@ impl ReceiveMessage {
         self.holes.take(self.step, self.cut, ledger)
     }
 
-    /// The message needs no more segments, or the sender asks again since it has not heard STOP.
+    /// The message needs no more segments, or the sender asks again because it has not heard STOP.
     pub(super) fn complete(&mut self, now: Instant, gap: Span) {
         self.stage = ReceiveStage::Complete;
         self.gap.rounds = 0;
@@ -447,7 +458,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// Writes the bitmap of the next report into `body`, behind room for the report; the whole has
+    /// Writes the bitmap of the next report into `body`, after room for the report; the total has
     /// at most `room` bytes. `None` when none is due. It echoes no packet sent after `untold`.
     pub(super) fn poll_report(
         &mut self,

@@ -49,7 +49,8 @@ impl EchoStamp {
         }
     }
 
-    /// The one that was sent first. Stamps of packets that came long after each other have wrapped.
+    /// The one that was sent first. Stamps of packets that arrived long after each other have
+    /// wrapped.
     pub(super) fn older(self, other: Self) -> Self {
         let later = match (self.arrived - other.arrived).max(other.arrived - self.arrived) {
             apart if apart < STAMPS_COMPARED => is_later(self.sent_at, other.sent_at),
@@ -75,14 +76,15 @@ pub(super) struct ReportState {
     unreported: u32,
     lowest_unreported: u32,
     /// The lowest segment that was new in the last report. The next one covers it again: a report
-    /// may be lost, and behind a hole no other one tells of its segments.
+    /// may be lost, and no other report names segments after a hole.
     lowest_reported: u32,
     /// The first of those packets.
     first_unreported: Option<EchoStamp>,
 }
 
 impl ReportState {
-    /// Of a message whose first packet is here; it is acknowledged like any other.
+    /// The state of a message whose first packet has arrived; that packet is acknowledged like any
+    /// other.
     pub(super) fn new(header: &Header, now: Instant) -> Self {
         Self {
             due: ReportDue::AckBy(now + ACK_WAIT),
@@ -127,7 +129,7 @@ impl ReportState {
         self.newest = EchoStamp::of(header, now);
     }
 
-    /// The first packet that no report has told yet.
+    /// The first packet that no report has named yet.
     pub(super) fn first_unreported(&self) -> Option<EchoStamp> {
         self.first_unreported
     }
@@ -166,7 +168,7 @@ impl ReportState {
     }
 
     /// A report with the echo and the marks. No packet that was sent after `untold` is echoed: it
-    /// has arrived, and another message's report has yet to tell of it.
+    /// has arrived, and another message's report has yet to name it.
     pub(super) fn draft(&self, now: Instant, untold: Option<EchoStamp>) -> SegmentReport {
         let echo = untold.map_or(self.newest, |untold| self.newest.older(untold));
         SegmentReport {
@@ -179,7 +181,7 @@ impl ReportState {
         }
     }
 
-    /// A report has told of the segments before `end`, of so many.
+    /// A report has named the segments before `end`, of `segments`.
     pub(super) fn on_reported(&mut self, end: u32, segments: u32) {
         self.due = match self.due {
             ReportDue::Whole(kind, _) if end < segments => ReportDue::Whole(kind, end),

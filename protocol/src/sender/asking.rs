@@ -1,15 +1,15 @@
 //! When messages are probed, and how much their receiver was told by PROBE.
 //!
-//! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer comes
+//! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`].
-//! 2. A message that stands still and has heard so from its receiver *rests*: the receiver tells it
-//!    when that changes. One resting message at a time asks, in turn, after waits that grow up to
-//!    [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a grant
-//!    whose packet was lost: a receiver answers PROBE for a message that is not posted with reports
-//!    of all messages that it has granted, too.
+//! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
+//!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
+//!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
+//!    grant whose packet was lost: a receiver answers PROBE for a message that is not posted with
+//!    reports of all messages that it has granted, too.
 //! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
-//!    asks for all, after waits of up to a part of the silence, and the window starts over. The
-//!    first packet that answers ends the silence: all messages in doubt ask at once.
+//!    asks for all, after waits of up to a part of the silence, and the window restarts. The first
+//!    packet that answers ends the silence: all messages in doubt ask at once.
 
 use smallvec::SmallVec;
 
@@ -27,18 +27,20 @@ use crate::wire::{Flags, Header, PacketKind, PathMark};
 const GAPS_UNANSWERED: u64 = 32;
 /// The longest wait between two probes of a peer, unless [`WATCHES_PER_TIMEOUT`] is shorter.
 const WATCH_WAIT_MAX: Span = Span::from_millis(1_000);
-/// Probes of a peer in `peer_timeout`, at least, so that no peer that answers counts as dead.
+/// Minimum number of probes of a peer in `peer_timeout`, so that no peer that answers counts as
+/// dead.
 const WATCHES_PER_TIMEOUT: u64 = 4;
-/// A message marks ends that its receiver awaits so often before a PROBE is due.
+/// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
 /// Growth of the wait between two probes of messages that rest.
 const WATCH_GROWTH: u64 = 4;
 /// Unanswered probes of one message after which its peer is silent.
 const SILENT_PROBES: u32 = 3;
-/// A silent peer is probed after this part of its silence: as much longer takes the recovery.
+/// A silent peer is probed after this part of its silence, which is also how much longer the
+/// recovery takes.
 const SILENCE_PART: u64 = 128;
-/// How long a peer whose round trip is not known must be silent before the window starts over, as
-/// in RFC 6298 section 2.1.
+/// How long a peer whose round trip is not known must be silent before the window restarts, as in
+/// RFC 6298 section 2.1.
 const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
 
 /// One PROBE at a time for all messages that rest, or for all to a silent peer.
@@ -52,8 +54,8 @@ pub(super) struct PeerWatch {
     silence: Option<PeerSilence>,
 }
 
-/// A peer that has not answered. A silence that ends leaves the waits of resting messages as they
-/// have grown: otherwise a peer that answers late would be asked without end.
+/// A peer that has not answered. A silence that ends leaves the waits of resting messages as long
+/// as they are: otherwise a peer that answers late would be asked without end.
 #[derive(Clone, Copy, Debug)]
 struct PeerSilence {
     /// Since when it owes an answer.
@@ -65,7 +67,7 @@ struct PeerSilence {
 }
 
 impl PeerWatch {
-    /// A message begins to rest, of a peer that is probed after `wait`.
+    /// A message to a peer that is probed after `wait` begins to rest.
     fn begin(&mut self, now: Instant, wait: Span) {
         self.at.get_or_insert_with(|| now + grant_wait(wait));
         self.hasten(now, wait);
@@ -79,7 +81,7 @@ impl PeerWatch {
         }
     }
 
-    /// A PROBE goes out; the next one is due after a wait that has grown, but not beyond `most`.
+    /// A PROBE goes out; the next one is due after a longer wait, but not beyond `most`.
     fn advance(&mut self, now: Instant, most: Span) {
         self.wait = (self.wait * WATCH_GROWTH).min(most);
         self.at = Some(now + self.wait);
@@ -145,7 +147,7 @@ impl Sender {
         let stage = sending.probe.stage;
         sending.on_probe(now, next);
         self.counters.probes += 1;
-        // A probe that tells news is no sign that the receiver holds the message up.
+        // A probe with new information is no sign that the receiver holds the message up.
         if sending.stands_still() && !is_news {
             sending.probe.asked_still.get_or_insert_with(|| now.stamp());
             if !sending.probe.told_still {
@@ -183,20 +185,19 @@ impl Sender {
             return None;
         }
         let asks =
-            |sending: &&SendMessage| sending.is_told() && sending.probe.duty != ProbeDuty::Rests;
-        let due = |sending: &SendMessage| asks(&sending) && sending.probe.at <= now;
-        let at = self.messages.iter().position(due);
-        if at.is_none() {
-            let asking = self.messages.iter().filter(asks);
-            self.probe_due = asking.map(|sending| sending.probe.at).min();
+            |sending: &SendMessage| sending.is_told() && sending.probe.duty != ProbeDuty::Rests;
+        let asking = self.messages.iter().filter(|(_, sending)| asks(sending));
+        let times = asking.map(|(at, sending)| (at, sending.probe.at));
+        let due = times.clone().find(|&(_, time)| time <= now);
+        if due.is_none() {
+            self.probe_due = times.map(|(_, time)| time).min();
         }
-        at
+        due.map(|(at, _)| at)
     }
 
-    /// Of the messages of this kind, the one that has not asked for longest.
+    /// Among the messages of this kind, the one that has not asked for the longest time.
     fn longest_unasked(&self, is_kind: impl Fn(&SendMessage) -> bool) -> Option<usize> {
-        let numbered = self.messages.iter().enumerate();
-        let of_kind = numbered.filter(|(_, sending)| is_kind(sending));
+        let of_kind = self.messages.iter().filter(|(_, sending)| is_kind(sending));
         let first = of_kind.min_by_key(|(_, sending)| sending.probe.last);
         first.map(|(at, _)| at)
     }
@@ -210,28 +211,27 @@ impl Sender {
         });
     }
 
-    /// A packet has come that answers this sender. After a silence the messages that it does not
-    /// answer ask at once.
+    /// A packet has arrived that answers this sender. After a silence, the messages that it does
+    /// not answer ask at once.
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard = now;
         if self.watch.silence.take().is_none() {
             return;
         }
-        for sending in &mut self.messages {
-            if sending.probe.unanswered > 0 {
-                sending.probe.unanswered = 0;
-                sending.probe.at = now;
+        for probe in self.messages.probes() {
+            if probe.unanswered > 0 {
+                (probe.unanswered, probe.at) = (0, now);
             }
         }
         self.note_probe(now);
     }
 
-    /// A report about a message has come that echoes a packet with this stamp.
+    /// A report about a message has arrived that echoes a packet with this stamp.
     pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
         let sending = &mut self.messages[at];
         let mut probe_at = sending.next_probe(now, wait, self.tail.record());
         if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
-            // A fallen sender sends nothing before, whatever the answer.
+            // A sender that has fallen back sends nothing before that, whatever the answer.
             probe_at = probe_at.max(until);
         }
         let is_news = sending.has_untold_holes() || sending.probe.is_awaited;
@@ -239,8 +239,8 @@ impl Sender {
         let probe = &mut sending.probe;
         probe.unanswered = 0;
         probe.at = probe_at;
-        // The answer to any PROBE since it stands still will do: on a path that is longer than the
-        // wait it never is the last one that is answered.
+        // The answer to any PROBE since it stopped making progress suffices: on a path that is
+        // longer than the wait, the last PROBE is never the one that is answered.
         let is_told = probe.asked_still.is_some_and(|first| echo >= first);
         if is_told && may_rest {
             // One that asked for all while none rested has no watch any more.

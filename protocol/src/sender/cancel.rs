@@ -2,9 +2,10 @@
 //!
 //! 1. A cancelled message is no longer sent, repaired or probed. RESET tells its receiver at once,
 //!    and again after waits that double up to [`RESET_WAIT_MAX`].
-//! 2. REFUSE answers RESET. So does STOP, if the message was complete before RESET came.
-//! 3. After [`RESETS_EACH`] unanswered ones only the oldest message says RESET. When it is answered
-//!    the next one speaks at once, so many cancelled messages cost no more packets than one.
+//! 2. REFUSE answers RESET. STOP answers, too, if the message was complete before RESET arrived.
+//! 3. After [`RESETS_EACH`] unanswered ones only the oldest message repeats RESET. When it is
+//!    answered, the next one repeats it at once, so many cancelled messages cost no more packets
+//!    than one.
 
 use crate::priority::CONTROL;
 use crate::units::{Instant, MessageId, Span};
@@ -12,7 +13,7 @@ use crate::wire::{Flags, Header, PacketKind};
 
 /// The longest wait between two RESETs.
 const RESET_WAIT_MAX: Span = Span::from_millis(1_000);
-/// RESETs of a message after which it leaves the word to the oldest one.
+/// RESETs of a message after which only the oldest message repeats its RESET.
 const RESETS_EACH: u32 = 8;
 
 /// A message whose RESET was not answered.
@@ -87,7 +88,7 @@ impl CancelledMessages {
         })
     }
 
-    /// The receiver has answered; tells whether a message with this id was cancelled.
+    /// The receiver has answered; returns whether a message with this id was cancelled.
     pub(super) fn on_answer(&mut self, id: MessageId) -> bool {
         let of_id = |cancelled: &CancelledMessage| cancelled.header.message == id;
         let Some(at) = self.messages.iter().position(of_id) else {

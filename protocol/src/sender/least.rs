@@ -1,36 +1,36 @@
-//! The search for the least round trip of a path that has become longer.
+//! The search for the minimum round trip of a path that has become longer.
 //!
-//! Delay is measured from the least round trip. After a reroute to a longer path that one is wrong,
-//! and would shrink the window for ever. So once delay has exceeded its target for a while
-//! ([`Rtt::doubts_least`](crate::rtt::Rtt::doubts_least)), the sender keeps no more than the least
-//! window in flight until a packet that it has sent in this time is answered, and takes that
-//! sample. This is ProbeRTT of BBR (Cardwell et al., ACM Queue 2016), but only when delay shrinks
-//! the window, and for one round trip.
+//! Delay is measured from the minimum round trip. After a reroute to a longer path that minimum is
+//! wrong, and would shrink the window forever. So once delay has exceeded its target for a while
+//! ([`Rtt::doubts_least`](crate::rtt::Rtt::doubts_least)), the sender keeps no more than the
+//! minimum window in flight until a packet that it has sent in this time is answered, and takes
+//! that sample. This is ProbeRTT of BBR (Cardwell et al., ACM Queue 2016), but only when delay
+//! shrinks the window, and for one round trip.
 
 use crate::units::{ByteCount, Instant, Stamp};
 
-/// A search for the least round trip.
+/// A search for the minimum round trip.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum LeastSearch {
     /// There is none.
     #[default]
     Off,
-    /// More than the least window is in flight.
+    /// More than the minimum window is in flight.
     Draining,
-    /// Since then no more than the least window is.
+    /// Since then no more than the minimum window is.
     Light(Stamp),
 }
 
 impl LeastSearch {
-    /// The least round trip is in doubt.
+    /// The minimum round trip is in doubt.
     pub(super) fn begin(&mut self) {
         if *self == Self::Off {
             *self = Self::Draining;
         }
     }
 
-    /// A packet with this stamp was answered, and so many bytes more than the least window are in
-    /// flight. Tells whether its round trip is the least one, which ends the search.
+    /// A packet with this stamp was answered, and `excess` bytes more than the minimum window are
+    /// in flight. Returns whether its round trip is the minimum, which ends the search.
     pub(super) fn ends_with(&mut self, now: Instant, echo: Stamp, excess: ByteCount) -> bool {
         match *self {
             Self::Light(since) if echo >= since => {

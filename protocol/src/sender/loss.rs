@@ -6,10 +6,10 @@
 //!    queue lets a lower class overtake.
 //! 3. It is lost when it was sent earlier than that by [`LossHorizons`]: for a segment that is
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
-//!    overtake each other, so their count says little), where a mistake costs a duplicate. For one
-//!    that may stay missing the job's gap at least, since a mistake would lose a segment that was
-//!    only late; but not where paths may keep order, and the receiver accepts no hole
-//!    for the sender's word, which PROBE calls a guess.
+//!    overtake each other, so their count says little), where a mistake costs a duplicate. For a
+//!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
+//!    segment that was only late. Where paths may keep order this does not apply: there the
+//!    receiver accepts no hole on the sender's word, which PROBE calls a guess.
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these.
 
@@ -22,7 +22,7 @@ use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
 use crate::wire::PathMark;
 
-/// The packets of one class on their way to one peer.
+/// The packets of one class in flight to one peer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassFlights {
     /// In the order of sending. Those that have landed stay until they are first.
@@ -32,7 +32,7 @@ pub(super) struct ClassFlights {
 }
 
 impl ClassFlights {
-    /// A report echoes a packet of this class; tells whether it is the newest.
+    /// A report echoes a packet of this class; returns whether it is the newest.
     fn on_echo(&mut self, echo: Stamp) -> bool {
         let newer = self.newest.is_none_or(|newest| echo > newest);
         if newer {
@@ -42,13 +42,14 @@ impl ClassFlights {
     }
 }
 
-/// Whose word makes a receiver accept a hole.
+/// On whose word a receiver accepts a hole.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum HoleJudge {
     /// The sender's, or a gap.
     #[default]
     Sender,
-    /// The paths', which may keep order: the sender's is only a guess, and may come earlier.
+    /// On the paths', which may keep order: the sender's word is only a guess, and may come
+    /// earlier.
     Paths,
 }
 
@@ -93,13 +94,13 @@ impl FoundLost {
 }
 
 impl Sender {
-    /// Takes the stamp of a packet that has arrived; tells whether it is the newest of its class.
+    /// Takes the stamp of a packet that has arrived; returns whether it is the newest of its class.
     pub(super) fn on_echo(&mut self, class: Class, echo: Stamp) -> bool {
         let class = self.classes.get_mut(usize::from(class.0));
         class.is_some_and(|class| class.on_echo(echo))
     }
 
-    /// Finds segments that are lost by now, and tells how many.
+    /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let horizons = LossHorizons::new(rtt, gap, self.judge);
         // Before the first echo it is the start, before which no packet was sent.
@@ -146,7 +147,7 @@ impl Sender {
         sending.guesses |= self.judge == HoleJudge::Paths;
         self.in_flight -= sending.land(flight.segment);
         sending.on_lost(flight.segment);
-        // More holes are news for the receiver, which may make the next probe due now.
+        // The receiver does not know of the new holes, so the next probe may be due now.
         let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
         sending.probe.at = sending.probe.at.min(probe_at);
         let probe_at = sending.probe.at;
@@ -164,7 +165,8 @@ impl Sender {
         }
     }
 
-    /// Finds the lost segments of a class, of which the packet with the stamp `newest` has arrived.
+    /// Finds the lost segments of a class, given that its packet with the stamp `newest` has
+    /// arrived.
     fn find_lost_before(
         &mut self,
         now: Instant,
@@ -189,7 +191,7 @@ impl Sender {
                     true => tolerated_before,
                     false => repaired_before,
                 };
-                // All flights behind the first one were sent later still.
+                // All flights after the first one were sent later still.
                 if flight.sent_at >= lost_before {
                     break;
                 }

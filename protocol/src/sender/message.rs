@@ -1,4 +1,4 @@
-//! One message on its way out: its header, its progress, its lost segments, and its probes.
+//! One outgoing message: its header, its progress, its lost segments, and its probes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,9 +21,9 @@ use crate::wire::{
     Flags, HEADER_BYTES, Header, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX, SegmentReport,
 };
 
-/// A message that only waits for a grant is probed after so many waits: the grant may be lost.
+/// A message that only waits for a grant is probed after this many waits: the grant may be lost.
 const GRANT_WAITS: u64 = 16;
-/// But no later than that, unless one wait is longer: a host that stood still, or a clock that
+/// But no later than this, unless one wait is longer: a host that stood still, or a clock that
 /// jumped, can make the first round trip one of seconds.
 const GRANT_WAIT_MAX: Span = Span::from_millis(1_000);
 
@@ -49,8 +49,8 @@ pub(super) struct RunDeparture {
     pub(super) first: PathMark,
 }
 
-/// Whether the paths to the peer have lost packets of late. On clean ones no message is followed by
-/// marks of its end.
+/// Whether the paths to the peer have lost packets recently. On clean paths, no marks follow a
+/// message's end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PathRecord {
     Clean,
@@ -72,7 +72,7 @@ pub(super) struct UnscheduledStart {
     pub(super) bytes: u64,
 }
 
-/// How far a message has come.
+/// The progress of a message.
 #[derive(Debug)]
 pub(super) struct SendProgress {
     /// Bytes taken from the unscheduled start until the receiver is known to have heard of it.
@@ -91,10 +91,10 @@ pub(super) struct SendProgress {
     pub(super) marks: u32,
 }
 
-/// How much of a message's last word, its STOP, was heard.
+/// How much of STOP, a message's last report, was heard.
 #[derive(Debug, Default)]
 struct StopHeard {
-    /// The segments that the receiver did without, as far as it has named them.
+    /// The segments that the receiver accepted as lost, as far as it has named them.
     missing: Option<Bitmap>,
     /// It has named those before this one.
     until: u32,
@@ -189,7 +189,7 @@ impl SendMessage {
         self.progress.next == self.segments() && self.repair.is_idle()
     }
 
-    /// Whether the receiver has to hear of the message. A message that only waits for the window
+    /// Whether the receiver must hear of the message. A message that only waits for the window
     /// needs no probe; one that waits for grants does.
     pub(super) fn is_told(&self) -> bool {
         self.probe.stage != SendStage::Unsent
@@ -200,7 +200,7 @@ impl SendMessage {
         self.probe.unanswered > 0 && echo >= self.probe.asked.stamp()
     }
 
-    /// Whether its next PROBE is the first that its receiver hears of it.
+    /// Whether its next PROBE is the first packet by which its receiver learns of it.
     pub(super) fn is_news(&self) -> bool {
         self.probe.stage == SendStage::Unannounced
     }
@@ -216,9 +216,9 @@ impl SendMessage {
     }
 
     /// When to probe if no report comes earlier. A message that tolerates loss is probed at once
-    /// when all of it was sent, since its receiver waits for that word, and when more of it is
-    /// found lost: until its receiver knows, it grants less to everybody. On lossy paths the end of
-    /// every message is marked at once.
+    /// when all of it was sent, since its receiver waits for that information, and when more of it
+    /// is found lost: until its receiver knows, it grants less to all peers. On lossy paths the end
+    /// of every message is marked at once.
     pub(super) fn next_probe(&self, now: Instant, wait: Span, record: PathRecord) -> Instant {
         let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
@@ -239,7 +239,7 @@ impl SendMessage {
         self.repair.holes().ones() > self.probe.holes_told
     }
 
-    /// Whether all that is granted was sent, and none of it is on its way.
+    /// Whether all granted segments were sent, and none of them is in flight.
     fn has_landed(&self) -> bool {
         let progress = &self.progress;
         let sent_all_granted = progress.next == progress.granted.min(self.segments());
@@ -251,8 +251,8 @@ impl SendMessage {
         self.has_landed() && !self.all_sent()
     }
 
-    /// Whether nothing can be sent until the receiver says more: the message is not posted there,
-    /// or others are granted before it.
+    /// Whether the sender can send nothing until the receiver grants more: the message is not
+    /// posted there, or others are granted before it.
     pub(super) fn stands_still(&self) -> bool {
         self.has_landed() && self.repair.is_idle()
     }
@@ -289,7 +289,7 @@ impl SendMessage {
         &self.ends
     }
 
-    /// Segments that may be on their way.
+    /// Segments that may be in flight.
     pub(super) fn in_flight(&self) -> u32 {
         self.progress.in_flight.ones()
     }
@@ -356,7 +356,7 @@ impl SendMessage {
         }
     }
 
-    /// Whether half of the holes that it tolerates are there: no more of it had better be dropped.
+    /// Whether half of the holes that it tolerates exist: then no more of it should be dropped.
     fn has_spent_half(&self) -> bool {
         self.repair.holes().ones() * 2 >= self.cut.holes_allowed(self.tolerance)
     }
@@ -391,7 +391,7 @@ impl SendMessage {
         }
     }
 
-    /// The segments of a run are in flight from now on; gives back their bytes.
+    /// The segments of a run are in flight from now on; returns their bytes.
     pub(super) fn on_sent(
         &mut self,
         run: &SegmentRun,
@@ -429,7 +429,7 @@ impl SendMessage {
         u64::from(self.cut.length(segment)) + HEADER_BYTES as u64
     }
 
-    /// A segment is no longer in flight; gives back the bytes that it had there.
+    /// A segment is no longer in flight; returns the bytes that it had there.
     pub(super) fn land(&mut self, segment: u32) -> u64 {
         match self.progress.in_flight.remove(segment) {
             true => self.packet_bytes(segment),
@@ -437,7 +437,7 @@ impl SendMessage {
         }
     }
 
-    /// No segment is in flight any more; gives back the bytes that were.
+    /// No segment is in flight any more; returns the bytes that were.
     pub(super) fn land_all(&mut self) -> u64 {
         if self.progress.in_flight.ones() == 0 {
             return 0;
@@ -473,8 +473,8 @@ impl SendMessage {
         }
     }
 
-    /// Takes segments that a BITMAP shows. Those that are protected may be shown although they are
-    /// missing, since the receiver cannot tell which they are: for them it proves nothing.
+    /// Processes segments that a BITMAP shows. Those that are protected may be shown although they
+    /// are missing, since the receiver cannot tell which they are: for them it proves nothing.
     pub(super) fn on_shown(&mut self, segments: Range<u32>) -> NewlyAcked {
         let mut acked = NewlyAcked::default();
         for segment in segments.start..segments.end.min(self.segments()) {
@@ -490,7 +490,7 @@ impl SendMessage {
         !self.tolerance.is_none() && self.repair.may_leave() && !self.tags.is_protected(segment)
     }
 
-    /// A segment is lost: leaves it as a hole if the message can bear that, or repairs it.
+    /// A segment is lost: leaves it as a hole if the message tolerates that, or repairs it.
     pub(super) fn on_lost(&mut self, segment: u32) {
         if !self.may_miss(segment) {
             self.queue_repair(segment);
@@ -503,7 +503,7 @@ impl SendMessage {
             .leave(segment, need, tolerated, &self.progress.acked);
     }
 
-    /// A BITMAP has come: the receiver has chosen its holes, and needs everything else.
+    /// A BITMAP has arrived: the receiver has chosen its holes, and needs all other segments.
     pub(super) fn on_chosen(&mut self) {
         self.repair.on_chosen();
     }
@@ -513,13 +513,13 @@ impl SendMessage {
         self.repair.queue(segment, &self.progress.acked);
     }
 
-    /// Takes a STOP; tells whether it has named all missing segments by now.
+    /// Processes a STOP; returns whether it has named all missing segments by now.
     pub(super) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
         let segments = self.segments();
         let StopHeard { missing, until } = &mut self.stop;
         let missing = missing.get_or_insert_with(|| Bitmap::new(segments));
         *until = report.cumulative.max(*until);
-        // A window behind a gap is taken when it comes again.
+        // A window after a gap is taken when it arrives again.
         if report.first <= *until {
             for segment in report.missing(encoded, segments).iter_ones() {
                 missing.insert(segment);
@@ -549,7 +549,7 @@ impl SendMessage {
 pub(super) struct NewlyAcked {
     /// Bytes that were in flight until then.
     pub(super) bytes: u64,
-    /// Segments of which that was not known before.
+    /// Segments that were not known to have arrived before.
     pub(super) segments: u32,
 }
 

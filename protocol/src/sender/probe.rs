@@ -6,7 +6,7 @@ use crate::units::{Instant, Span, Stamp};
 /// The longest wait between two probes of a message, unless 32 gaps of the job are shorter.
 pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 
-/// How far the receiver knows about a message.
+/// How much the receiver knows about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SendStage {
     /// It has an unscheduled start, which waits for the window. The receiver need not know of it.
@@ -43,19 +43,19 @@ pub(super) struct ProbeState {
     pub(super) unanswered: u32,
     /// When the first of those was sent.
     pub(super) asked: Instant,
-    /// Probes since the peer was last heard, and when the first of them was sent.
+    /// Probes since the peer last answered, and when the first of them was sent.
     unheard: (u32, Instant),
     /// When the last one was sent.
     pub(super) last: Instant,
-    /// How often ends of paths were marked again that the receiver awaits.
+    /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
     pub(super) is_awaited: bool,
     /// How many holes the last one named.
     pub(super) holes_told: u32,
-    /// Stamp of the first one since the message stands still.
+    /// Stamp of the first one since the message stopped making progress.
     pub(super) asked_still: Option<Stamp>,
-    /// Whether the caller knows that the message stands still.
+    /// Whether the caller knows that the message makes no progress.
     pub(super) told_still: bool,
 }
 
@@ -87,7 +87,7 @@ impl ProbeState {
         self.asked_still = None;
     }
 
-    /// A probe goes out to a peer that was last heard at `heard`; gives how many did since then,
+    /// A probe goes out to a peer that last answered at `heard`; returns how many did since then,
     /// and when the first did.
     pub(super) fn count_unheard(&mut self, now: Instant, heard: Instant) -> (u32, Instant) {
         let (count, first) = self.unheard;
@@ -98,7 +98,7 @@ impl ProbeState {
         self.unheard
     }
 
-    /// A probe goes out that names so many holes; the next one is due at `next`.
+    /// A probe goes out that names this many holes; the next one is due at `next`.
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant, holes: u32) {
         if self.stage == SendStage::Unannounced {
             self.stage = SendStage::Announced;

@@ -28,14 +28,14 @@ pub(super) struct RepairState {
     queued: Bitmap,
     /// Lost, neither acknowledged nor queued.
     holes: Bitmap,
-    /// Every segment that ever became a hole, the most needed first. Those that are no holes any
-    /// more are skipped.
+    /// Every segment that ever became a hole, the most needed first. Those that are no longer holes
+    /// are skipped.
     by_need: BinaryHeap<(RepairNeed, u32)>,
     chooser: HoleChooser,
 }
 
 impl RepairState {
-    /// Of a message of `segments`, none of them lost.
+    /// The state of a message of `segments`, none of them lost.
     pub(super) fn new(segments: u32) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -81,7 +81,8 @@ impl RepairState {
         }
     }
 
-    /// Leaves a lost segment as a hole. Of more than `tolerated` holes the most needed are queued.
+    /// Leaves a lost segment as a hole. If there are more than `tolerated` holes, the most needed
+    /// are queued.
     pub(super) fn leave(&mut self, segment: u32, need: RepairNeed, tolerated: u32, acked: &Bitmap) {
         if self.holes.insert(segment) {
             self.by_need.push((need, segment));
@@ -94,7 +95,7 @@ impl RepairState {
         }
     }
 
-    /// A BITMAP has come: the receiver has chosen its holes.
+    /// A BITMAP has arrived: the receiver has chosen its holes.
     pub(super) fn on_chosen(&mut self) {
         self.chooser = HoleChooser::Receiver;
     }

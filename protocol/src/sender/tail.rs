@@ -1,10 +1,10 @@
-//! Marks behind a message: a PROBE on each path whose last packet belongs to it.
+//! Marks after a message: a PROBE on each path whose last packet belongs to it.
 //!
-//! A packet that is lost in midstream shows by the next one of its path ([`crate::order`]). Behind
-//! the last packet of a message there may be none, so on lossy paths the sender sends one: a PROBE
-//! in the class of the data, on each path on which nothing has left since. If no report answers,
-//! all paths are marked again on which it has packets in flight.
-//! A report names the ends that its receiver still awaits: their marks were lost, and go again.
+//! A packet that is lost in midstream is revealed by the next one of its path ([`crate::order`]).
+//! After the last packet of a message there may be none, so on lossy paths the sender sends one: a
+//! PROBE in the class of the data, on each path on which no packet has left since. If no report
+//! answers, all paths are marked again on which it has packets in flight. A report names the ends
+//! that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use super::message::PathRecord;
 use crate::units::MessageId;
 use crate::wire::{Flags, PathMark};
 
-/// Paths count as lossy until so many packets were sent after a loss.
+/// Paths count as lossy until this many packets were sent after a loss.
 const LOSS_REMEMBERED: u64 = 1 << 16;
 
-/// The marks that are to be sent, and whether there is need for them.
+/// The marks that are to be sent, and whether they are needed.
 #[derive(Debug, Default)]
 pub(super) struct TailMarks {
     pub(super) due: VecDeque<TailMark>,
@@ -34,7 +34,7 @@ pub(super) struct TailMark {
 }
 
 impl TailMarks {
-    /// So many packets leave; tells how the paths have done of late.
+    /// This many packets leave; returns how the paths have performed recently.
     pub(super) fn on_sent(&mut self, packets: u64) -> PathRecord {
         self.lossy_for = self.lossy_for.saturating_sub(packets);
         self.record()
@@ -45,7 +45,7 @@ impl TailMarks {
         self.lossy_for = LOSS_REMEMBERED;
     }
 
-    /// How the paths have done of late.
+    /// How the paths have performed recently.
     pub(super) fn record(&self) -> PathRecord {
         match self.lossy_for {
             0 => PathRecord::Clean,

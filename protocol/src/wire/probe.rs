@@ -10,11 +10,11 @@ use super::report::{REPORT_BYTES, SegmentReport};
 use crate::bitmap::Bitmap;
 use crate::units::{Class, Entropy, PathNumber};
 
-/// The most ends of paths that a PROBE names. A message that has used more names none.
+/// The maximum number of path ends that a PROBE names. A message that has used more names none.
 const PATH_MARKS_MAX: usize = 128;
 /// Bytes of a [`PathMark`].
 const MARK_BYTES: usize = 8;
-/// Says that a mark is there: a body that is all zeros has none.
+/// Says that a mark is present: a body that is all zeros has none.
 const PRESENT: u8 = 1;
 
 /// A packet of a path.
@@ -43,7 +43,7 @@ impl PathMark {
         [a, b, c, d, self.class.0, self.entropy.0, PRESENT, 0]
     }
 
-    /// Reads a mark; `None` where there is none.
+    /// Reads a mark; `None` if there is none.
     pub fn decode(bytes: &[u8; MARK_BYTES]) -> Option<Self> {
         let [a, b, c, d, class, entropy, present, _] = *bytes;
         (present == PRESENT).then_some(Self {

@@ -34,7 +34,7 @@ pub struct SegmentReport {
     pub ce: u32,
     /// Distinct segments of the message that arrived, so far.
     pub received: u32,
-    /// How many segments, counted in sending order, the receiver is ready to take.
+    /// How many segments, counted in sending order, the receiver is ready to accept.
     pub granted: u32,
     /// Bit e is set when a packet on entropy e had CE since the last report.
     pub ce_entropies: u64,
@@ -52,7 +52,7 @@ pub struct SegmentReport {
     /// A path that keeps order and has skipped numbers: its packets before this number have arrived
     /// and are reported, or are lost.
     pub passed: Option<PathMark>,
-    /// Bit n is set when the receiver waits for a packet behind the n-th end that PROBE has named.
+    /// Bit n is set when the receiver waits for a packet after the n-th end that PROBE has named.
     pub awaited: u64,
 }
 
@@ -87,8 +87,7 @@ impl SegmentReport {
         bytes
     }
 
-    /// Reads a report and gives back the encoded bitmap that follows it; `None` when it is cut
-    /// short.
+    /// Reads a report and returns the encoded bitmap that follows it; `None` when it is cut short.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
         let report = Self {

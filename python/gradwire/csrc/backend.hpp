@@ -51,8 +51,8 @@ class Backend : public c10d::Backend {
     return submit_->sequence();
   }
 
-  // The job's first group ends the whole job, so that every rank learns of it at once. Another one
-  // ends alone: the others of the job go on.
+  // The job's first group ends the whole job, so that every rank learns of it at once. Any other
+  // group ends alone: the other groups of the job continue.
   void abort() override {
     const auto group = submit_->group().id;
     if (group != 0) return core().end_group(group);

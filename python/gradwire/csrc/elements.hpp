@@ -46,7 +46,7 @@ inline const char* reduction_name(c10d::ReduceOp::RedOpType op) {
   return op <= c10d::ReduceOp::PREMUL_SUM ? kNames[op] : "\"unused\"";
 }
 
-// A reduction in the core's terms. A complex element is two of its parts, a bool is a byte.
+// A reduction in the core's terms. A complex element counts as its two parts, a bool as a byte.
 struct Reduction {
   uint32_t dtype;
   uint32_t reduce;
@@ -94,7 +94,7 @@ inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp& reduce_
   return {*dtype, static_cast<uint32_t>(op)};
 }
 
-// Whether the ranks sum integers, and each divides the sum then. Lightning does so for Gloo, which
+// Whether the ranks sum integers, and each then divides the sum. Lightning does so for Gloo, which
 // it knows by name, and asks every other backend for the average.
 inline bool divides_sum(at::ScalarType type, const c10d::ReduceOp& reduce_op) {
   return reduce_op.op_ == c10d::ReduceOp::AVG && at::isIntegralType(type, /*includeBool=*/false);

@@ -56,7 +56,7 @@ class MonitoredBarrier {
     store_->set(verdict(round), text);
     TORCH_CHECK(text.empty(), text);
     for (int rank = 1; rank < size_; ++rank) store_->deleteKey(arrival(round, rank));
-    // A rank that has come to this round has read the verdict of the last one.
+    // A rank that has reached this round has read the verdict of the last one.
     store_->deleteKey(verdict({last_, {}, {}}));
     last_ = round.number;
   }

@@ -26,7 +26,7 @@ namespace gradwire {
 
 // How long pending operations may still finish when their group or rank ends.
 constexpr std::chrono::seconds kCloseGrace{3};
-// How long a rank that is closed waits until others have got what it owes them.
+// How long a rank that is closed waits until others have received the data that it owes them.
 constexpr std::chrono::seconds kLeavePatience{10};
 
 // True while this thread runs a gw_done.
@@ -233,7 +233,8 @@ class Rank {
     if (handle_ != nullptr) gw_end_group(handle_, group, nullptr, 0);
   }
 
-  // Waits until a group has no pending operation. A callback does not wait: it may be part of one.
+  // Waits until a group has no pending operation. A callback does not wait: it may be part of a
+  // pending operation.
   void let_group_finish(uint32_t group) {
     if (getpid() != process_ || on_completion_thread || !is_open()) return;
     std::optional<pybind11::gil_scoped_release> no_gil;

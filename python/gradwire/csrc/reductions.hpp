@@ -41,7 +41,7 @@ inline gw_operation tagged(Submitter& submit, uint32_t kind, const at::Tensor& t
   return operation;
 }
 
-// Divides a sum of integers by the number of ranks, towards zero; nothing for other averages.
+// Divides a sum of integers by the number of ranks, towards zero; does nothing for other averages.
 inline std::function<void()> division(const Submitter& submit, const at::Tensor& sum,
                                       const c10d::ReduceOp& reduce_op) {
   if (!divides_sum(sum.scalar_type(), reduce_op)) return nullptr;

@@ -1,8 +1,8 @@
 """Where each parameter lies in the flat vector, and which server has which part of it.
 
-Parameters lie behind each other in the order in which the module defines them. Every server has
-one contiguous shard; shards differ by one alignment unit at most, so a large parameter may lie on
-several servers.
+Parameters are concatenated in the order in which the module defines them. Every server has one
+contiguous shard; shards differ by at most one alignment unit, so a large parameter may span several
+servers.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ WORKER = 0
 _NOTE_SECONDS = 1.0
 
 ENDLESS = timedelta(days=100)
-"""For messages that come when somebody feels like it."""
+"""For messages that are sent at any time."""
 
 
 class Tag(IntEnum):
@@ -55,13 +55,13 @@ class Request(IntEnum):
     """The requests of a worker."""
 
     INSTALL = 0
-    """Take the parameters that follow, unless there are some."""
+    """Accept the parameters that follow, unless the server has some."""
 
     PUSH = 1
     """Take the gradient that follows."""
 
     PULL = 2
-    """Send the parameters, as soon as the mode lets this worker go on; whole, if so asked."""
+    """Send the parameters, as soon as the mode lets this worker continue; whole, if so asked."""
 
     FINISH = 3
     """This worker has trained to its end."""
@@ -72,7 +72,7 @@ class Loss:
     """The tolerance of a message, and hints by which the core chooses the losses."""
 
     tolerance: float = 0.0
-    """Share that may be missing; the receiver's tensor stays there as it was."""
+    """Share that may be missing; there the receiver's tensor keeps its old values."""
 
     step: int = 0
     """Whose loss budget it counts against."""
@@ -81,7 +81,7 @@ class Loss:
     """The same for the same tensor in every step."""
 
     layers: tuple[tuple[int, int], ...] = ()
-    """At which byte which layer begins; layer 0 is the first of the forward pass."""
+    """The byte at which each layer begins; layer 0 is the first of the forward pass."""
 
     layer_count: int = 0
     """Layers of the model; 0 when they are not known."""

@@ -62,7 +62,7 @@ class Progress:
         return self.slowest() >= clock - self.mode.staleness
 
     def slowest(self) -> int:
-        """Return the least clock of awaited workers; infinite if there are none."""
+        """Return the lowest clock of awaited workers; infinite if there are none."""
         return min((self.seats[worker].clock for worker in self.awaited()), default=1 << 62)
 
     def awaited(self) -> list[int]:
@@ -76,7 +76,7 @@ class Progress:
         return [w for w, seat in enumerate(self.seats) if seat.standing not in gone]
 
     def arrive(self, worker: int, visit: int, place: str) -> int:
-        """Seat a worker, for the first time or again; return the clock to go on with.
+        """Seat a worker, for the first time or again; return the clock with which to continue.
 
         A worker that comes back continues beside the slowest of the others, unless the mode has
         kept its step open.

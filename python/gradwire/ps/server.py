@@ -18,7 +18,7 @@ from gradwire.ps.visit import Visit
 
 _POLL_SECONDS = 0.02
 _LEAVE_SECONDS = 10.0
-"""How long a server that has nothing more to do waits for others."""
+"""How long a server that is done waits for others."""
 
 _HEARING_SECONDS = 2.0
 """How long a server still lets workers in to tell them that training has failed."""
@@ -55,7 +55,7 @@ class Server:
         self._visits: list[Visit] = []
 
     def serve(self) -> None:
-        """Serve until all workers have finished; raises when training cannot go on."""
+        """Serve until all workers have finished; raises when training cannot continue."""
         self._meeting = Meeting(self.setup)
         self._meeting.announce_server()
         layout = Layout.from_text(self._meeting.layout())
@@ -154,7 +154,7 @@ class Server:
     def await_turn(self, clock: int, is_gone: Callable[[], bool]) -> bool:
         """Wait until a worker that has pushed ``clock`` steps may continue; return whether it may.
 
-        It may not if training has failed, if it is gone itself, or if others do not come in time.
+        It may not if training has failed, if it is gone itself, or if others do not arrive in time.
         """
 
         def ready() -> bool:
@@ -172,7 +172,7 @@ class Server:
         return may
 
     def install(self, values: torch.Tensor) -> None:
-        """Take first parameters, unless there are some."""
+        """Take the first parameters, unless there are some already."""
         with self._changed:
             if not self._shard.is_installed:
                 self._shard.install(values)
@@ -189,7 +189,7 @@ class Server:
         return self._contributions[visit.worker]
 
     def take(self, visit: Visit, clock: int) -> None:
-        """Take a gradient that has arrived in its place."""
+        """Process a gradient that has arrived in its place."""
         with self._changed:
             self._progress.seats[visit.worker].clock = clock + 1
             self._update(visit.worker)

@@ -9,7 +9,7 @@ from gradwire.environment import Environment
 
 @dataclass(frozen=True)
 class Mode:
-    """How far workers may run apart; made by :data:`SYNC`, :data:`ASYNC` or :func:`SSP`."""
+    """How far workers may drift apart; made by :data:`SYNC`, :data:`ASYNC` or :func:`SSP`."""
 
     name: str
     """``sync``, ``ssp`` or ``async``."""
@@ -36,11 +36,11 @@ SYNC = Mode("sync", 0)
 """Each step applies the mean of all workers' gradients once: as data-parallel training does."""
 
 ASYNC = Mode("async", None)
-"""Each gradient is applied when it comes; nobody waits for anybody."""
+"""Each gradient is applied when it arrives; no worker waits for another."""
 
 
 def SSP(staleness: int) -> Mode:  # noqa: N802 - a mode like the constants beside it
-    """Apply each gradient when it comes, but let no worker run ahead by more than ``staleness``."""
+    """Apply each gradient as it arrives; no worker runs ahead by more than ``staleness``."""
     if staleness < 0:
         raise ValueError(f"gradwire.ps: staleness {staleness}: give the steps, 0 or more")
     return Mode("ssp", staleness)
@@ -59,7 +59,7 @@ class Setup:
     """How many ranks serve; each holds an equal share of the parameters' bytes."""
 
     mode: Mode = SYNC
-    """How far workers may run apart."""
+    """How far workers may drift apart."""
 
     tolerance: float | None = None
     """Share of a pushed gradient that may be missing, below 1; ``None``: the job's."""

@@ -23,10 +23,10 @@ class Contribution:
 
     values: torch.Tensor
     holes: Sequence[tuple[int, int]] = ()
-    """Ranges of elements that did not arrive and that nothing stands in for."""
+    """Ranges of elements that did not arrive and that have no replacement."""
 
     never_filled: set[tuple[int, int]] | None = None
-    """Ranges that have no former gradient of this worker to stand in; ``None`` for all."""
+    """Ranges without a former gradient of this worker to replace them; ``None`` for all."""
 
     def settle(self, rule: str, holes: Sequence[tuple[int, int]]) -> None:
         """Handle missing elements by the rule for holes."""
@@ -72,7 +72,7 @@ class Shard:
         self.is_installed = True
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
-        """Take one step by the mean of gradients, or add their sum where nothing optimizes.
+        """Take one step by the mean of gradients, or add their sum if there is no optimizer.
 
         They are added in the order given, so the same gradients give the same bits. Elements that
         some contributions lack have the mean of the others.
@@ -89,7 +89,7 @@ class Shard:
             self.schedule.step()
 
     def _divide(self, contributions: Sequence[Contribution]) -> None:
-        """Divide by the contributions that came; without an optimizer, scale the sum up instead."""
+        """Divide by the contributions that arrived; without an optimizer, scale up instead."""
         everyone = len(contributions)
         holes = [hole for contribution in contributions for hole in contribution.holes]
         if holes:

@@ -89,7 +89,7 @@ class Visit(threading.Thread):
         return self._link
 
     def _await_request(self) -> None:
-        """Post the next header at once: when the worker dies, this tells."""
+        """Post the next header at once: it fails when the worker dies."""
         self._header = torch.zeros(HEADER, dtype=torch.int64)
         self._asked = self._linked.receive(self._header, WORKER, Tag.REQUEST)
 

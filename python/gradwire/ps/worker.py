@@ -46,7 +46,7 @@ class Worker:
     """
 
     def __init__(self, setup: Setup, model: nn.Module) -> None:
-        """Meet the servers; blocks until all of them and worker 0 are there."""
+        """Meet the servers; blocks until all of them and worker 0 have arrived."""
         if setup.is_server:
             raise ValueError(f"gradwire.ps: rank {setup.rank} is a server: make a Server of it")
         self.setup, self.clock = setup, 0
@@ -165,7 +165,7 @@ class Worker:
         return self._link.counters()
 
     def close(self) -> None:
-        """Tell the servers that this worker has trained to its end. Idempotent."""
+        """Tell the servers that this worker has completed its training. Idempotent."""
         if self._link.is_open:
             asked = [
                 self._link.say(1 + server, Tag.REQUEST, Request.FINISH, self.clock)

@@ -1,7 +1,7 @@
-"""The command ``python -m gradwire.study``: choose cells, run those that are missing, table all.
+"""The command ``python -m gradwire.study``: choose cells, run the missing ones, print tables.
 
 Each finished cell is a file in the folder of the records and is not run again; the results are
-printed, and kept beside them as findings.md and findings.json.
+printed, and kept in the same folder as findings.md and findings.json.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ EVERYTHING_MAY_BE_MISSING = 0.9
 """Tolerance that keeps losses lost: its bound never acts, so losses are independent."""
 
 DROPPABLE = 7 / 8
-"""Share of a message that a queue may drop early where nothing else of it is protected: all but
-its last segments."""
+"""Share of a message that may be dropped early if it is unprotected: all but its last segments."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,11 @@ class Cell:
     """One training of four ranks.
 
     Of the gradients that ``part`` names, "all" or those of "front" or "back" layers, ``drop`` is
-    lost on its way to the sum and stays missing: the network drops nothing but packets that may be
+    lost on its way to the sum and stays missing: the network drops only packets that may be
     missing. With "small" and "large" it drops nothing at all: each rank zeroes, in that half of its
     gradients, blocks of a packet's length, twice as often, so that ``drop`` of all are lost.
     With "bounded" the job keeps its default protection in a bad network: that share of all packets
-    is dropped, the tolerance is as large, and a share of each message is protected.
+    is dropped, the tolerance is equally large, and a share of each message is protected.
     """
 
     task: str

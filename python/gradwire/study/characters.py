@@ -63,7 +63,7 @@ def play(name: str) -> torch.Tensor:
 
 
 class Characters(Task):
-    """The next character foretold; its score is the mean cross-entropy in nats."""
+    """The next character predicted; its score is the mean cross-entropy in nats."""
 
     name = "shakespeare"
     plan = Plan(
@@ -92,7 +92,7 @@ class Characters(Task):
         return torch.optim.AdamW(model.parameters(), lr=1e-2)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
-        """Draw where windows begin; every rank draws others."""
+        """Draw where windows begin; each rank draws different ones."""
         draws = torch.Generator().manual_seed(1_000 * seed + share.rank)
         starts = torch.randint(len(self._text) - LENGTH, (STEPS, BATCH, 1), generator=draws)
         return list(starts + torch.arange(LENGTH + 1))

@@ -1,6 +1,6 @@
 """The first task: the convolutional network of ``examples/train_mnist.py`` on 5,000 MNIST digits.
 
-The example tells it all in one file, to be read alone; a test holds the two networks together.
+The example is complete in one file, to be read alone; a test keeps the two networks equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def network() -> nn.Sequential:
 
 
 class Digits(Task):
-    """Digits told apart; its score is the share that is named correctly."""
+    """Digits classified; its score is the share that is classified correctly."""
 
     name = "mnist"
     plan = Plan(
@@ -82,7 +82,7 @@ class Digits(Task):
         return nn.functional.cross_entropy(model(self._images[batch]), self._labels[batch])
 
     def score(self, model: nn.Module, share: Share) -> torch.Tensor:
-        """Count digits that are named correctly."""
+        """Count digits that are classified correctly."""
         mine = torch.arange(TRAINING + share.rank, TRAINING + VALIDATION, share.world)
         right = (model(self._images[mine]).argmax(1) == self._labels[mine]).sum()
         return torch.tensor([float(right), float(len(mine))])

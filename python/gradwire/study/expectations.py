@@ -1,8 +1,8 @@
 """Expectations of the findings, and whether they came true.
 
-A kind counts as no worse than another where its mean is worse by less than the noise of seeds: the
+A kind counts as no worse than another if its mean is worse by less than the noise of seeds: the
 standard deviation of the scores of one kind, estimated from all kinds of a task together, since
-three seeds alone say little about it. Beside it stand the differences seed by seed: runs of one
+three seeds alone say little about it. The differences seed by seed are printed, too: runs of one
 seed begin with the same parameters and see the same data, so these show effects below that noise.
 """
 
@@ -26,7 +26,7 @@ class Verdict:
 
     expectation: str
     holds: bool | None
-    """``None`` where the cells that it is about have not been run, or with one seed only."""
+    """``None`` if its cells have not been run, or with one seed only."""
 
     evidence: list[str]
 

@@ -40,13 +40,13 @@ class Group:
     """Score at the end."""
 
     steps: dict[int, float] = field(default_factory=dict)
-    """Steps until it was as good as without losses, but for the margin; infinite where never."""
+    """Steps until it was as good as without losses, except for the margin; infinite if never."""
 
     accepted: dict[int, float] = field(default_factory=dict)
     """Share of gradients that stayed missing."""
 
     def told(self) -> dict[str, Any]:
-        """Return it for JSON, which knows no infinity: there, never is ``null``."""
+        """Return it for JSON, which has no infinity: there, never is ``null``."""
         steps = {seed: n if math.isfinite(n) else None for seed, n in self.steps.items()}
         kind = asdict(self.kind)
         return {**kind, "final": self.final, "steps": steps, "accepted": self.accepted}
@@ -69,7 +69,7 @@ def groups_of(records: Iterable[Record], plans: dict[str, Plan]) -> list[Group]:
 
 
 def mean_and_spread(values: Iterable[float]) -> tuple[float, float]:
-    """Return the mean, and half the distance between the least and the most."""
+    """Return the mean, and half the distance between the minimum and the maximum."""
     values = list(values)
     if float("inf") in values:
         return float("inf"), 0.0
@@ -77,7 +77,7 @@ def mean_and_spread(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _steps_to(curve: list[list[float]], aim: float, plan: Plan) -> float:
-    """Steps until the aim was reached, on a straight line between two scores."""
+    """Steps until the aim was reached, by linear interpolation between two scores."""
     good_enough = aim - plan.margin if plan.higher_is_better else aim + plan.margin
     before: list[float] | None = None
     for point in curve:

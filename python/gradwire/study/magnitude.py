@@ -1,8 +1,8 @@
 """Loss among small gradients only, or among large ones only, made in the application.
 
 A job can protect large gradients (``loss.protected_share``) but not small ones, so for a fair
-comparison both are lost here, before an all-reduce that loses nothing: blocks of a packet's length
-are ordered by their mean magnitude, and in the half that is meant each block is zeroed by chance.
+comparison both are lost here, before a lossless all-reduce: blocks of a packet's length are ordered
+by their mean magnitude, and in the chosen half each block is zeroed at random.
 """
 
 import torch
@@ -31,7 +31,7 @@ class Zeroing:
         return self._zeroed / max(self._blocks, 1)
 
     def zero(self, gradients: torch.Tensor) -> None:
-        """Zero blocks of a flat tensor; values behind the last whole block stay."""
+        """Zero blocks of a flat tensor; values after the last whole block stay."""
         blocks = gradients[: len(gradients) // BLOCK * BLOCK].view(-1, BLOCK)
         order = blocks.abs().mean(1).argsort(descending=not self._is_small)
         half = order[: len(order) // 2]

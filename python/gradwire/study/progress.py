@@ -1,4 +1,4 @@
-"""How far the study is, told on standard error."""
+"""The progress of the study, on standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradwire.study.records import Record
 
 
 class Progress:
-    """Tells of each cell as it ends, and how long the rest will take."""
+    """Reports each cell as it ends, and the remaining time."""
 
     def __init__(self, cells: int, missing: int) -> None:
         """Begin, with ``missing`` of ``cells`` to be run."""
@@ -20,18 +20,18 @@ class Progress:
         self._tell(f"{missing} of {cells} cells are to be run")
 
     def ended(self, record: Record) -> None:
-        """Tell of one cell that has ended well."""
+        """Report a cell that succeeded."""
         self._step(
             f"{record['id']}: {record['curve'][-1][1]:.3f}, {record['accepted']:.1%} stayed "
             f"missing, {record['wall_s']:.1f} s"
         )
 
     def failed(self, error: Exception) -> None:
-        """Tell of one cell that has failed."""
+        """Report a cell that failed."""
         self._step(f"FAILED: {error}")
 
     def stopped(self) -> None:
-        """Tell that the time is up."""
+        """Report that the time is up."""
         left = self._missing - self._done
         self._tell(f"the time is up: {left} cells are left; the same command runs them")
 

@@ -1,7 +1,7 @@
-"""Runs a cell: forks its ranks from this process, which has read PyTorch and the data already.
+"""Runs a cell: forks its ranks from this process, which already has PyTorch and the data.
 
-To import PyTorch takes a rank seconds, to be forked milliseconds. A rank is a process of its own
-all the same: one that dies or hangs spoils its own cell only.
+Importing PyTorch takes a rank seconds, forking it milliseconds. A rank is a process of its own all
+the same: one that dies or hangs spoils only its own cell.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def _record(cell: Cell, reports: list[dict[str, Any]], used: dict[str, float]) -
 def _accepted(cell: Cell, reports: list[dict[str, Any]], counted: dict[str, int]) -> float:
     """Share of gradients that stayed missing.
 
-    On the wire: of the segments that could be lost, those of the reduce-scatter half of each
-    all-reduce, which are as many as those of the other half.
+    Counted on the wire: of the segments that could be lost, which are those of the reduce-scatter
+    half of each all-reduce, as many as those of the other half.
     """
     if not cell.is_lossy_on_the_wire:
         return sum(report["zeroed"] for report in reports) / len(reports)

@@ -37,7 +37,7 @@ class Plan:
     """Beginnings of the names of parameters that are in the front layers; the rest is the back."""
 
     def reaches(self, score: float, aim: float) -> bool:
-        """Whether ``score`` is as good as ``aim``, but for the margin."""
+        """Whether ``score`` is as good as ``aim``, except for the margin."""
         away = score - aim if self.higher_is_better else aim - score
         return away >= -self.margin - 1e-9
 

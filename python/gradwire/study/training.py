@@ -1,4 +1,4 @@
-"""One rank of one cell: joins the others, trains, and says how good the model is on the way."""
+"""One rank of one cell: joins the others, trains, and reports the score from time to time."""
 
 from __future__ import annotations
 

@@ -1,46 +1,25 @@
-//! The contract of every platform: [`Dialect`], and the commands that it tells people.
+//! The contract of every platform: [`Dialect`].
 
-use serde::Serialize;
-
+use super::commands::{self, CommandWords, Look};
 use crate::change::ConfigChange;
-use crate::counters::QueueCount;
+use crate::counters::{QueueCount, neutral};
 use crate::limits::PlatformLimits;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-/// A command for people, and its expected result.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Look {
-    /// The command, as typed on the switch.
-    pub command: String,
-    /// The expected result.
-    pub expect: String,
-}
-
-/// The steps of a text: a command in a line of its own, and the expected result
-/// below it, indented.
-pub(crate) fn steps(text: &str) -> Vec<Look> {
-    let mut steps: Vec<Look> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        match (line.strip_prefix("    "), steps.last_mut()) {
-            (Some(more), Some(step)) => {
-                let space = if step.expect.is_empty() { "" } else { " " };
-                step.expect.push_str(space);
-                step.expect.push_str(more);
-            }
-            _ => steps.push(Look {
-                command: line.to_owned(),
-                expect: String::new(),
-            }),
-        }
-    }
-    steps
+/// The data of a platform, as text.
+#[derive(Clone, Copy, Debug)]
+pub struct PlatformTexts {
+    /// Its `limits.toml`.
+    pub limits: &'static str,
+    /// Its `commands.txt`.
+    pub commands: &'static str,
 }
 
 /// A platform: it writes plans, reads configurations, and changes them.
 pub trait Dialect: Sync {
-    /// The abilities of this version.
-    fn limits(&self, version: &str) -> PlatformLimits;
+    /// Its data.
+    fn texts(&self) -> PlatformTexts;
 
     /// The platform's name for its port of this number, from 0: the default.
     fn port_name(&self, number: usize) -> String;
@@ -62,22 +41,45 @@ pub trait Dialect: Sync {
     /// As [`Self::read`].
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError>;
 
-    /// The running configuration after a change was loaded, in the platform's own order, as the
-    /// switch would export it then.
+    /// The running configuration after a change was loaded, as the switch would export it then.
+    /// Where a switch has an order of commands that no plan depends on, new ones stand at the end
+    /// of their section.
     ///
     /// # Errors
     /// As [`Self::read`], for the running configuration or the change.
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError>;
 
-    /// How a change is loaded, tried without effect, and rolled back: commands for people.
-    fn procedure(&self, plan: &Plan) -> Vec<Look>;
-
-    /// Commands that show the result of loading, in order.
-    fn looks(&self, plan: &Plan) -> Vec<Look>;
-
-    /// The counters of an export of one of those looks, or of several.
+    /// The counters of an export in one of the platform's own forms.
     ///
     /// # Errors
     /// As [`Self::read`].
-    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError>;
+    fn own_counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError>;
+
+    /// Words of its `commands.txt` that only this platform has.
+    fn words(&self, _plan: &Plan) -> CommandWords {
+        CommandWords::new()
+    }
+
+    /// The abilities of this version.
+    fn limits(&self, version: &str) -> PlatformLimits {
+        PlatformLimits::of(version, self.texts().limits)
+    }
+
+    /// How a change is loaded, tried without effect, and rolled back: commands for people.
+    fn procedure(&self, plan: &Plan) -> Vec<Look> {
+        commands::list(self.texts().commands, "load", plan, &self.words(plan))
+    }
+
+    /// Commands that show the result of loading, in order.
+    fn looks(&self, plan: &Plan) -> Vec<Look> {
+        commands::list(self.texts().commands, "look", plan, &self.words(plan))
+    }
+
+    /// The counters of an export of one of those looks, or of several, or in the neutral form.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        neutral::read(text).unwrap_or_else(|| self.own_counters(plan, text))
+    }
 }

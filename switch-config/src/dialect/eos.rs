@@ -8,8 +8,8 @@
 //! templates write that or `random-detect ecn` for a queue, never both. The fate of packets that
 //! are not ECT beside the latter is not known.
 //!
-//! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names and
-//! order, `maps` the map of DSCPs.
+//! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names, `maps`
+//! the map of DSCPs.
 
 mod change;
 mod chip;
@@ -19,14 +19,15 @@ mod read;
 mod render;
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look, steps};
-use crate::limits::PlatformLimits;
+use crate::counters::QueueCount;
+use crate::dialect::commands::CommandWords;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::indented::{self, IndentedText};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
 use change::EosRules;
+use chip::Chip;
 
 /// The expected text, in the words of an error.
 const WHAT: &str = "running-config of EOS";
@@ -36,8 +37,11 @@ const WHAT: &str = "running-config of EOS";
 pub struct Eos;
 
 impl Dialect for Eos {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("eos/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("eos/limits.toml"),
+            commands: include_str!("eos/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -75,16 +79,16 @@ impl Dialect for Eos {
         Ok(tree.to_string())
     }
 
-    fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        steps(counters::PROCEDURE)
+    fn words(&self, plan: &Plan) -> CommandWords {
+        let form = match Chip::of(plan.target.version) {
+            Chip::Sand => "drops",
+            Chip::Trident => "detail",
+        };
+        vec![("form", form.to_owned())]
     }
 
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counters::read(text))
+    fn own_counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        counters::read(text)
     }
 }
 

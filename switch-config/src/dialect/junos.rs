@@ -11,12 +11,12 @@ mod render;
 mod scheduling;
 pub mod yang;
 
-use super::contract::{Dialect, Look, steps};
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
-use crate::limits::PlatformLimits;
+use crate::counters::QueueCount;
+use crate::dialect::commands::CommandWords;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::set_lines;
-use crate::plan::Plan;
+use crate::plan::{Plan, Selection};
 use crate::reading::{ReadError, Reading};
 use change::JunosRules;
 
@@ -28,8 +28,11 @@ const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 pub struct Junos;
 
 impl Dialect for Junos {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("junos/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("junos/limits.toml"),
+            commands: include_str!("junos/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -66,15 +69,15 @@ impl Dialect for Junos {
         Ok(set_lines::write(&entries))
     }
 
-    fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        steps(counters::PROCEDURE)
+    fn words(&self, plan: &Plan) -> CommandWords {
+        let marks = match plan.selection {
+            Selection::Precedence => "RED-dropped",
+            Selection::Ecn => "ECN-CE and RED-dropped",
+        };
+        vec![("marks", marks.to_owned())]
     }
 
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counters::counters(text))
+    fn own_counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        counters::counters(text)
     }
 }

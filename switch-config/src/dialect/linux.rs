@@ -29,9 +29,9 @@ use form::LinuxForm;
 use state::TcState;
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look};
-use crate::limits::PlatformLimits;
+use crate::counters::QueueCount;
+use crate::dialect::commands::CommandWords;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::lint::Finding;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -50,19 +50,6 @@ fn understood(text: &str) -> Result<(TcState, Vec<Finding>), ReadError> {
     Ok((switch, findings))
 }
 
-fn look(command: String, expect: &str) -> Look {
-    Look {
-        command,
-        expect: expect.to_owned(),
-    }
-}
-
-/// The first port, as a word of the shell.
-fn first_port(plan: &Plan) -> String {
-    let port = plan.site.ports.first();
-    render::quoted(port.map_or("PORT", |port| &port.name))
-}
-
 impl Linux {
     /// The shell command that exports configuration and counters of a plan's ports. The folder of
     /// bpffs is in its variable `BPFFS`, where the target is `linux:bpf`.
@@ -72,8 +59,11 @@ impl Linux {
 }
 
 impl Dialect for Linux {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("linux/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("linux/limits.toml"),
+            commands: include_str!("linux/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -102,29 +92,7 @@ impl Dialect for Linux {
         }
     }
 
-    fn procedure(&self, plan: &Plan) -> Vec<Look> {
-        let port = first_port(plan);
-        let export = export::command(plan, ExportCounters::Without);
-        vec![
-            look(
-                format!("{{ {export}; }} >before.txt"),
-                "an export, as root: keep it, `gradwire switch diff` and `undo` read it",
-            ),
-            look(
-                "sh -n gradwire.sh && sudo sh gradwire.sh".to_owned(),
-                "nothing is printed; packets that wait in a changed port are lost. tc cannot try \
-                 without effect: try on one port, by --ports",
-            ),
-            look(
-                format!("sudo tc qdisc del dev {port} root"),
-                "that port is as the kernel made it; `gradwire switch undo` writes what takes back \
-                 all, hashing too. Nothing survives a restart: run the script where ports come up",
-            ),
-        ]
-    }
-
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        let port = first_port(plan);
+    fn words(&self, plan: &Plan) -> CommandWords {
         let form = LinuxForm::of(plan);
         let marks = match form {
             LinuxForm::Host => "packets of each class; no drops",
@@ -133,21 +101,20 @@ impl Dialect for Linux {
                 "per queue `marked` and `early`; `pdrop` means full"
             }
         };
-        let export = export::command(plan, ExportCounters::With);
+        let port = plan.site.ports.first();
         vec![
-            look(
-                format!("{{ {export}; }} >counters.txt"),
-                "what `gradwire switch verify --counters` and `check` read",
+            (
+                "port",
+                render::quoted(port.map_or("PORT", |port| &port.name)),
             ),
-            look(format!("tc -s qdisc show dev {port}"), marks),
-            look(
-                format!("tc filter show dev {port} parent {}", form.queues_at()),
-                "each DSCP of the plan leads to its class, in IPv4 and IPv6",
-            ),
+            ("marks", marks.to_owned()),
+            ("queues", form.queues_at().to_owned()),
+            ("export", export::command(plan, ExportCounters::Without)),
+            ("export and counters", Self::export_command(plan)),
         ]
     }
 
-    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| Ok(counters::counts(plan, &export::read(text)?)))
+    fn own_counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        Ok(counters::counts(plan, &export::read(text)?))
     }
 }

@@ -15,9 +15,8 @@ mod release;
 mod render;
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look, steps};
-use crate::limits::PlatformLimits;
+use crate::counters::QueueCount;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -26,8 +25,11 @@ use crate::reading::{ReadError, Reading};
 pub struct Nvue;
 
 impl Dialect for Nvue {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("nvue/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("nvue/limits.toml"),
+            commands: include_str!("nvue/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -50,15 +52,7 @@ impl Dialect for Nvue {
         change::apply(running, change)
     }
 
-    fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        steps(counters::PROCEDURE)
-    }
-
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counters::read(plan, text))
+    fn own_counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        counters::read(plan, text)
     }
 }

@@ -13,9 +13,8 @@ pub mod yang;
 use serde_json::{Value, json};
 
 use crate::change::ConfigChange;
-use crate::counters::{QueueCount, neutral};
-use crate::dialect::contract::{Dialect, Look, steps};
-use crate::limits::PlatformLimits;
+use crate::counters::QueueCount;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
@@ -28,8 +27,11 @@ const WHAT: &str = "openconfig-qos in JSON";
 pub struct OpenConfig;
 
 impl Dialect for OpenConfig {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("openconfig/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("openconfig/limits.toml"),
+            commands: include_str!("openconfig/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -54,16 +56,8 @@ impl Dialect for OpenConfig {
         Ok(json::write(&root))
     }
 
-    fn procedure(&self, _plan: &Plan) -> Vec<Look> {
-        steps(counters::PROCEDURE)
-    }
-
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
-        neutral::read(text).unwrap_or_else(|| counters::counters(plan, &tree(text)?))
+    fn own_counters(&self, plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+        counters::counters(plan, &tree(text)?)
     }
 }
 

@@ -3,10 +3,10 @@
 //! Start here: [`Sonic`] is the dialect, and `limits.toml` has the platform's abilities. The other
 //! files are one concern each:
 //! - `render`: a plan as tables; `change`: a plan put into a running configuration.
-//! - `models`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
+//! - `models`, `models.toml`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
 //!   configuration as validators read it.
 //! - `read`: the meaning of a configuration; `meaning`: mistakes that the models let through.
-//! - `counters`: commands for people, and exports of counters.
+//! - `counters`: exports of counters; `commands.txt`: commands for people.
 //!
 //! Sources are sonic-net/sonic-buildimage at commit 086b03bd (2026-08-23) and the documents of
 //! sonic-net/SONiC that are named beside each fact. No switch of any maker was at hand: for the
@@ -20,21 +20,24 @@ pub mod yang;
 
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
-use crate::dialect::contract::{Dialect, Look};
-use crate::limits::PlatformLimits;
+use crate::dialect::commands::CommandWords;
+use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::json;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
-use read::config::{self, Config, WHAT};
+use read::config::{self, Config, OURS, WHAT};
 
 /// The dialect of SONiC.
 #[derive(Debug)]
 pub struct Sonic;
 
 impl Dialect for Sonic {
-    fn limits(&self, version: &str) -> PlatformLimits {
-        PlatformLimits::of(version, include_str!("sonic/limits.toml"))
+    fn texts(&self) -> PlatformTexts {
+        PlatformTexts {
+            limits: include_str!("sonic/limits.toml"),
+            commands: include_str!("sonic/commands.txt"),
+        }
     }
 
     fn port_name(&self, number: usize) -> String {
@@ -47,17 +50,7 @@ impl Dialect for Sonic {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         let root = json::read(WHAT, text)?;
-        let config = Config(&root);
-        let mut findings = read::check::findings(config);
-        findings.extend(read::meaning::findings(config, plan));
-        let ports = plan.site.ports.iter().filter_map(|port| {
-            let reading = read::port(config, plan, port)?;
-            Some((port.name.clone(), reading))
-        });
-        Ok(Reading {
-            ports: ports.collect(),
-            findings,
-        })
+        Ok(read::reading(plan, Config(&root)))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
@@ -72,15 +65,38 @@ impl Dialect for Sonic {
         Ok(json::write(&root))
     }
 
-    fn procedure(&self, plan: &Plan) -> Vec<Look> {
-        counters::procedure(plan)
+    fn words(&self, plan: &Plan) -> CommandWords {
+        vec![("dscps", dscps(plan)), ("thresholds", thresholds(plan))]
     }
 
-    fn looks(&self, plan: &Plan) -> Vec<Look> {
-        counters::looks(plan)
-    }
-
-    fn counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
+    fn own_counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
         counters::read(text)
     }
+}
+
+fn dscps(plan: &Plan) -> String {
+    let rows = plan.queues.iter().map(|queue| {
+        let dscps: Vec<String> = queue.dscps.iter().map(ToString::to_string).collect();
+        format!(
+            "{} -> {} ({})",
+            dscps.join(", "),
+            queue.number,
+            queue.name()
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    let last = plan.queues.last().map_or(0, |queue| queue.number);
+    format!("{}; all others -> {last}", rows.join("; "))
+}
+
+fn thresholds(plan: &Plan) -> String {
+    let rows = plan.profiles.iter().map(|profile| {
+        let threshold = &profile.threshold;
+        let (low, high) = (threshold.low_bytes(), threshold.high_bytes());
+        format!("{OURS}_{}: `ecn_all`, {low} to {high} bytes", profile.name)
+    });
+    let mut rows: Vec<String> = rows.collect();
+    let control = plan.control().number;
+    rows.push(format!("nothing for queue {control} (control)"));
+    rows.join("; ")
 }

@@ -6,14 +6,12 @@
 //! `service-profile X`. [`CommandRules`] says how many words that are; [`change`] writes the
 //! commands between two trees, and [`apply`] loads typed ones.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
 use crate::tree::diff::{self, EntryChange, TreeStep};
 use crate::tree::load::load;
-use crate::tree::order::natural;
 use crate::tree::rules::TreeRules;
 use crate::tree::{ConfigEntry, Sign, facts};
 
@@ -145,22 +143,6 @@ pub fn last<'a>(section: &[&'a str]) -> &'a str {
     section.last().copied().unwrap_or_default()
 }
 
-/// Whether a command stands before another one: it has a lower rank, or the same rank and comes
-/// first in natural order. Commands without a rank keep their place.
-pub fn is_before(
-    rank: impl Fn(&str, &str) -> Option<usize>,
-    section: &[&str],
-    new: &ConfigEntry,
-    other: &ConfigEntry,
-) -> bool {
-    let ranks = [new, other].map(|entry| rank(last(section), entry.text()));
-    let [Some(left), Some(right)] = ranks else {
-        return false;
-    };
-    let by_text = || natural(new.text(), other.text());
-    left.cmp(&right).then_with(by_text) == Ordering::Less
-}
-
 /// The commands that bring `running` to `wanted`, and those back.
 pub fn change(
     running: &IndentedText,
@@ -178,7 +160,7 @@ pub fn change(
     }
 }
 
-/// `running` after the commands were typed.
+/// `running` after the commands were typed: new ones stand at the end of their section.
 pub fn apply(
     running: &IndentedText,
     commands: &IndentedText,

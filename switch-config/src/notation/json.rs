@@ -1,4 +1,4 @@
-//! Configurations that are one JSON object: reading, canonical writing, merging, and patches.
+//! Configurations that are one JSON object: reading, canonical writing, and patches.
 //!
 //! SONiC and OpenConfig export it. Canonical text has sorted keys, an indent of
 //! four and a newline at its end, so that equal configurations are equal bytes: a switch keeps its
@@ -6,7 +6,9 @@
 //! meaning of tables is the dialects' own.
 
 use json_patch::Patch;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::ser::PrettyFormatter;
+use serde_json::{Deserializer, Map, Serializer, Value, json};
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
@@ -26,25 +28,24 @@ pub fn read(what: &'static str, text: &str) -> Result<Value, ReadError> {
     }
 }
 
-/// Writes a value canonically.
-pub fn write(value: &Value) -> String {
-    let mut text = String::new();
-    write_at(value, 0, &mut text);
-    text.push('\n');
-    text
+/// Reads the outputs of commands, one behind the other. `give` says which are wanted.
+///
+/// # Errors
+/// [`ReadError`] says where the text stops being JSON.
+pub fn outputs(what: &'static str, text: &str, give: &str) -> Result<Vec<Value>, ReadError> {
+    let outputs = Deserializer::from_str(text).into_iter();
+    let outputs: Result<Vec<Value>, _> = outputs.collect();
+    outputs.map_err(|error| ReadError::at(what, error.line(), format!("{error}; {give}")))
 }
 
-/// Puts `ours` into `theirs`: objects of both are merged key by key, everything else of `ours`
-/// takes its place. Keys that `ours` does not name stay as they are.
-pub fn merge(theirs: &mut Value, ours: &Value) {
-    match (theirs, ours) {
-        (Value::Object(theirs), Value::Object(ours)) => {
-            for (key, value) in ours {
-                merge(theirs.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (theirs, ours) => *theirs = ours.clone(),
-    }
+/// Writes a value canonically: `serde_json` keeps the keys of objects sorted.
+pub fn write(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let form = PrettyFormatter::with_indent(b"    ");
+    let mut writer = Serializer::with_formatter(&mut bytes, form);
+    value.serialize(&mut writer).expect("a value is JSON");
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
 /// The value at the end of a path of keys.
@@ -57,16 +58,13 @@ pub fn at<'a>(root: &'a Value, path: &[&str]) -> Option<&'a Value> {
 /// # Panics
 /// When something on the path is no object: the caller has looked.
 pub fn object_at<'a>(root: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
-    let mut value = root;
-    for key in path {
-        let object = value.as_object_mut();
-        let object = object.expect("what a path leads through is an object");
-        value = object
-            .entry(*key)
-            .or_insert_with(|| Value::Object(Map::new()));
+    let value = path.iter().fold(root, |value, key| &mut value[*key]);
+    if value.is_null() {
+        *value = json!({});
     }
-    let object = value.as_object_mut();
-    object.expect("what a path leads to is an object")
+    value
+        .as_object_mut()
+        .expect("what a path leads to is an object")
 }
 
 /// The patches that lead from one value to another, and back; empty when they are equal.
@@ -124,45 +122,6 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn write_at(value: &Value, depth: usize, text: &mut String) {
-    match value {
-        Value::Object(object) if !object.is_empty() => {
-            let mut keys: Vec<&String> = object.keys().collect();
-            keys.sort_unstable();
-            let rows = keys.into_iter().map(|key| (Some(key), &object[key]));
-            write_rows(rows, ['{', '}'], depth, text);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            let rows = items.iter().map(|item| (None, item));
-            write_rows(rows, ['[', ']'], depth, text);
-        }
-        other => text.push_str(&other.to_string()),
-    }
-}
-
-fn write_rows<'a>(
-    rows: impl Iterator<Item = (Option<&'a String>, &'a Value)>,
-    [open, close]: [char; 2],
-    depth: usize,
-    text: &mut String,
-) {
-    let new_line = |depth: usize| format!("\n{}", "    ".repeat(depth));
-    text.push(open);
-    for (number, (key, value)) in rows.enumerate() {
-        if number > 0 {
-            text.push(',');
-        }
-        text.push_str(&new_line(depth + 1));
-        if let Some(key) = key {
-            text.push_str(&Value::String(key.clone()).to_string());
-            text.push_str(": ");
-        }
-        write_at(value, depth + 1, text);
-    }
-    text.push_str(&new_line(depth));
-    text.push(close);
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -203,7 +162,7 @@ mod tests {
     fn patches_lead_there_and_back() {
         let before = json!({"T": {"a/b|c": {"x": "1"}, "k": ["p", "q"]}, "U": {}});
         let mut after = before.clone();
-        merge(
+        json_patch::merge(
             &mut after,
             &json!({"T": {"a/b|c": {"y": "2"}, "k": ["r"]}, "V": {"z": "3"}}),
         );

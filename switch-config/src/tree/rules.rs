@@ -16,37 +16,18 @@ pub enum Owner {
     Mixed,
 }
 
-/// Lines between the entries of a section.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fence {
-    /// No line.
-    None,
-    /// A line `!` before each entry.
-    Before,
-    /// A line `!` behind each group of equal rank.
-    Behind,
-}
-
 /// The facts of a platform that decide about its tree.
 pub trait TreeRules {
     /// Who decides about an entry that is not wanted.
     fn owner(&self, section: &[&str], entry: &ConfigEntry) -> Owner;
 
-    /// Whether a new entry stands before another one of its section.
-    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool;
+    /// Whether a new entry stands before another one of its section; else it stands at the end.
+    fn is_before(&self, _section: &[&str], _new: &ConfigEntry, _other: &ConfigEntry) -> bool {
+        false
+    }
 
     /// Spaces by which the entries below this one are indented more than it is.
     fn spaces(&self, parent: Option<&ConfigEntry>) -> usize;
-
-    /// The fence of an entry.
-    fn fence(&self, _section: &[&str], _entry: Option<&ConfigEntry>) -> Fence {
-        Fence::None
-    }
-
-    /// Whether two entries without others below them share one fence.
-    fn is_one_group(&self, _section: &[&str], _one: &ConfigEntry, _other: &ConfigEntry) -> bool {
-        false
-    }
 
     /// Gives an entry the value of a loaded one of the same name.
     fn replace(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::ChakraError;
+use crate::fault::TextError;
+
 use super::schema::{OperationKind, TraceOperation};
 
 /// The groups named by the collectives of all traces.
@@ -24,17 +25,18 @@ struct Listed {
 }
 
 impl ProcessGroups {
-    pub(super) fn new(traces: &[Vec<TraceOperation>]) -> Result<Self, ChakraError> {
+    pub(super) fn new(traces: &[Vec<TraceOperation>]) -> Result<Self, TextError> {
         let everybody: BTreeSet<u32> = (0..traces.len() as u32).collect();
         let mut named: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         let mut listed: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (rank, trace) in (0..).zip(traces) {
             for entry in trace {
-                if entry.kind == OperationKind::Collective && entry.number("comm_type").is_some() {
+                if entry.kind() == OperationKind::Collective && entry.number("comm_type").is_some()
+                {
                     named.entry(name_of(entry)).or_default().insert(rank);
                 }
-                if entry.kind == OperationKind::Metadata && entry.name.contains(LIST) {
-                    for group in read_list(rank, &entry.inputs)? {
+                if entry.kind() == OperationKind::Metadata && entry.name.contains(LIST) {
+                    for group in read_list(rank, entry.inputs())? {
                         let ranks = checked(rank, &group, &everybody)?;
                         listed.insert(group.pg_name, ranks);
                     }
@@ -64,34 +66,33 @@ fn name_of(entry: &TraceOperation) -> String {
     entry.text("pg_name").unwrap_or("").to_owned()
 }
 
-fn read_list(rank: u32, inputs: &str) -> Result<Vec<Listed>, ChakraError> {
+fn read_list(rank: u32, inputs: &str) -> Result<Vec<Listed>, TextError> {
     let (Some(first), Some(last)) = (inputs.find("[{"), inputs.rfind("}]")) else {
         return Ok(Vec::new());
     };
     let list = inputs.get(first..last + 2).unwrap_or("");
-    serde_json::from_str(list).map_err(|error| ChakraError::Groups {
-        rank,
-        what: error.to_string(),
-    })
+    serde_json::from_str(list).map_err(|error| wrong(rank, &error.to_string()))
 }
 
 fn checked(
     rank: u32,
     group: &Listed,
     everybody: &BTreeSet<u32>,
-) -> Result<BTreeSet<u32>, ChakraError> {
+) -> Result<BTreeSet<u32>, TextError> {
     if group.ranks.is_empty() {
         return Ok(everybody.clone());
     }
     match group.ranks.iter().find(|it| !everybody.contains(it)) {
         None => Ok(group.ranks.iter().copied().collect()),
-        Some(missing) => Err(ChakraError::Groups {
-            rank,
-            what: format!(
-                "`{}` has rank {missing}; there are traces of ranks 0 to {} only",
-                group.pg_name,
-                everybody.len().saturating_sub(1)
-            ),
-        }),
+        Some(missing) => {
+            let (name, last) = (&group.pg_name, everybody.len().saturating_sub(1));
+            let what =
+                format!("`{name}` has rank {missing}; there are traces of ranks 0 to {last} only");
+            Err(wrong(rank, &what))
+        }
     }
+}
+
+fn wrong(rank: u32, what: &str) -> TextError {
+    TextError::Whole(format!("rank {rank}: process groups: {what}"))
 }

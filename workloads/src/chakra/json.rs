@@ -2,25 +2,14 @@
 //! the operations (`src/feeder/json_node.cpp` of mlcommons/chakra), and a sequence of messages as
 //! protocol buffers write them in JSON (`src/jsonizer/jsonizer.py` there).
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::error::ChakraError;
 use super::schema::{AttributeMessage, OperationKind, TraceOperation};
+use crate::fault::TextError;
 
 /// The fault of a trace of PyTorch alone: it has no durations.
 const HOST_TRACE: &str = "this is a host trace of PyTorch, without durations; link it with its \
                           device trace (chakra_trace_link) and convert that (chakra_converter)";
-const KINDS: [&str; 8] = [
-    "INVALID_NODE",
-    "METADATA_NODE",
-    "MEM_LOAD_NODE",
-    "MEM_STORE_NODE",
-    "COMP_NODE",
-    "COMM_SEND_NODE",
-    "COMM_RECV_NODE",
-    "COMM_COLL_NODE",
-];
-
 /// Returns the text of a trace if it is JSON and no protocol buffer.
 ///
 /// In a protocol buffer an opening brace would be a length of 123 bytes. But a trace with metadata
@@ -33,30 +22,21 @@ pub(super) fn text(trace: &[u8]) -> Option<&str> {
 }
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, text: &str) -> Result<Vec<TraceOperation>, ChakraError> {
-    let wrong = |error: serde_json::Error| ChakraError::Json {
-        rank,
-        what: error.to_string(),
-    };
+pub(super) fn read(rank: u32, text: &str) -> Result<Vec<TraceOperation>, TextError> {
+    let wrong = |what: String| TextError::Whole(format!("rank {rank}: {what}"));
     if text.contains("\"workload_graph\"") {
-        let graph: Graph = serde_json::from_str(text).map_err(wrong)?;
-        return Ok(graph
-            .workload_graph
-            .into_iter()
-            .map(TraceOperation::from)
-            .collect());
+        let graph: Result<Graph, _> = serde_json::from_str(text);
+        let graph = graph.map_err(|error| wrong(error.to_string()))?;
+        let operations = graph.workload_graph.into_iter();
+        return Ok(operations.map(TraceOperation::from).collect());
     }
     if text.contains("\"nodes\"") {
-        let what = HOST_TRACE.to_owned();
-        return Err(ChakraError::Json { rank, what });
+        return Err(wrong(HOST_TRACE.to_owned()));
     }
-    let messages = serde_json::Deserializer::from_str(text).into_iter::<Message>();
+    let messages = serde_json::Deserializer::from_str(text).into_iter();
     // The first message is the metadata.
-    let entries = messages
-        .skip(1)
-        .map(|message| Ok(TraceOperation::from(message?)));
-    let entries: Result<Vec<TraceOperation>, serde_json::Error> = entries.collect();
-    entries.map_err(wrong)
+    let entries: Result<_, serde_json::Error> = messages.skip(1).collect();
+    entries.map_err(|error| wrong(error.to_string()))
 }
 
 #[derive(Deserialize)]
@@ -83,38 +63,6 @@ struct Operation {
     comm_src: Option<u64>,
     comm_dst: Option<u64>,
     comm_tag: Option<u64>,
-}
-
-/// A message; JSON writes its 64-bit integers as strings.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Message {
-    id: Whole,
-    name: String,
-    #[serde(rename = "type")]
-    kind: String,
-    data_deps: Vec<Whole>,
-    duration_micros: Whole,
-    inputs: Values,
-    attr: Vec<Attribute>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Values {
-    values: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Attribute {
-    name: String,
-    int32_val: Option<i32>,
-    int64_val: Option<Whole>,
-    uint32_val: Option<u32>,
-    uint64_val: Option<Whole>,
-    bool_val: Option<bool>,
-    string_val: Option<String>,
 }
 
 /// An integer, written as a number or as a string.
@@ -150,8 +98,40 @@ impl Whole {
     }
 }
 
+/// The kind that a message names.
+pub(super) fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let named = String::deserialize(from)?.parse();
+    Ok(named.unwrap_or(OperationKind::Invalid).into())
+}
+
+/// A count of a message; JSON writes 64-bit integers as strings.
+pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Whole::deserialize(from).map(Whole::count)
+}
+
+/// Counts of a message.
+pub(super) fn counts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let counts = Vec::<Whole>::deserialize(from)?.into_iter();
+    Ok(counts.map(Whole::count).collect())
+}
+
+/// A count of a message, if it has one.
+pub(super) fn some_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<Whole>::deserialize(from)?.map(Whole::count))
+}
+
+/// An integer of a message, if it has one.
+pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    Ok(Option::<Whole>::deserialize(from)?.map(|whole| whole.0))
+}
+
 impl From<Operation> for TraceOperation {
     fn from(from: Operation) -> Self {
+        let number = |(name, value): (&str, Option<u64>)| AttributeMessage {
+            name: name.to_owned(),
+            uint64: value,
+            ..AttributeMessage::default()
+        };
         let numbers = [
             ("comm_type", from.comm_type),
             ("comm_size", from.comm_size),
@@ -159,58 +139,19 @@ impl From<Operation> for TraceOperation {
             ("comm_dst", from.comm_dst),
             ("comm_tag", from.comm_tag),
         ];
-        let mut attributes: Vec<AttributeMessage> = numbers
-            .into_iter()
-            .filter(|(_, value)| value.is_some())
-            .map(|(name, value)| AttributeMessage {
-                name: name.to_owned(),
-                uint64: value,
-                ..AttributeMessage::default()
-            })
-            .collect();
-        attributes.push(AttributeMessage {
+        let is_cpu_op = AttributeMessage {
             name: "is_cpu_op".to_owned(),
             flag: from.is_cpu_op,
             ..AttributeMessage::default()
-        });
+        };
         Self {
             id: from.id,
             name: from.name,
-            kind: OperationKind::of(from.kind),
+            kind: from.kind,
             data: from.data_deps,
             duration: from.runtime,
-            inputs: String::new(),
-            attributes,
-        }
-    }
-}
-
-impl From<Message> for TraceOperation {
-    fn from(from: Message) -> Self {
-        let number = KINDS.iter().position(|kind| *kind == from.kind);
-        Self {
-            id: from.id.count(),
-            name: from.name,
-            kind: OperationKind::of(number.unwrap_or(0) as i32),
-            data: from.data_deps.into_iter().map(Whole::count).collect(),
-            duration: from.duration_micros.count(),
-            inputs: from.inputs.values,
-            attributes: from.attr.into_iter().map(AttributeMessage::from).collect(),
-        }
-    }
-}
-
-impl From<Attribute> for AttributeMessage {
-    fn from(from: Attribute) -> Self {
-        Self {
-            name: from.name,
-            int32: from.int32_val,
-            int64: from.int64_val.map(|whole| whole.0),
-            uint32: from.uint32_val,
-            uint64: from.uint64_val.map(Whole::count),
-            flag: from.bool_val,
-            flags: None,
-            text: from.string_val,
+            attributes: numbers.map(number).into_iter().chain([is_cpu_op]).collect(),
+            ..Self::default()
         }
     }
 }

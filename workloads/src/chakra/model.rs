@@ -10,9 +10,9 @@
 
 use gradwire_protocol::units::Span;
 
-use super::error::ChakraError;
 use super::read;
 use super::schema::{OperationKind, TraceOperation};
+use crate::fault::TextError;
 use crate::model::{FORWARD_SHARE, ForeignLayer, Model};
 
 const LACKING: &str = "the trace needs all-reduces or reduce-scatters with `comm_size`, behind \
@@ -26,8 +26,8 @@ impl Model {
     /// Reads the model in the trace of a rank, see [`crate::chakra`], and calls it `name`.
     ///
     /// # Errors
-    /// [`ChakraError`] names the faulty byte, line or operation.
-    pub fn from_chakra(name: &str, trace: &[u8]) -> Result<Self, ChakraError> {
+    /// [`TextError`] names the faulty byte, line or operation.
+    pub fn from_chakra(name: &str, trace: &[u8]) -> Result<Self, TextError> {
         let mut entries = read(0, trace)?;
         entries.sort_by_key(|entry| entry.id);
         let named = |entry: &TraceOperation| computes(entry) && layer(entry, FORWARD).is_some();
@@ -36,19 +36,19 @@ impl Model {
             false => recorded(&entries),
         };
         remarks.insert(0, "parameters are bytes of exchanged sums / 4".to_owned());
-        Ok(Self::of_rows(name, rows, remarks, LACKING)?)
+        Self::of_rows(name, rows, remarks, LACKING)
     }
 }
 
 fn computes(entry: &TraceOperation) -> bool {
-    entry.kind == OperationKind::Compute
+    entry.kind() == OperationKind::Compute
 }
 
 /// Returns the bytes of a sum over all ranks, if the operation makes one.
 fn sum_bytes(entry: &TraceOperation) -> Option<u64> {
     let sums = matches!(entry.number("comm_type")?, 0 | 7 | 8);
     let bytes = entry.number("comm_size").filter(|bytes| *bytes > 0);
-    bytes.filter(|_| sums && entry.kind == OperationKind::Collective)
+    bytes.filter(|_| sums && entry.kind() == OperationKind::Collective)
 }
 
 fn layer<'a>(entry: &'a TraceOperation, ending: &str) -> Option<&'a str> {

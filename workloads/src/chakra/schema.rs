@@ -1,79 +1,95 @@
-//! The messages of a trace: the fields of `et_def.proto` that the simulator uses.
+//! The messages of a trace: the fields of `et_def.proto` that the simulator uses, and their names
+//! in JSON (`json`).
 
-use prost::Message;
+use prost::{Enumeration, Message};
+use serde::Deserialize;
+use strum::EnumString;
 
-use super::error::ChakraError;
+use super::json;
+use crate::fault::TextError;
 
 /// An operation of a trace.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Deserialize, Message)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct TraceOperation {
+    #[prost(uint64, tag = "1")]
+    #[serde(deserialize_with = "json::count")]
     pub(super) id: u64,
+    #[prost(string, tag = "2")]
     pub(super) name: String,
-    pub(super) kind: OperationKind,
+    #[prost(enumeration = "OperationKind", tag = "3")]
+    #[serde(rename = "type", deserialize_with = "json::kind")]
+    pub(super) kind: i32,
     /// Ids of the operations whose results this one needs.
+    #[prost(uint64, repeated, tag = "5")]
+    #[serde(rename = "dataDeps", deserialize_with = "json::counts")]
     pub(super) data: Vec<u64>,
     /// Microseconds.
+    #[prost(uint64, tag = "7")]
+    #[serde(rename = "durationMicros", deserialize_with = "json::count")]
     pub(super) duration: u64,
     /// Its arguments; a list of process groups in the operation that announces them.
-    pub(super) inputs: String,
+    #[prost(message, optional, tag = "8")]
+    pub(super) inputs: Option<ValuesMessage>,
+    #[prost(message, repeated, tag = "10")]
+    #[serde(rename = "attr")]
     pub(super) attributes: Vec<AttributeMessage>,
 }
 
-/// The kind of an operation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// The kind of an operation; one that is not known counts as not valid.
+#[derive(Clone, Copy, Debug, EnumString, Enumeration, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(i32)]
 pub(super) enum OperationKind {
-    Invalid,
-    Metadata,
-    Load,
-    Store,
-    Compute,
-    Send,
-    Receive,
-    Collective,
+    Invalid = 0,
+    #[strum(serialize = "METADATA_NODE")]
+    Metadata = 1,
+    #[strum(serialize = "MEM_LOAD_NODE")]
+    Load = 2,
+    #[strum(serialize = "MEM_STORE_NODE")]
+    Store = 3,
+    #[strum(serialize = "COMP_NODE")]
+    Compute = 4,
+    #[strum(serialize = "COMM_SEND_NODE")]
+    Send = 5,
+    #[strum(serialize = "COMM_RECV_NODE")]
+    Receive = 6,
+    #[strum(serialize = "COMM_COLL_NODE")]
+    Collective = 7,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct EntryMessage {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(int32, tag = "3")]
-    kind: i32,
-    #[prost(uint64, repeated, tag = "5")]
-    data: Vec<u64>,
-    #[prost(uint64, tag = "7")]
-    duration: u64,
-    #[prost(message, optional, tag = "8")]
-    inputs: Option<ValuesMessage>,
-    #[prost(message, repeated, tag = "10")]
-    attributes: Vec<AttributeMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ValuesMessage {
+#[derive(Clone, PartialEq, Deserialize, Message)]
+#[serde(default)]
+pub(super) struct ValuesMessage {
     #[prost(string, tag = "1")]
     values: String,
 }
 
 /// The schema has a `oneof` here; on the wire that equals many optional values.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Deserialize, Message)]
+#[serde(default)]
 pub(super) struct AttributeMessage {
     #[prost(string, tag = "1")]
     pub(super) name: String,
     #[prost(int32, optional, tag = "7")]
+    #[serde(rename = "int32Val")]
     pub(super) int32: Option<i32>,
     #[prost(int64, optional, tag = "9")]
+    #[serde(rename = "int64Val", deserialize_with = "json::whole")]
     pub(super) int64: Option<i64>,
     #[prost(uint32, optional, tag = "11")]
+    #[serde(rename = "uint32Val")]
     pub(super) uint32: Option<u32>,
     #[prost(uint64, optional, tag = "13")]
+    #[serde(rename = "uint64Val", deserialize_with = "json::some_count")]
     pub(super) uint64: Option<u64>,
     #[prost(bool, optional, tag = "27")]
+    #[serde(rename = "boolVal")]
     pub(super) flag: Option<bool>,
     #[prost(message, optional, tag = "28")]
+    #[serde(skip)]
     pub(super) flags: Option<FlagsMessage>,
     #[prost(string, optional, tag = "29")]
+    #[serde(rename = "stringVal")]
     pub(super) text: Option<String>,
 }
 
@@ -88,50 +104,31 @@ pub(super) struct FlagsMessage {
 struct MetadataMessage {}
 
 /// Reads the trace of a rank.
-pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, ChakraError> {
+pub(super) fn read(rank: u32, trace: &[u8]) -> Result<Vec<TraceOperation>, TextError> {
     let mut rest = trace;
     let mut entries = Vec::new();
     next::<MetadataMessage>(rank, trace, &mut rest)?;
     while !rest.is_empty() {
-        let message: EntryMessage = next(rank, trace, &mut rest)?;
-        entries.push(TraceOperation {
-            id: message.id,
-            name: message.name,
-            kind: OperationKind::of(message.kind),
-            data: message.data,
-            duration: message.duration,
-            inputs: message.inputs.unwrap_or_default().values,
-            attributes: message.attributes,
-        });
+        entries.push(next(rank, trace, &mut rest)?);
     }
     Ok(entries)
 }
 
-fn next<M: Message + Default>(rank: u32, trace: &[u8], rest: &mut &[u8]) -> Result<M, ChakraError> {
+fn next<M: Message + Default>(rank: u32, trace: &[u8], rest: &mut &[u8]) -> Result<M, TextError> {
     let byte = trace.len() - rest.len();
-    M::decode_length_delimited(rest).map_err(|error| ChakraError::Bytes {
-        rank,
-        byte,
-        what: error.to_string(),
+    M::decode_length_delimited(rest).map_err(|error| {
+        TextError::Whole(format!(
+            "rank {rank}, byte {byte}: {error}; a trace is a protocol buffer of Chakra (`.et`)"
+        ))
     })
 }
 
-impl OperationKind {
-    pub(super) fn of(number: i32) -> Self {
-        match number {
-            1 => Self::Metadata,
-            2 => Self::Load,
-            3 => Self::Store,
-            4 => Self::Compute,
-            5 => Self::Send,
-            6 => Self::Receive,
-            7 => Self::Collective,
-            _ => Self::Invalid,
-        }
-    }
-}
-
 impl TraceOperation {
+    /// Returns its arguments, or an empty text.
+    pub(super) fn inputs(&self) -> &str {
+        self.inputs.as_ref().map_or("", |inputs| &inputs.values)
+    }
+
     /// Returns the value of an integer attribute that is not negative.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let attribute = self.attribute(name)?;

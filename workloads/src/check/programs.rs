@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{WorkloadError, check_host};
 use gradwire_protocol::units::ByteCount;
 
+use crate::order::TaskWaits;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 /// Checks the programs of a workload whose groups are right.
@@ -198,48 +199,34 @@ impl Meetings {
 struct Run {
     /// Tasks that are ready and have not started.
     ready: Vec<Index>,
-    /// For each task, the number of tasks for which it still waits.
-    left: Vec<Vec<usize>>,
-    /// For each task, the tasks that wait for its end.
-    at_end: Vec<Vec<Vec<usize>>>,
-    /// For each task, the tasks that wait for its start.
-    at_start: Vec<Vec<Vec<usize>>>,
+    waits: Vec<TaskWaits>,
     ended: Vec<Vec<bool>>,
     arrived: BTreeMap<Meeting, usize>,
 }
 
 impl Run {
     fn new(workload: &Workload) -> Self {
-        let programs = &workload.programs;
-        let left: Vec<Vec<usize>> = programs
-            .iter()
-            .map(|program| program.tasks.iter().map(waits).collect())
-            .collect();
-        let ready = left.iter().enumerate().flat_map(|(program, left)| {
-            let free = left.iter().enumerate().filter(|(_, left)| **left == 0);
-            free.map(move |(task, _)| (program, task))
-        });
+        let programs = workload.programs.iter();
+        let waits = programs
+            .clone()
+            .map(|program| TaskWaits::new(&program.tasks));
+        let waits: Vec<TaskWaits> = waits.collect();
+        let free = |(program, waits): (usize, &TaskWaits)| {
+            let free: Vec<u32> = waits.free().collect();
+            free.into_iter().map(move |task| (program, task as usize))
+        };
         Self {
-            ready: ready.collect(),
-            at_end: programs
-                .iter()
-                .map(|it| later(it, |task| &task.after))
-                .collect(),
-            at_start: programs
-                .iter()
-                .map(|it| later(it, |task| &task.after_start))
-                .collect(),
-            ended: left.iter().map(|left| vec![false; left.len()]).collect(),
+            ready: waits.iter().enumerate().flat_map(free).collect(),
+            ended: programs.map(|one| vec![false; one.tasks.len()]).collect(),
             arrived: BTreeMap::new(),
-            left,
+            waits,
         }
     }
 
     /// A send ends when it is handed over, whether or not its receive has begun.
     fn start(&mut self, workload: &Workload, (program, task): Index) {
-        for later in std::mem::take(&mut self.at_start[program][task]) {
-            self.release((program, later));
-        }
+        let ready = self.waits[program].start(task as u32);
+        self.release(program, ready);
         let work = &workload.programs[program].tasks[task].work;
         if matches!(work, Work::Send { .. }) {
             self.end((program, task));
@@ -248,33 +235,14 @@ impl Run {
 
     fn end(&mut self, (program, task): Index) {
         self.ended[program][task] = true;
-        for later in std::mem::take(&mut self.at_end[program][task]) {
-            self.release((program, later));
-        }
+        let ready = self.waits[program].end(task as u32);
+        self.release(program, ready);
     }
 
-    fn release(&mut self, (program, task): Index) {
-        let left = &mut self.left[program][task];
-        *left -= 1;
-        if *left == 0 {
-            self.ready.push((program, task));
-        }
+    fn release(&mut self, program: usize, ready: Vec<u32>) {
+        let ready = ready.into_iter().map(|task| (program, task as usize));
+        self.ready.extend(ready);
     }
-}
-
-fn waits(task: &Task) -> usize {
-    task.after.len() + task.after_start.len()
-}
-
-/// Returns, for each task of a program, the tasks that name it in `before`.
-fn later(program: &Program, before: impl Fn(&Task) -> &Vec<u32>) -> Vec<Vec<usize>> {
-    let mut all = vec![Vec::new(); program.tasks.len()];
-    for (number, task) in program.tasks.iter().enumerate() {
-        for &earlier in before(task) {
-            all[earlier as usize].push(number);
-        }
-    }
-    all
 }
 
 fn meeting_of(host: u32, work: &Work, numbers: &mut BTreeMap<Meeting, u32>) -> Option<Meeting> {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use gradwire_protocol::units::Instant;
 
-use super::MatrixError;
+use crate::fault::TextError;
 use crate::words::{NumberedLine, did_you_mean};
 use crate::workload::{Start, TriggerId};
 
@@ -30,19 +30,15 @@ impl<'a> MatrixWords<'a> {
         self.rest.next()
     }
 
-    pub(super) fn number<T: FromStr>(
-        &mut self,
-        key: &'static str,
-        allowed: &'static str,
-    ) -> Result<T, MatrixError> {
+    pub(super) fn number<T: FromStr>(&mut self, key: &str, allowed: &str) -> Result<T, TextError> {
         let given = self.next().unwrap_or("");
         given.parse().map_err(|_| self.value(key, given, allowed))
     }
 
     pub(super) fn number_from_one<T: FromStr + Default + PartialEq>(
         &mut self,
-        key: &'static str,
-    ) -> Result<T, MatrixError> {
+        key: &str,
+    ) -> Result<T, TextError> {
         let number = self.number(key, FROM_ONE)?;
         if number == T::default() {
             return Err(self.value(key, "0", FROM_ONE));
@@ -50,12 +46,12 @@ impl<'a> MatrixWords<'a> {
         Ok(number)
     }
 
-    pub(super) fn trigger(&mut self, key: &'static str) -> Result<TriggerId, MatrixError> {
+    pub(super) fn trigger(&mut self, key: &str) -> Result<TriggerId, TextError> {
         self.number_from_one(key).map(TriggerId)
     }
 
     /// htsim reads a floating-point number and drops its fraction.
-    pub(super) fn start(&mut self, start: &mut Option<Start>) -> Result<(), MatrixError> {
+    pub(super) fn start(&mut self, start: &mut Option<Start>) -> Result<(), TextError> {
         let given = self.next().unwrap_or("");
         let picos = given
             .parse::<f64>()
@@ -66,22 +62,22 @@ impl<'a> MatrixWords<'a> {
         self.begin(start, Start::At(Instant::from_picos(picos as u64)))
     }
 
-    pub(super) fn wait_for(&mut self, start: &mut Option<Start>) -> Result<(), MatrixError> {
+    pub(super) fn wait_for(&mut self, start: &mut Option<Start>) -> Result<(), TextError> {
         let trigger = self.trigger("trigger")?;
         self.begin(start, Start::On(trigger))
     }
 
-    fn begin(&self, start: &mut Option<Start>, given: Start) -> Result<(), MatrixError> {
+    fn begin(&self, start: &mut Option<Start>, given: Start) -> Result<(), TextError> {
         match start.replace(given) {
             None => Ok(()),
-            Some(_) => Err(MatrixError::Rule {
-                line: self.line,
-                rule: "a connection has one `start` or one `trigger`, not both",
-            }),
+            Some(_) => {
+                let rule = "a connection has one `start` or one `trigger`, not both";
+                Err(TextError::line(self.line, rule))
+            }
         }
     }
 
-    pub(super) fn tier(&mut self) -> Result<u8, MatrixError> {
+    pub(super) fn tier(&mut self) -> Result<u8, TextError> {
         match self.next().unwrap_or("") {
             "TOR" => Ok(0),
             "AGG" => Ok(1),
@@ -90,24 +86,16 @@ impl<'a> MatrixWords<'a> {
         }
     }
 
-    fn value(&self, key: &'static str, given: &str, allowed: &'static str) -> MatrixError {
-        MatrixError::Value {
-            line: self.line,
-            key,
-            given: given.to_owned(),
-            allowed,
-        }
+    fn value(&self, key: &str, given: &str, allowed: &str) -> TextError {
+        TextError::value(self.line, key, given, allowed)
     }
 
-    pub(super) fn unknown(&self, given: &str, allowed: &'static str) -> MatrixError {
+    pub(super) fn unknown(&self, given: &str, allowed: &str) -> TextError {
         let known = allowed
             .split([',', ' '])
             .filter(|word| !["", "and"].contains(word));
-        MatrixError::Word {
-            line: self.line,
-            given: given.to_owned(),
-            nearest: did_you_mean(given, known),
-            allowed,
-        }
+        let nearest = did_you_mean(given, known);
+        let rule = format!("`{given}`{nearest}: allowed here are {allowed}");
+        TextError::line(self.line, rule)
     }
 }

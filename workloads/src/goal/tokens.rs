@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::GoalError;
+use crate::fault::TextError;
 use crate::words::did_you_mean;
 
 const WORDS: [&str; 13] = [
@@ -75,7 +75,7 @@ impl<'a> Tokens<'a> {
         found
     }
 
-    pub(super) fn expect(&mut self, word: &str, allowed: &'static str) -> Result<(), GoalError> {
+    pub(super) fn expect(&mut self, word: &str, allowed: &str) -> Result<(), TextError> {
         if self.takes(word) {
             return Ok(());
         }
@@ -83,14 +83,14 @@ impl<'a> Tokens<'a> {
         Err(self.wrong(given, allowed))
     }
 
-    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, GoalError> {
+    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, TextError> {
         let given = self.next();
         let number = given.parse();
         number.map_err(|_| self.wrong(given, "a whole number from 0"))
     }
 
     /// Reads a number with `b` behind it, in one word or two.
-    pub(super) fn bytes(&mut self) -> Result<u64, GoalError> {
+    pub(super) fn bytes(&mut self) -> Result<u64, TextError> {
         let given = self.next();
         let number = given.strip_suffix('b');
         let parsed = number.unwrap_or(given).parse().ok();
@@ -100,16 +100,18 @@ impl<'a> Tokens<'a> {
             .ok_or_else(|| self.wrong(given, "bytes with a `b`, like `80b`"))
     }
 
-    pub(super) fn rank(&mut self, ranks: u32) -> Result<u32, GoalError> {
+    pub(super) fn rank(&mut self, ranks: u32) -> Result<u32, TextError> {
         let line = self.line();
         let rank = self.number()?;
         if rank < ranks {
             return Ok(rank);
         }
-        Err(GoalError::Rank { line, rank, ranks })
+        let last = ranks.saturating_sub(1);
+        let rule = format!("rank {rank}; `num_ranks {ranks}` allows 0 to {last}");
+        Err(TextError::line(line, rule))
     }
 
-    pub(super) fn label(&mut self) -> Result<String, GoalError> {
+    pub(super) fn label(&mut self) -> Result<String, TextError> {
         let given = self.next();
         let letter = given.starts_with(|first: char| first.is_ascii_alphabetic());
         let rest = given
@@ -123,7 +125,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Reads `tag`, `cpu` and `nic` in any order.
-    pub(super) fn options(&mut self) -> Result<Options, GoalError> {
+    pub(super) fn options(&mut self) -> Result<Options, TextError> {
         let mut options = Options::default();
         loop {
             if self.takes("tag") {
@@ -138,27 +140,23 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    fn tag(&mut self) -> Result<u32, GoalError> {
+    fn tag(&mut self) -> Result<u32, TextError> {
         if self.peek() == "-1" {
-            let what = "`tag -1` (any tag) is not simulated; name the tag";
-            let line = self.line();
-            return Err(GoalError::Unsupported { line, what });
+            let rule = "`tag -1` (any tag) is not simulated; name the tag";
+            return Err(TextError::line(self.line(), rule));
         }
         self.number()
     }
 
     /// Makes the error for `given`, the last word taken.
-    pub(super) fn wrong(&self, given: &str, allowed: &'static str) -> GoalError {
+    pub(super) fn wrong(&self, given: &str, allowed: &str) -> TextError {
         let last = self
             .all
             .get(self.next.saturating_sub(1))
             .or_else(|| self.all.last());
-        GoalError::Word {
-            line: last.map_or(1, |(line, _)| *line),
-            given: given.to_owned(),
-            nearest: did_you_mean(given, WORDS),
-            allowed,
-        }
+        let nearest = did_you_mean(given, WORDS);
+        let rule = format!("`{given}`{nearest}: allowed here is {allowed}");
+        TextError::line(last.map_or(1, |(line, _)| *line), rule)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::error::LayersError;
+use crate::fault::TextError;
 use crate::words::{NumberedLine, did_you_mean, lines};
 use crate::workload::CollectiveKind;
 
@@ -130,7 +130,7 @@ pub(super) enum Scope {
 }
 
 impl File {
-    pub(super) fn parse(text: &str) -> Result<Self, LayersError> {
+    pub(super) fn parse(text: &str) -> Result<Self, TextError> {
         let mut lines = lines(text);
         let (strategy, keys) = match lines.next() {
             Some(line) => header(&line)?,
@@ -148,7 +148,9 @@ impl File {
             .collect::<Result<_, _>>()?;
         let found = layers.len();
         if said != found || found == 0 || found > usize::from(u16::MAX) {
-            return Err(LayersError::Count { line, said, found });
+            return Err(TextError::Whole(format!(
+                "line {line} says {said} layers, the file has {found}: correct the one or the other"
+            )));
         }
         let mut file = Self {
             strategy,
@@ -161,7 +163,7 @@ impl File {
     }
 
     /// Takes one rank per group if the file sets no size and no layer asks for groups.
-    fn settle_tensor_parallelism(&mut self) -> Result<(), LayersError> {
+    fn settle_tensor_parallelism(&mut self) -> Result<(), TextError> {
         let divided = [
             Strategy::DataModel,
             Strategy::ModelData,
@@ -172,15 +174,20 @@ impl File {
             .iter()
             .any(|layer| divided.contains(&layer.strategy));
         if divides && self.keys.tensor == 0 {
-            return Err(LayersError::MissingKey { key: TENSOR });
+            let rule =
+                format!("this strategy needs `{TENSOR}: N` behind it, how many ranks a group has");
+            return Err(TextError::line(1, rule));
         }
         self.keys.tensor = self.keys.tensor.max(1);
         Ok(())
     }
 
-    fn settle_named_layers(&mut self) -> Result<(), LayersError> {
+    fn settle_named_layers(&mut self) -> Result<(), TextError> {
         let count = self.layers.len();
         let last_bottom = vec![self.keys.last_bottom];
+        let wrong = |key: &str, layer: usize, rule: &str| {
+            TextError::line(1, format!("layer {layer} of `{key}`: {rule}"))
+        };
         let named = [
             (CHECKPOINTS, &self.keys.checkpoints),
             (INITIATES, &self.keys.initiates),
@@ -188,23 +195,21 @@ impl File {
         ];
         for (key, layers) in named {
             if let Some(&layer) = layers.iter().find(|layer| **layer >= count) {
-                let rule = "there is no such layer; the first is 0";
-                return Err(LayersError::NamedLayer { layer, key, rule });
+                return Err(wrong(key, layer, "there is no such layer; the first is 0"));
             }
         }
         for &layer in &self.keys.initiates {
             let before = self.keys.checkpoints.iter().filter(|it| **it <= layer);
-            let key = INITIATES;
-            let rule = "no layer up to it is a checkpoint";
             let nearest = before.max().copied();
-            let nearest = nearest.ok_or(LayersError::NamedLayer { layer, key, rule })?;
+            let nearest = nearest
+                .ok_or_else(|| wrong(INITIATES, layer, "no layer up to it is a checkpoint"))?;
             self.layers[layer].again_from = Some(nearest);
         }
         Ok(())
     }
 }
 
-fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), LayersError> {
+fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), TextError> {
     let strategy = strategy_named(line.words[0], line.number, &STRATEGIES)?;
     let mut keys = Keys {
         tensor: 0,
@@ -231,12 +236,9 @@ fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), LayersError> {
             CHECKPOINTS => keys.checkpoints = listed(line, &mut at, CHECKPOINTS)?,
             INITIATES => keys.initiates = listed(line, &mut at, INITIATES)?,
             given => {
-                return Err(LayersError::Key {
-                    line: line.number,
-                    given: given.to_owned(),
-                    nearest: did_you_mean(given, KEYS),
-                    allowed: KEYS.join(", "),
-                });
+                let (nearest, known) = (did_you_mean(given, KEYS), KEYS.join(", "));
+                let rule = format!("unknown key `{given}`{nearest}; known keys are {known}");
+                return Err(TextError::line(line.number, rule));
             }
         }
         at += 1;
@@ -245,11 +247,7 @@ fn header(line: &NumberedLine<'_>) -> Result<(Strategy, Keys), LayersError> {
 }
 
 /// Reads a count and as many layers; leaves `at` on the last one.
-fn listed(
-    line: &NumberedLine<'_>,
-    at: &mut usize,
-    key: &'static str,
-) -> Result<Vec<usize>, LayersError> {
+fn listed(line: &NumberedLine<'_>, at: &mut usize, key: &str) -> Result<Vec<usize>, TextError> {
     let count: usize = number(
         line,
         *at,
@@ -265,16 +263,12 @@ fn listed(
     Ok(layers)
 }
 
-fn layer(line: &NumberedLine<'_>, strategy: Strategy) -> Result<FileLayer, LayersError> {
+fn layer(line: &NumberedLine<'_>, strategy: Strategy) -> Result<FileLayer, TextError> {
     let needed = 12 + usize::from(strategy == Strategy::Customized);
     let found = line.words.len();
     if found != needed {
-        return Err(LayersError::Columns {
-            line: line.number,
-            found,
-            needed,
-            names: COLUMNS,
-        });
+        let rule = format!("{found} columns; a layer has {needed}: {COLUMNS}");
+        return Err(TextError::line(line.number, rule));
     }
     let own = match line.words.get(12) {
         Some(name) => strategy_named(name, line.number, &STRATEGIES[..OF_A_LAYER])?,
@@ -292,7 +286,7 @@ fn layer(line: &NumberedLine<'_>, strategy: Strategy) -> Result<FileLayer, Layer
     })
 }
 
-fn pass(line: &NumberedLine<'_>, first: usize) -> Result<Pass, LayersError> {
+fn pass(line: &NumberedLine<'_>, first: usize) -> Result<Pass, TextError> {
     let compute = Span::from_nanos(number(line, first, "compute time", WHOLE)?);
     let bytes = ByteCount::new(number(line, first + 2, "bytes", WHOLE)?);
     let collective = match line.words[first + 1] {
@@ -308,7 +302,7 @@ fn pass(line: &NumberedLine<'_>, first: usize) -> Result<Pass, LayersError> {
     })
 }
 
-fn collective_named(given: &str, line: usize) -> Result<(CollectiveKind, Scope), LayersError> {
+fn collective_named(given: &str, line: usize) -> Result<(CollectiveKind, Scope), TextError> {
     let (name, scope) = if let Some(name) = given.strip_suffix("_DP_EP") {
         (name, Scope::SameExperts)
     } else if let Some(name) = given.strip_suffix("_EP") {
@@ -319,14 +313,13 @@ fn collective_named(given: &str, line: usize) -> Result<(CollectiveKind, Scope),
     let known = COLLECTIVES.iter().find(|(known, _)| *known == name);
     let names = COLLECTIVES.map(|(name, _)| name);
     let kind = known.map(|(_, kind)| *kind);
-    let kind = kind.ok_or_else(|| LayersError::Collective {
-        line,
-        given: given.to_owned(),
-        nearest: did_you_mean(name, names),
-        allowed: format!(
-            "NONE, {}, with _EP or _DP_EP behind it or not",
-            names.join(", ")
-        ),
+    let kind = kind.ok_or_else(|| {
+        let (nearest, known) = (did_you_mean(name, names), names.join(", "));
+        let rule = format!(
+            "`{given}`{nearest} is no collective; known are NONE, {known}, with _EP or _DP_EP \
+             behind it or not"
+        );
+        TextError::line(line, rule)
     })?;
     Ok((kind, scope))
 }
@@ -335,33 +328,26 @@ fn strategy_named(
     given: &str,
     line: usize,
     allowed: &[(&'static str, Strategy)],
-) -> Result<Strategy, LayersError> {
+) -> Result<Strategy, TextError> {
     let known = allowed.iter().find(|(known, _)| *known == given);
     let strategy = known.map(|(_, strategy)| *strategy);
     strategy.ok_or_else(|| {
         let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
-        LayersError::Strategy {
-            line,
-            given: given.to_owned(),
-            nearest: did_you_mean(given, names.iter().copied()),
-            allowed: names.join(", "),
-        }
+        let nearest = did_you_mean(given, names.iter().copied());
+        let known = names.join(", ");
+        let rule = format!("`{given}`{nearest} is no strategy; known are {known}");
+        TextError::line(line, rule)
     })
 }
 
 fn number<T: std::str::FromStr + PartialEq + Default>(
     line: &NumberedLine<'_>,
     place: usize,
-    key: &'static str,
-    allowed: &'static str,
-) -> Result<T, LayersError> {
+    key: &str,
+    allowed: &str,
+) -> Result<T, TextError> {
     let given = line.words.get(place).copied().unwrap_or("");
     let number = given.parse().ok();
     let number = number.filter(|number| allowed != FROM_ONE || *number != T::default());
-    number.ok_or_else(|| LayersError::Value {
-        line: line.number,
-        key,
-        given: given.to_owned(),
-        allowed,
-    })
+    number.ok_or_else(|| TextError::value(line.number, key, given, allowed))
 }

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::LayersError;
+use crate::fault::TextError;
+
 use super::file::{File, FileLayer, Keys, Scope, Strategy};
 
 /// The kind of group that runs a collective.
@@ -37,7 +38,7 @@ pub(super) struct LayerGroups {
 }
 
 impl LayerGroups {
-    pub(super) fn new(file: &File, hosts: u32) -> Result<Self, LayersError> {
+    pub(super) fn new(file: &File, hosts: u32) -> Result<Self, TextError> {
         let mut groups = Self {
             members: Vec::new(),
             numbers: BTreeMap::new(),
@@ -115,7 +116,7 @@ enum Order {
 }
 
 impl Shape {
-    fn new(file: &File, hosts: u32) -> Result<Self, LayersError> {
+    fn new(file: &File, hosts: u32) -> Result<Self, TextError> {
         let Keys {
             tensor,
             experts,
@@ -123,7 +124,10 @@ impl Shape {
             ranks,
             ..
         } = file.keys;
-        let refused = |rule: String| Err(LayersError::Hosts { hosts, rule });
+        let refused = |rule: String| {
+            let text = format!("{hosts} hosts cannot run it: {rule}");
+            Err(TextError::Whole(text))
+        };
         if let Some(ranks) = ranks.filter(|&ranks| ranks != hosts) {
             return refused(format!(
                 "the file says `all_gpus: {ranks}`; take {ranks} hosts or change the line"

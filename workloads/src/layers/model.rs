@@ -6,8 +6,8 @@
 
 use gradwire_protocol::units::Span;
 
-use super::error::LayersError;
 use super::file::{File, FileLayer, LayerCollective, Strategy};
+use crate::fault::TextError;
 use crate::model::{ForeignLayer, Model};
 use crate::workload::CollectiveKind;
 
@@ -19,11 +19,11 @@ impl Model {
     /// it `name`.
     ///
     /// # Errors
-    /// [`LayersError`] names the first faulty line.
-    pub fn from_layers(name: &str, text: &str) -> Result<Self, LayersError> {
+    /// [`TextError`] names the first faulty line.
+    pub fn from_layers(name: &str, text: &str) -> Result<Self, TextError> {
         let file = File::parse(text)?;
         let rows = rows(&file);
-        Ok(Self::of_rows(name, rows, remarks(&file), LACKING)?)
+        Self::of_rows(name, rows, remarks(&file), LACKING)
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
+use crate::fault::TextError;
+
 use super::table::LAYERS_MAX;
 use super::trained::{ELEMENT_BYTES, Gradient, Model, ModelLayer};
 
@@ -30,30 +32,6 @@ pub(crate) struct ForeignLayer {
     pub(crate) bytes: u64,
 }
 
-/// Reasons why a file makes no model.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ForeignError {
-    /// The file exchanges no gradient.
-    #[error("no gradient is exchanged: {0}")]
-    NothingToSend(&'static str),
-    /// More layers than a simulation bears.
-    #[error("{found} layers; a model has {LAYERS_MAX} at most")]
-    TooMany {
-        /// Their number.
-        found: usize,
-    },
-    /// A layer takes too long for any simulation.
-    #[error("{place}: layer `{layer}`: {what}")]
-    Beyond {
-        /// Its place.
-        place: String,
-        /// Its name.
-        layer: String,
-        /// The value and its bound.
-        what: &'static str,
-    },
-}
-
 impl Model {
     /// Makes the model of `rows`, in the order of the forward pass; `lacking` is the advice for a
     /// file whose gradients all have 0 bytes.
@@ -61,13 +39,16 @@ impl Model {
         name: &str,
         rows: Vec<ForeignLayer>,
         remarks: Vec<String>,
-        lacking: &'static str,
-    ) -> Result<Self, ForeignError> {
+        lacking: &str,
+    ) -> Result<Self, TextError> {
         if rows.len() > LAYERS_MAX {
-            return Err(ForeignError::TooMany { found: rows.len() });
+            let found = rows.len();
+            let text = format!("{found} layers; a model has {LAYERS_MAX} at most");
+            return Err(TextError::Whole(text));
         }
         if rows.iter().all(|row| row.bytes == 0) {
-            return Err(ForeignError::NothingToSend(lacking));
+            let text = format!("no gradient is exchanged: {lacking}");
+            return Err(TextError::Whole(text));
         }
         rows.iter().try_for_each(ForeignLayer::check)?;
         let names = names(&rows);
@@ -97,12 +78,9 @@ impl Model {
 }
 
 impl ForeignLayer {
-    fn check(&self) -> Result<(), ForeignError> {
-        let beyond = |what| ForeignError::Beyond {
-            place: self.place.clone(),
-            layer: self.layer.clone(),
-            what,
-        };
+    fn check(&self) -> Result<(), TextError> {
+        let Self { place, layer, .. } = self;
+        let beyond = |what| TextError::Whole(format!("{place}: layer `{layer}`: {what}"));
         if self.forward > PASS_MAX || self.backward > PASS_MAX {
             return Err(beyond(
                 "its pass takes more than 100 s; are these its units?",

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::units::Span;
 
+use crate::fault::TextError;
+
 use super::trained::{Gradient, Model, ModelLayer};
 
 /// Most layers that a table may have.
@@ -28,89 +30,16 @@ const PARAMETERS_MAX: u64 = 1_000_000_000_000;
 const NANOS_MAX: u64 = 100_000_000_000;
 const COLUMNS: &str = "layer, parameters, forward_ns, backward_ns and, if wanted, tensor";
 
-/// Errors of a table.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TableError {
-    /// The table has no row.
-    #[error("no layers; behind a line `layer,parameters,forward_ns,backward_ns` each has its line")]
-    Empty,
-    /// The column is unknown, or stands there twice.
-    #[error("line {line}: column `{given}` {what}; columns are {COLUMNS}")]
-    Column {
-        /// Number of the line.
-        line: usize,
-        /// The text there.
-        given: String,
-        /// Its fault.
-        what: &'static str,
-    },
-    /// A needed column is missing.
-    #[error("line {line}: no column `{column}`; columns are {COLUMNS}")]
-    MissingColumn {
-        /// Number of the line.
-        line: usize,
-        /// Its name.
-        column: &'static str,
-    },
-    /// A row has too few or too many values.
-    #[error("line {line}: {found} values; the first line names {needed} columns")]
-    Values {
-        /// Number of the line.
-        line: usize,
-        /// Their number.
-        found: usize,
-        /// Number of columns.
-        needed: usize,
-    },
-    /// The value is out of range.
-    #[error("line {line}: {column} `{given}`: allowed are {allowed}")]
-    Value {
-        /// Number of the line.
-        line: usize,
-        /// Its column.
-        column: &'static str,
-        /// The text there.
-        given: String,
-        /// The allowed values.
-        allowed: &'static str,
-    },
-    /// The layer exists already.
-    #[error("line {line}: layer `{name}` is in line {first} already; {rule}")]
-    Twice {
-        /// Number of the line.
-        line: usize,
-        /// The layer.
-        name: String,
-        /// Its first line.
-        first: usize,
-        /// The broken rule.
-        rule: &'static str,
-    },
-    /// There are more rows or layers than a simulation can hold.
-    #[error("line {line}: more than {most} {what}; join some")]
-    TooMany {
-        /// Number of the line.
-        line: usize,
-        /// The largest allowed number.
-        most: usize,
-        /// Rows or layers.
-        what: &'static str,
-    },
-    /// The table has nothing to send.
-    #[error("no layer has parameters; at least one row needs 1 or more")]
-    NothingToSend,
-}
-
 impl Model {
     /// Reads a table as the model `name`.
     ///
     /// # Errors
-    /// [`TableError`] names the first faulty line, its text and the allowed values.
-    pub fn from_csv(name: &str, text: &str) -> Result<Self, TableError> {
+    /// [`TextError`] names the first faulty line, its text and the allowed values.
+    pub fn from_csv(name: &str, text: &str) -> Result<Self, TextError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let (first, header) = lines.next().ok_or(TableError::Empty)?;
+        let (first, header) = lines.next().ok_or_else(no_layers)?;
         let columns = Columns::parse(first, header)?;
         let mut rows = Rows::default();
         for (line, text) in lines {
@@ -140,14 +69,13 @@ struct ForeignLayer<'a> {
 }
 
 impl Columns {
-    fn parse(line: usize, header: &str) -> Result<Self, TableError> {
+    fn parse(line: usize, header: &str) -> Result<Self, TextError> {
         let names: Vec<&str> = header.split(',').map(str::trim).collect();
         let known = ["layer", "parameters", "forward_ns", "backward_ns", "tensor"];
         for (at, &name) in names.iter().enumerate() {
-            let wrong = |what| TableError::Column {
-                line,
-                given: name.to_owned(),
-                what,
+            let wrong = |what| {
+                let rule = format!("column `{name}` {what}; columns are {COLUMNS}");
+                TextError::line(line, rule)
             };
             if !known.contains(&name) {
                 return Err(wrong("is not known"));
@@ -157,7 +85,12 @@ impl Columns {
             }
         }
         let place = |column| names.iter().position(|name| *name == column);
-        let needed = |column| place(column).ok_or(TableError::MissingColumn { line, column });
+        let needed = |column| {
+            place(column).ok_or_else(|| {
+                let rule = format!("no column `{column}`; columns are {COLUMNS}");
+                TextError::line(line, rule)
+            })
+        };
         Ok(Self {
             count: names.len(),
             layer: needed("layer")?,
@@ -168,14 +101,12 @@ impl Columns {
         })
     }
 
-    fn row<'a>(&self, line: usize, text: &'a str) -> Result<ForeignLayer<'a>, TableError> {
+    fn row<'a>(&self, line: usize, text: &'a str) -> Result<ForeignLayer<'a>, TextError> {
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         if values.len() != self.count {
-            return Err(TableError::Values {
-                line,
-                found: values.len(),
-                needed: self.count,
-            });
+            let (found, needed) = (values.len(), self.count);
+            let rule = format!("{found} values; the first line names {needed} columns");
+            return Err(TextError::line(line, rule));
         }
         let cell = |column, at: usize| Cell {
             line,
@@ -208,7 +139,7 @@ struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    fn name(&self) -> Result<&'a str, TableError> {
+    fn name(&self) -> Result<&'a str, TextError> {
         let odd = |letter: char| letter.is_control() || letter == '"';
         if self.given.is_empty() || self.given.contains(odd) {
             return Err(self.wrong("names without quotes, commas and control characters"));
@@ -216,7 +147,7 @@ impl<'a> Cell<'a> {
         Ok(self.given)
     }
 
-    fn number(&self, most: u64, allowed: &'static str) -> Result<u64, TableError> {
+    fn number(&self, most: u64, allowed: &str) -> Result<u64, TextError> {
         let digits = self.given.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.then(|| self.given.parse().ok()).flatten();
         number
@@ -224,13 +155,12 @@ impl<'a> Cell<'a> {
             .ok_or_else(|| self.wrong(allowed))
     }
 
-    fn wrong(&self, allowed: &'static str) -> TableError {
-        TableError::Value {
-            line: self.line,
-            column: self.column,
-            given: self.given.to_owned(),
-            allowed,
-        }
+    fn wrong(&self, allowed: &str) -> TextError {
+        let Self { column, given, .. } = self;
+        TextError::line(
+            self.line,
+            format!("{column} `{given}`: allowed are {allowed}"),
+        )
     }
 }
 
@@ -244,8 +174,9 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, line: usize, row: ForeignLayer<'_>) -> Result<(), TableError> {
-        let too_many = |most, what| TableError::TooMany { line, most, what };
+    fn add(&mut self, line: usize, row: ForeignLayer<'_>) -> Result<(), TextError> {
+        let too_many =
+            |most, what| TextError::line(line, format!("more than {most} {what}; join some"));
         if self.gradients.len() == ROWS_MAX {
             return Err(too_many(ROWS_MAX, "rows"));
         }
@@ -273,19 +204,15 @@ impl Rows {
         Ok(())
     }
 
-    fn add_layer(&mut self, line: usize, row: &ForeignLayer<'_>) -> Result<(), TableError> {
+    fn add_layer(&mut self, line: usize, row: &ForeignLayer<'_>) -> Result<(), TextError> {
         let name = row.layer.to_owned();
         if let Some(&first) = self.first.get(&name) {
             let rule = match row.tensor {
                 Some(_) => "the tensors of a layer stand behind each other",
                 None => "name each layer once, or its tensors in a column `tensor`",
             };
-            return Err(TableError::Twice {
-                line,
-                name,
-                first,
-                rule,
-            });
+            let rule = format!("layer `{name}` is in line {first} already; {rule}");
+            return Err(TextError::line(line, rule));
         }
         self.first.insert(name.clone(), line);
         self.layers.push(ModelLayer {
@@ -295,12 +222,13 @@ impl Rows {
         Ok(())
     }
 
-    fn model(mut self, name: &str) -> Result<Model, TableError> {
+    fn model(mut self, name: &str) -> Result<Model, TextError> {
         if self.layers.is_empty() {
-            return Err(TableError::Empty);
+            return Err(no_layers());
         }
         if self.gradients.iter().all(|one| one.parameters == 0) {
-            return Err(TableError::NothingToSend);
+            let text = "no layer has parameters; at least one row needs 1 or more";
+            return Err(TextError::Whole(text.to_owned()));
         }
         self.gradients.reverse();
         Ok(Model {
@@ -311,6 +239,14 @@ impl Rows {
             remarks: Vec::new(),
         })
     }
+}
+
+/// The fault of a table without a row.
+fn no_layers() -> TextError {
+    let columns = "layer,parameters,forward_ns,backward_ns";
+    TextError::Whole(format!(
+        "no layers; behind a line `{columns}` each has its line"
+    ))
 }
 
 #[cfg(test)]

@@ -124,8 +124,8 @@ impl Line<'_> {
         self.needs_hosts(2)?;
         let hosts = self.hosts.count;
         if hosts.checked_mul(hosts - 1).is_none() {
-            let given = self.text.to_owned();
-            return Err(PatternError::TooManyFlows { given, hosts });
+            let fault = format!(" has more than 2^32 flows on {hosts} hosts; use fewer hosts");
+            return Err(self.hosts_fault(fault));
         }
         let limited = parallel < hosts - 1;
         let flows = (0..hosts).flat_map(|source| {

@@ -1,6 +1,5 @@
 //! Patterns of collectives: all-reduce by an algorithm, parameter-server rounds.
 
-use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::ByteCount;
 
 use super::{Line, PatternError, notation};
@@ -24,12 +23,8 @@ impl Line<'_> {
         Ok(Workload {
             programs: programs.collect(),
             groups: vec![everybody],
-            algorithm: match name {
-                "ring" => Some(ReduceAlgorithm::Ring),
-                "halving-doubling" => Some(ReduceAlgorithm::HalvingDoubling),
-                "direct" => Some(ReduceAlgorithm::Direct),
-                _ => None,
-            },
+            // `all-reduce` names none.
+            algorithm: name.parse().ok(),
             ..Workload::default()
         })
     }

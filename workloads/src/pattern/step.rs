@@ -18,12 +18,6 @@ const SCALE_MAX: u32 = 1_000_000;
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
 const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
-const ALGORITHMS: [(&str, ReduceAlgorithm); 4] = [
-    ("direct", ReduceAlgorithm::Direct),
-    ("ring", ReduceAlgorithm::Ring),
-    ("halving-doubling", ReduceAlgorithm::HalvingDoubling),
-    ("hierarchical", ReduceAlgorithm::Hierarchical),
-];
 
 /// Returns the model in the text behind `step:`.
 pub(super) fn model_of(rest: &str) -> &str {
@@ -132,9 +126,10 @@ impl Line<'_> {
     }
 
     fn algorithm(&self, given: &str) -> Result<ReduceAlgorithm, PatternError> {
-        let known = ALGORITHMS.iter().find(|(name, _)| *name == given);
-        known.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
-            let names = ALGORITHMS.map(|(name, _)| name).join(", ");
+        let named = given.parse().ok();
+        let named = named.filter(|algorithm| *algorithm != ReduceAlgorithm::Auto);
+        named.ok_or_else(|| {
+            let names = "direct, ring, halving-doubling, hierarchical";
             self.form(STEP, format!("algorithm=`{given}`: allowed are {names}"))
         })
     }

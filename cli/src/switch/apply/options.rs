@@ -1,10 +1,8 @@
 //! The options of `gradwire switch apply`. Doc comments on options are the help text.
 
 use clap::{Args, ValueEnum};
-use gradwire_protocol::units::{Dscp, Span};
 
-use crate::switch::plan_options::{PlanOptions, dscp};
-use crate::values::span;
+use crate::switch::plan_options::{PlanOptions, SiteOptions};
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\
@@ -16,10 +14,11 @@ Examples:
 
 The command makes a namespace, and in it a bridge with the ports of the switch. Each port is an end
 of a veth pair; the other end, the port's name with -o behind it, stays where the command runs: move
-it to the place of a host. With --existing, namespace and ports exist already. Ports get the
-fabric's rate, by HTB, and the queues of the plan. Where the kernel has no prio or no red, an eBPF
-program takes their place, and the command says so. `gradwire switch verify --counters` reads
-the output of --export, with the target that was printed at the set-up.";
+it to the place of a host. Names of ports have at most 13 letters. With --existing, namespace and
+ports exist already. Ports get the fabric's rate, by HTB, and the queues of the plan. Where the
+kernel has no prio or no red, an eBPF program takes their place, and the command says so.
+`gradwire switch verify --counters` reads the output of --export, with the target that was printed
+at the set-up.";
 
 /// Options of `gradwire switch apply`.
 #[derive(Args, Clone, Debug)]
@@ -33,24 +32,9 @@ pub struct Apply {
     /// The fabric: fabric.toml, or a shape such as single:2@100M.
     #[arg(value_name = "FABRIC", required_unless_present_any = ["remove", "export"])]
     pub fabric: Option<String>,
-    /// The switch of the fabric, by name; without it, the first.
-    #[arg(long, value_name = "NAME")]
-    pub switch: Option<String>,
-    /// Names of its ports, in the order of its links in the fabric, at most 13 letters.
-    #[arg(long, value_name = "PORTS")]
-    pub ports: Option<String>,
-    /// Round trip without queues that thresholds are made for; without it, the fabric's.
-    #[arg(long, value_parser = span, value_name = "SPAN")]
-    pub rtt: Option<Span>,
-    /// DSCPs of others that go to the highest queue.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "46,48,56",
-        value_parser = dscp,
-        value_name = "DSCPS"
-    )]
-    pub reserve: Vec<Dscp>,
+    /// Which switch, and what it is planned for.
+    #[command(flatten)]
+    pub site: SiteOptions,
     /// Route between ports instead of bridging them; addresses and routes are yours.
     #[arg(long)]
     pub router: bool,
@@ -86,10 +70,7 @@ impl Apply {
             platform: platform.to_owned(),
             job: self.job.clone().unwrap_or_default(),
             fabric: self.fabric.clone().unwrap_or_default(),
-            switch: self.switch.clone(),
-            ports: self.ports.clone(),
-            rtt: self.rtt,
-            reserve: self.reserve.clone(),
+            site: self.site.clone(),
             trim: None,
             json: false,
         }

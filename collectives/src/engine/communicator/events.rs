@@ -96,8 +96,8 @@ impl Communicator {
         }
     }
 
-    /// Takes word that a rank takes no more of a message. A send fails then. A collective goes on:
-    /// that rank does not need the message any more.
+    /// A rank has reported that it accepts no more of a message. A send fails then. A collective
+    /// goes on: that rank does not need the message any more.
     fn take_refused(&mut self, now: Instant, to: Rank, key: MessageKey) {
         self.parts.departures.finished(to, key);
         let found = self.table.find_out(to, key);
@@ -119,7 +119,7 @@ impl Communicator {
         self.advance(now, slot, |running, _, _| running.on_sent(message, None));
     }
 
-    /// Takes word that a rank has cancelled a message: it has ended the group.
+    /// A rank has cancelled a message, because it has ended the group.
     fn take_reset(&mut self, from: Rank, key: MessageKey) {
         let found = self.table.find_in(from, key);
         let running = found.and_then(|found| self.table.get(found.slot));
@@ -138,7 +138,7 @@ impl Communicator {
         }
     }
 
-    /// Takes a message that has come before any operation posted it.
+    /// A message has arrived before any operation posted it.
     fn take_announced(&mut self, message: UnpostedMessage) {
         if self.table.find_in(message.from, message.key).is_some() {
             return;
@@ -154,7 +154,7 @@ impl Communicator {
         }
     }
 
-    /// Lets something happen to a running operation, and ends it if that completes it.
+    /// Applies an event to a running operation, and ends the operation if that completes it.
     pub(super) fn advance(
         &mut self,
         now: Instant,
@@ -171,7 +171,7 @@ impl Communicator {
         self.let_go(now);
     }
 
-    /// Sends the messages that the scheduler lets go.
+    /// Sends the messages that the scheduler releases.
     pub(super) fn let_go(&mut self, now: Instant) {
         while let Some((to, key)) = self.parts.departures.next() {
             let found = self.table.find_out(to, key);

@@ -1,6 +1,6 @@
 //! Fails operations, and keeps the messages that a failed one leaves behind.
 //!
-//! - A lost rank fails every operation that needs it. Operations of other ranks go on.
+//! - A lost rank fails every operation that needs it. Operations of other ranks continue.
 //! - A group that has ended on this rank fails its operations here and cancels their messages.
 //! - A message that no operation will post is refused, so that its sender forgets it, too.
 //! - A missed deadline, or a call that contradicts another rank's, leaves the ranks in states that
@@ -50,10 +50,10 @@ impl Communicator {
         self.refuse_unposted();
     }
 
-    /// The caller submits nothing more in a group: fails its operations here and cancels their
-    /// messages. Messages of operations that have completed are still delivered to slower ranks.
-    /// What other ranks send in the group from now on is refused, which fails their sends to this
-    /// rank. The group's number is not used again.
+    /// The caller submits nothing more in a group: this fails the group's operations here and
+    /// cancels their messages. Messages of operations that have completed are still delivered to
+    /// slower ranks. Messages that other ranks send in the group from now on are refused, which
+    /// fails their sends to this rank. The group's number is not used again.
     pub fn end_group(&mut self, now: Instant, group: u16) {
         if self.failures.aborted.is_some() || !self.failures.ended.insert(group) {
             return;
@@ -73,7 +73,7 @@ impl Communicator {
         self.let_go(now);
     }
 
-    /// Fails every operation and refuses later ones. Sends and receives no packet any more.
+    /// Fails every operation and refuses later ones. Stops sending and receiving packets.
     pub fn abort(&mut self, reason: &str) {
         if self.failures.aborted.is_some() {
             return;
@@ -103,8 +103,8 @@ impl Communicator {
         Some(OverdueOperation::of(id, &running.operation))
     }
 
-    /// Fails an overdue operation, and everything else with it. The verdict says in words where the
-    /// other ranks are. Nothing happens if the operation has ended.
+    /// Fails an overdue operation, and everything else with it. The verdict says in words how far
+    /// the other ranks are. Has no effect if the operation has ended.
     pub fn conclude(&mut self, now: Instant, id: OperationId, verdict: String) {
         if let Some((slot, running)) = self.running(id) {
             let error = running.timed_out(now, Some(verdict));
@@ -164,7 +164,7 @@ impl Communicator {
         last
     }
 
-    /// Ends a running operation. Its messages that are on their way are still delivered.
+    /// Ends a running operation. Its messages in flight are still delivered.
     pub(super) fn end(&mut self, slot: usize, result: Result<(), OperationError>) {
         let running = self.table.remove(slot);
         let running = running.expect("ended once, by the caller that found it running");
@@ -174,7 +174,7 @@ impl Communicator {
         self.conclude_running(running, result);
     }
 
-    /// Fails a running operation, and cancels its messages that are on their way.
+    /// Fails a running operation, and cancels its messages in flight.
     pub(super) fn cancel(&mut self, slot: usize, error: OperationError) {
         let running = self.table.remove(slot);
         let running = running.expect("ended once, by the caller that found it running");
@@ -208,7 +208,7 @@ impl Communicator {
         }
     }
 
-    /// Refuses all messages that have come and that no operation will post.
+    /// Refuses all messages that have arrived and that no operation will post.
     pub(super) fn refuse_unposted(&mut self) {
         let unposted = self.parts.endpoint.unposted();
         let in_vain = unposted.filter(|&(_, key)| !self.failures.may_take(key));

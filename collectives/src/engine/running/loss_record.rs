@@ -1,4 +1,4 @@
-//! Segments that the messages of an operation did without, on this rank and at its peers.
+//! Lost segments of an operation's messages, on this rank and at its peers.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct LossRecord {
     outcome: OperationOutcome,
     /// Missing contributions per segment, by the gate that finishes their sum.
     missing: BTreeMap<GateId, Vec<u16>>,
-    /// Holes of messages that are no contributions to a sum.
+    /// Holes of messages that are not contributions to a sum.
     unfilled: Vec<Hole>,
 }
 
@@ -63,7 +63,7 @@ impl LossRecord {
         }
     }
 
-    /// Counts the segments that the receiver of a message out did without.
+    /// Counts the segments of a message out that its receiver accepted as lost.
     pub(super) fn miss(&mut self, missing: &Bitmap) {
         self.outcome.missed_segments += u64::from(missing.ones());
     }

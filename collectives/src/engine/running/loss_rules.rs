@@ -1,4 +1,4 @@
-//! How much of each message may be lost, how soon it is needed, and how its values are mixed.
+//! How much of each message may be lost, how urgent it is, and how its values are mixed.
 //!
 //! The rules are fixed when the operation is submitted, from the job, the operation and the step.
 //! [`LossRules::terms`] is asked once per message.
@@ -30,7 +30,7 @@ pub(crate) struct LossLimits {
 pub(super) struct MessageTerms {
     /// Share of the message that may be missing in this step.
     pub(super) tolerance: Share,
-    /// How soon it is needed; `None` if its layers are not known.
+    /// How urgent it is; `None` if its layers are not known.
     pub(super) urgency: Option<Urgency>,
 }
 

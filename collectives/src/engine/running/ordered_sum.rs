@@ -1,14 +1,15 @@
-//! Sums contributions in the order of ranks, whatever the order in which their segments come.
+//! Sums contributions in rank order, whatever the order in which their segments arrive.
 //!
 //! The order holds for each cell of a region; a cell is as long as a full segment.
 //!
 //! 1. A cell's turns go to the ranks in ascending order, this rank among them.
-//! 2. A segment whose turn it is is added at once. An earlier one waits in a copy of its cell.
-//! 3. The sum of the ranks before this one forms in a cell apart. At this rank's turn it is added
-//!    to the own values, and from then on the sum forms in the region.
-//! 4. This rank's turn comes when its own values are there. A hole's turn is skipped.
-//! 5. The memory of a copy goes to the next one as soon as it is added. So copies take as much as
-//!    ranks are ahead of each other, and most of them stay in the cache.
+//! 2. A segment whose turn it is is added at once. A segment that arrives before its turn waits in
+//!    a copy of its cell.
+//! 3. The sum of the ranks before this one is built in a separate cell. At this rank's turn it is
+//!    added to the own values, and from then on the sum forms in the region.
+//! 4. This rank's turn comes when its own values are available. A hole's turn is skipped.
+//! 5. The memory of a copy goes to the next one as soon as it is added. So copies take as much
+//!    memory as ranks are ahead of each other, and most of them stay in the cache.
 //!
 //! So equal contributions with equal holes give equal bits. A rank that is first or second copies
 //! only segments that come early; a later one also copies the first contribution.
@@ -91,15 +92,15 @@ pub(super) struct OrderedSum {
     shape: SumShape,
     /// The other ranks that contribute, ascending. A rank's place among them is its slot.
     others: Vec<Rank>,
-    /// How many of them come before this rank.
+    /// How many of them precede this rank.
     before_own: usize,
-    /// Gates that have to open before the own values are there.
+    /// Gates that must open before this rank's values are available.
     closed_gates: usize,
     /// Turns that are over, by cell. Empty until the first segment comes.
     turns: Vec<u32>,
-    /// Bytes that have come of each cell of each slot, or [`HOLE`].
+    /// Bytes that have arrived of each cell of each slot, or [`HOLE`].
     came: Vec<u32>,
-    /// Cells that wait. In the first slot the sum of the ranks before this one forms.
+    /// Cells that wait. The first slot holds the sum of the ranks before this one.
     copies: CellCopies,
 }
 
@@ -107,8 +108,9 @@ pub(super) struct OrderedSum {
 const HOLE: u32 = u32::MAX;
 
 impl OrderedSum {
-    /// The sum of `others`, which ascend, and of this rank, which comes after `before_own` of them
-    /// and whose values are there when `closed_gates` more gates have opened.
+    /// The sum of `others`, in ascending order, and of this rank, which follows the first
+    /// `before_own` of them and whose values are available when `closed_gates` more gates have
+    /// opened.
     pub(super) fn new(
         shape: SumShape,
         others: Vec<Rank>,
@@ -158,7 +160,7 @@ impl OrderedSum {
         }
     }
 
-    /// Skips bytes that rank `from` will never bring: whole cells.
+    /// Skips bytes that rank `from` will never deliver: whole cells.
     pub(super) fn skip(
         &mut self,
         target: &mut [u8],
@@ -178,13 +180,13 @@ impl OrderedSum {
         }
     }
 
-    /// One of the gates has opened that the own values in `target` come after.
+    /// One of the gates has opened that precede this rank's values in `target`.
     pub(super) fn open_gate(&mut self, target: &mut [u8], cells: &mut SpareScratch) {
         self.closed_gates -= 1;
         (0..self.turns.len()).for_each(|cell| self.drain(target, cell, cells));
     }
 
-    /// Whether segments can be added as they come from now on.
+    /// Whether segments can be added as they arrive from now on.
     pub(super) fn needs_no_order(&self) -> bool {
         self.others.len() == 1 && self.closed_gates == 0 && self.turns.is_empty()
     }
@@ -244,7 +246,7 @@ impl OrderedSum {
         }
     }
 
-    /// Takes the turns of a cell until one has to wait.
+    /// Takes the turns of a cell until one must wait.
     fn drain(&mut self, target: &mut [u8], cell: usize, cells: &mut SpareScratch) {
         let range = self.range(cell);
         while let Some(owner) = self.owner(cell) {
@@ -328,7 +330,7 @@ mod tests {
     struct Case {
         contributions: Vec<Vec<u8>>,
         me: usize,
-        /// Of ranks that lose nothing, segments may have any length; others' are cells.
+        /// Segments of ranks that lose nothing may have any length; those of others are cells.
         holes: Vec<Vec<usize>>,
         /// By rank, offset and length of its segments.
         segments: Vec<(usize, usize, usize)>,
@@ -364,7 +366,7 @@ mod tests {
             }
         }
 
-        /// What arrived, cell by cell in the order of ranks.
+        /// The segments that arrived, cell by cell in rank order.
         fn folded(&self) -> Vec<u8> {
             let whole = self.contributions[self.me].len();
             let mut result = vec![];
@@ -381,7 +383,7 @@ mod tests {
             result
         }
 
-        /// The sum when segments come, holes are told and gates open in an order that is drawn.
+        /// The sum when segments arrive, holes are reported and gates open in a random order.
         fn summed(&self, draws: &mut Draws) -> Vec<u8> {
             let mut target = self.contributions[self.me].clone();
             let rank = |rank: usize| Rank(rank as u16);
@@ -415,7 +417,7 @@ mod tests {
                     self.skip_holes_of(from, &mut sum, &mut target, &mut spares);
                 }
             }
-            // A rank of which no segment came is told by its holes alone.
+            // A rank none of whose segments arrived is known by its holes alone.
             let came = |rank| self.segments.iter().any(|segment| segment.0 == rank);
             for silent in (0..self.holes.len()).filter(|&rank| rank != self.me && !came(rank)) {
                 self.skip_holes_of(silent, &mut sum, &mut target, &mut spares);

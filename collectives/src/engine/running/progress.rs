@@ -16,7 +16,7 @@ enum SendStage {
     Ready(Share),
     /// The endpoint sends it.
     Started,
-    /// The receiver has all of it that it will ever have.
+    /// The receiver has all of it that it will ever get.
     Sent,
 }
 
@@ -48,7 +48,8 @@ impl PlanProgress {
         is_new
     }
 
-    /// Notes that one of the things a gate waits for is there. Returns true if the gate opens now.
+    /// Notes that one of the things a gate waits for is complete. Returns true if the gate opens
+    /// now.
     pub(super) fn reach(&mut self, gate: GateId) -> bool {
         self.waits[gate.0] -= 1;
         self.waits[gate.0] == 0
@@ -59,7 +60,7 @@ impl PlanProgress {
         self.sends[outbound] = SendStage::Ready(tolerance);
     }
 
-    /// The tolerance of a message out that the scheduler holds; `None` if it holds none such.
+    /// The tolerance of a message out that the scheduler holds; `None` if it does not hold it.
     pub(super) fn ready(&self, outbound: usize) -> Option<Share> {
         match self.sends[outbound] {
             SendStage::Ready(tolerance) => Some(tolerance),

@@ -1,7 +1,7 @@
-//! The residuals that an operation takes, and those that it would leave.
+//! The residuals that an operation has taken, and those that it would leave.
 //!
 //! Both wait here until the operation ends. If it succeeds, the lost values are kept for the next
-//! step. If it fails, its contributions are the caller's to repeat, so those that it had added are
+//! step. If it fails, the caller repeats its contributions, so the residuals that it had added are
 //! kept again as they were.
 
 use crate::numbers::holes::ResidualPiece;

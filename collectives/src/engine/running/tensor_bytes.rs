@@ -2,13 +2,13 @@
 //!
 //! 1. Segments land straight in the result buffer or the scratch, copied or reduced.
 //! 2. A message out is read from there when a packet is made, so nothing is copied, except:
-//!    - Under error feedback a contribution is copied first, because the receiver tells only later
-//!      which of its segments were lost.
+//!    - Under error feedback a contribution is copied first, because the receiver reports only
+//!      later which of its segments were lost.
 //!    - A contribution that is mixed is mixed in a copy if its values are still needed.
-//! 3. Contributions that more than one rank sends are summed in the order of ranks, if the job says
-//!    so: `ordered_sum` keeps those that come early.
-//! 4. Where contributions are mixed, those of other ranks are summed apart, as coefficients: the
-//!    own contribution may not be there yet when the first of them comes.
+//! 3. Contributions that more than one rank sends are summed in rank order, if the job says so:
+//!    `ordered_sum` keeps those that arrive early.
+//! 4. Where contributions are mixed, those of other ranks are summed separately, as coefficients:
+//!    this rank's contribution may not be available when the first of them arrives.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub(super) struct TensorBytes {
 }
 
 impl TensorBytes {
-    /// Copies the own block from the input to its place in the result, and fills the scratch.
+    /// Copies this rank's block from the input to its place in the result, and fills the scratch.
     pub(super) fn prepare(
         &mut self,
         operation: &mut Operation,
@@ -177,7 +177,7 @@ impl TensorBytes {
         }
     }
 
-    /// Notes that a gate has opened before the one that waits for a contribution.
+    /// Notes that a gate has opened on which the gate of a contribution waits.
     pub(super) fn open_before(
         &mut self,
         operation: &mut Operation,
@@ -227,7 +227,7 @@ impl TensorBytes {
         self.copies.insert(outbound, copy);
     }
 
-    /// The kept copy of a contribution that has been received; it is needed no more.
+    /// The kept copy of a contribution that has been received and no longer needs the copy.
     pub(super) fn take_copy(&mut self, outbound: usize) -> Option<Vec<u8>> {
         self.copies.remove(&outbound)
     }

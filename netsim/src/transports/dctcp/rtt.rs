@@ -2,12 +2,13 @@
 
 use gradwire_protocol::units::Span;
 
-/// Least timeout of a TCP that data centres tune, far below the 1 s of RFC 6298 (Vasudevan et al.,
-/// SIGCOMM 2009). A longer one makes every loss that no later packet shows (the end of a flow) that
-/// much dearer; a much shorter one takes the full queues of an incast for losses.
+/// Minimum timeout of a TCP that data centres tune, far below the 1 s of RFC 6298 (Vasudevan et
+/// al., SIGCOMM 2009). A longer one makes every loss that no later packet reveals (the end of a
+/// flow) that much more expensive; a much shorter one mistakes the full queues of an incast for
+/// losses.
 pub(crate) const LEAST: Span = Span::from_micros(200);
-/// That of the paper on DCTCP (Alizadeh et al., SIGCOMM 2010), whose kernel had no finer timer.
-/// Linux has 200 ms by default.
+/// The minimum of the paper on DCTCP (Alizadeh et al., SIGCOMM 2010), whose kernel had no finer
+/// timer. Linux has 200 ms by default.
 pub(crate) const LEAST_OF_PAPER: Span = Span::from_millis(10);
 /// Most doublings of the timeout.
 const DOUBLINGS: u32 = 6;
@@ -22,7 +23,7 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// An estimate without samples, which gives the least timeout.
+    /// An estimate without samples, which gives the minimum timeout.
     pub(crate) fn new(least: Span) -> Self {
         Self {
             least,
@@ -32,7 +33,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes note of a round trip.
+    /// Notes a round trip.
     pub(crate) fn sample(&mut self, span: Span) {
         let sample = span.as_picos();
         self.timeouts = 0;
@@ -45,7 +46,7 @@ impl RoundTrip {
         self.smoothed = (7 * self.smoothed + sample) / 8;
     }
 
-    /// Takes note that the timeout has passed: the next one is twice as long.
+    /// Notes that the timeout has passed: the next one is twice as long.
     pub(crate) fn timed_out(&mut self) {
         self.timeouts = (self.timeouts + 1).min(DOUBLINGS);
     }

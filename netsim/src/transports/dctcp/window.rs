@@ -2,14 +2,14 @@
 //!
 //! Slow start, then one packet more per round trip. A mark shrinks the window once per round trip
 //! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants
-//! of RFC 8257); a loss halves it, a timeout starts it anew, as in TCP (RFC 5681).
+//! of RFC 8257); a loss halves it, a timeout restarts it, as in TCP (RFC 5681).
 
 use crate::transports::reference::scoreboard::REORDERING;
 
 /// Weight of the newest round trip in alpha (g of the paper).
 const GAIN: f64 = 1.0 / 16.0;
 
-/// The news that an ACK brings.
+/// The information in an ACK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckNews {
     /// Transmission that it is about.
@@ -20,7 +20,7 @@ pub(crate) struct AckNews {
     pub(crate) lost: u32,
     /// Number of the next transmission.
     pub(crate) next_number: u32,
-    /// Packets that were on their way before it came.
+    /// Packets that were in flight before it arrived.
     pub(crate) in_flight: u32,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Window {
     alpha: f64,
     answered: u32,
     marked: u32,
-    /// The round trip that is counted ends with this transmission.
+    /// The round trip that is being counted ends with this transmission.
     round_ends: u32,
-    /// Marks and losses of earlier transmissions have been answered already.
+    /// The window has already reacted to marks and losses of earlier transmissions.
     answered_until: u32,
 }
 
@@ -52,7 +52,7 @@ impl Window {
         }
     }
 
-    /// Whether one packet more may be on its way.
+    /// Whether one more packet may be in flight.
     pub(crate) fn admits(&self, in_flight: u32) -> bool {
         f64::from(in_flight) + 1.0 <= self.size
     }
@@ -72,7 +72,7 @@ impl Window {
         }
     }
 
-    /// Takes note of a timeout: no answer has come back for too long.
+    /// Notes a timeout: no answer has arrived for too long.
     pub(crate) fn on_timeout(&mut self, next_number: u32) {
         self.shrink_to(self.size / 2.0, next_number);
         self.size = 1.0;

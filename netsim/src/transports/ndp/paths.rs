@@ -11,7 +11,7 @@ const PATHS: u16 = 128;
 /// The paths of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct PathOrder {
-    /// Tells the entropies of flows of a pair apart; its low bits are zero.
+    /// Distinguishes the entropies of the flows of a pair; its low bits are zero.
     base: u16,
     first: u16,
     step: u16,

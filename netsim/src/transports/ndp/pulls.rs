@@ -26,9 +26,9 @@ pub(crate) struct Pulls {
 struct Receiving {
     incoming: IncomingFlow,
     sender: u32,
-    /// Packets that its sender has to send, those that were trimmed once more.
+    /// Packets that its sender still has to send, including trimmed ones once more.
     needed: u32,
-    /// Packets that its sender may send, PULLs that wait included.
+    /// Packets that its sender may send, including PULLs that wait.
     allowed: u32,
     owed: u32,
     sent: u32,
@@ -40,7 +40,7 @@ struct Receiving {
 pub(crate) struct PullAnswer {
     /// ACK or NACK.
     pub(crate) kind: CargoKind,
-    /// The news that the packet brought; `None` if it was trimmed.
+    /// What the packet showed; `None` if it was trimmed.
     pub(crate) arrival: Option<Arrival>,
     /// Every packet before this one has arrived.
     pub(crate) before: u32,
@@ -69,7 +69,7 @@ impl Pulls {
         }
     }
 
-    /// Takes in a data packet, whole or trimmed, of a flow of `packets` packets.
+    /// Accepts a data packet, whole or trimmed, of a flow of `packets` packets.
     pub(crate) fn arrived(
         &mut self,
         now: Instant,
@@ -149,7 +149,7 @@ impl Pulls {
 }
 
 /// When the next PULL may leave after one that was due at `due` and left now. Packets on the link
-/// hold PULLs back, which must not slow their pace.
+/// delay PULLs, which must not slow their pace.
 fn after(due: Instant, gap: Span, now: Instant) -> Instant {
     if now.since(due) < gap * 2 {
         due + gap

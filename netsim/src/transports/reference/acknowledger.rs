@@ -16,7 +16,7 @@ pub(crate) struct Acknowledger {
 }
 
 impl Acknowledger {
-    /// Takes in a data packet and answers it with an ACK, which repeats the packet's mark.
+    /// Accepts a data packet and answers it with an ACK, which repeats the packet's mark.
     pub(crate) fn take(
         &mut self,
         desk: &mut FlowDesk,

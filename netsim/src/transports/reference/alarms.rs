@@ -61,7 +61,7 @@ mod tests {
         let set = |_| Some(alarm);
         assert_eq!(alarms.take_due(Instant::from_picos(29), set), None);
         assert_eq!(alarms.take_due(Instant::from_picos(60), set), Some(7));
-        // The entry for 50 is no alarm any more.
+        // The entry for 50 is no longer an alarm.
         assert_eq!(alarms.take_due(Instant::from_picos(60), set), None);
         assert_eq!(alarms.next(), None);
     }

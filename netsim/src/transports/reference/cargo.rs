@@ -12,7 +12,7 @@ pub enum CargoKind {
     Data,
     /// A data packet has arrived.
     Ack,
-    /// A data packet has not arrived: it was trimmed, or another one came in its place.
+    /// A data packet has not arrived: it was trimmed, or another one arrived in its place.
     Nack,
     /// Permission to send more (NDP).
     Pull,
@@ -33,7 +33,7 @@ pub struct ReferenceCargo {
     pub marked: bool,
     /// The flow.
     pub flow: u32,
-    /// The packet of the flow: of data its own, of an answer the one that it is about.
+    /// The packet of the flow: of data its own number, of an answer the number that it answers.
     pub packet: u32,
     /// Of an answer: every packet of the flow before this one has arrived.
     pub before: u32,

@@ -1,9 +1,9 @@
-//! A host of a reference transport: everything but the rules of its paper.
+//! A host of a reference transport: everything except the rules of its paper.
 //!
 //! - A [`FlowHost`] keeps the flows that it sends and one timer per flow, gives its link answers
 //!   before data, and reports flows that are acknowledged.
-//! - [`FlowRules`] are the rules of a paper: which flow sends next, how a sender takes an answer,
-//!   when a flow has waited too long. [`crate::transports`] lists the implementors.
+//! - [`FlowRules`] are the rules of a paper: which flow sends next, how a sender processes an
+//!   answer, when a flow has waited too long. [`crate::transports`] lists the implementors.
 //! - A [`FlowDesk`] is the part of a host that its rules may use.
 //!
 //! After every event of a flow the host calls [`FlowRules::line_up`], so a flow is in line exactly
@@ -61,9 +61,9 @@ pub struct DataDeparture {
     pub(crate) packet: Transmission,
     /// Its path.
     pub(crate) entropy: u16,
-    /// Its place in queues that serve the least first.
+    /// Its place in queues that serve the smallest first.
     pub(crate) urgency: u32,
-    /// When the flow's timer is to come due, if it is to come earlier than it is set.
+    /// When the flow's timer must come due, if earlier than it is set.
     pub(crate) alarm: Option<Instant>,
 }
 
@@ -106,7 +106,7 @@ pub trait FlowRules {
         None
     }
 
-    /// When something of the rules' own is due that no timer of a flow knows.
+    /// When the next event of the rules is due that no timer of a flow covers.
     fn wakes_at(&self) -> Option<Instant> {
         None
     }
@@ -218,7 +218,7 @@ impl<R: FlowRules> Host for FlowHost<R> {
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        // A packet that is due already waits for the link, not for the time.
+        // A packet that is already due waits for the link, not for the time.
         let own = self.rules.wakes_at().filter(|&at| at > self.desk.now);
         own.into_iter().chain(self.alarms.next()).min()
     }

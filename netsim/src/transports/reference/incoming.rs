@@ -1,17 +1,17 @@
 //! Which packets of a flow have arrived, at its receiver.
 
-/// The news that a packet brings to its flow.
+/// What a packet changes for its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Arrival {
     /// It is new.
     New,
-    /// It is new, and it was the last that was missing.
+    /// It is new, and it was the last missing one.
     Last,
     /// It was here before.
     Again,
 }
 
-/// A flow at its receiver. It frees its memory when all packets are there.
+/// A flow at its receiver. It frees its memory when all packets have arrived.
 #[derive(Debug)]
 pub(crate) struct IncomingFlow {
     seen: Box<[u64]>,

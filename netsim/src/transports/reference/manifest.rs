@@ -39,7 +39,7 @@ pub(crate) struct TooMany(pub(crate) u64);
 struct Members {
     /// Hosts by seat.
     hosts: Vec<u32>,
-    /// Layers of the model that their messages are of; 0 when they are not known.
+    /// Layers of the model that their messages belong to; 0 when they are not known.
     layer_count: u16,
 }
 
@@ -70,7 +70,7 @@ struct Seat {
     /// Messages of the seats before it.
     before: u32,
     outline: CollectiveOutline,
-    /// Of each message out, which message in it is of its receiver.
+    /// For each message out, the number of the message in at its receiver.
     mates: Vec<u32>,
 }
 
@@ -83,14 +83,14 @@ pub(crate) struct Itinerary<'m> {
     pub(crate) first: u32,
     /// Hosts by seat.
     pub(crate) hosts: &'m [u32],
-    /// Layers of the model that they are of; 0 when they are not known.
+    /// Layers of the model that they belong to; 0 when they are not known.
     pub(crate) layer_count: u16,
 }
 
 /// A message, as one of its ends knows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ManifestEntry {
-    /// The task that it is of.
+    /// The task that it belongs to.
     pub(crate) task: u32,
     /// Which of the task's messages out or in it is.
     pub(crate) index: u32,
@@ -106,17 +106,17 @@ enum Party {
 /// The properties that determine a shape.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Key {
-    /// `None` of a send and its receive.
+    /// `None` for a send and its receive.
     kind: Option<CollectiveKind>,
     seats: u32,
     bytes: ByteCount,
 }
 
 impl Manifest {
-    /// The messages of a checked workload, planned as a job asks for, numbered from `first` on.
+    /// The messages of a checked workload, planned as the job says, numbered from `first` on.
     ///
     /// # Errors
-    /// [`TooMany`] when the messages exceed the numbers.
+    /// [`TooMany`] when there are more messages than numbers.
     pub(crate) fn new(workload: &Workload, job: &Job, first: u32) -> Result<Self, TooMany> {
         let mut job = job.clone();
         if let Some(algorithm) = workload.algorithm {
@@ -150,7 +150,7 @@ impl Manifest {
         }
     }
 
-    /// The messages of a host's task; `None` of one that is not carried.
+    /// The messages of a host's task; `None` for one that is not carried.
     pub(crate) fn itinerary(&self, host: u32, task: u32) -> Option<Itinerary<'_>> {
         let place = (*self.places.get(&host)?.get(task as usize)?)?;
         let meeting = &self.meetings[place.meeting as usize];
@@ -197,7 +197,7 @@ impl Manifest {
     }
 }
 
-/// A manifest that is being made.
+/// A manifest under construction.
 struct Loading {
     outliner: Outliner,
     shapes: BTreeMap<Key, u32>,
@@ -206,7 +206,7 @@ struct Loading {
 }
 
 impl Loading {
-    /// Takes all meetings of a party, whose tasks are given by seat.
+    /// Adds all meetings of a party, whose tasks are given by seat.
     fn take(&mut self, workload: &Workload, party: Party, seats: &[Vec<u32>]) {
         let (hosts, layer_count) = match party {
             Party::Group(group) => {

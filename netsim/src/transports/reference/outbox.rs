@@ -1,4 +1,4 @@
-//! Answers on their way out, and progress that the simulator takes.
+//! Outgoing answers, and progress that the simulator takes.
 //!
 //! Answers leave before data, in the queue of control packets, and with the entropy of the packets
 //! that they answer. All packets of reference transports are ECT, so no threshold drops one.
@@ -31,14 +31,14 @@ pub(crate) struct ReferenceOutbox {
     pub(crate) counts: TransportCounts,
 }
 
-/// Where a data packet goes, and how.
+/// The destination of a data packet, and its tags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// The host that receives.
     pub(crate) destination: u32,
     /// Its path.
     pub(crate) entropy: u16,
-    /// Its place in queues that serve the least first.
+    /// Its place in queues that serve the smallest first.
     pub(crate) urgency: u32,
 }
 

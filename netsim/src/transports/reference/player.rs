@@ -1,10 +1,10 @@
-//! A host's program on a reference transport: tasks in their turn, and of each collective the
+//! A host's program on a reference transport: tasks in their turn, and for each collective the
 //! messages of its outline, every one a flow of its own.
 //!
-//! A flow begins when the outline and the scheduler let it: messages of known layers go through the
+//! A flow begins when the outline and the scheduler let it: messages of known layers pass the
 //! [`Scheduler`] of `gradwire_collectives`, as a job's `collectives.order` and `collectives.credit`
-//! ask for, all others begin at once. A receiver takes flows at any time, whether or not it has
-//! come as far. Where the `Communicator` differs: it lets long messages wait for their receiver.
+//! say; all others begin at once. A receiver accepts flows at any time, whether it has started the
+//! task or not. The `Communicator` differs: it lets long messages wait for their receiver.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -226,8 +226,8 @@ impl MessagePlayer {
             .extend(std::iter::from_fn(|| self.scheduler.next()));
     }
 
-    /// How soon a message is needed, by the layers that its bytes are of; by the front layer where
-    /// these are not known. `None` where no layers are known at all.
+    /// How urgent a message is, by the layers that its bytes belong to, or by the front layer if
+    /// these are not known. `None` if no layers are known at all.
     fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &OutlineSend) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! Transmissions are numbered, so that a packet that was sent again and lost again is noticed like
 //! any other: a transmission is lost when one that left [`REORDERING`] later has arrived (the
-//! duplicate ACKs of TCP with SACK, put as in RFC 9002, section 6.1.1).
+//! duplicate ACKs of TCP with SACK, expressed as in RFC 9002, section 6.1.1).
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ pub(crate) const REORDERING: u32 = 3;
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
-    /// Not sent yet, or to be sent again; how often it was sent before, up to 255.
+    /// Not sent yet, or to be sent again; the number of earlier transmissions, up to 255.
     Waiting(u8),
-    /// On its way; how often it was sent before that, up to 255.
+    /// In flight; the number of earlier transmissions, up to 255.
     InFlight(u8),
     /// Known to have arrived.
     Arrived,
 }
 
-/// A transmission that may still be on its way.
+/// A transmission that may still be in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     sent: Instant,
@@ -55,7 +55,7 @@ pub(crate) enum Attempt {
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     fates: Box<[Fate]>,
-    /// Lost packets, in the order in which that was noticed; some may have arrived since.
+    /// Lost packets, in the order in which their loss was noticed; some may have arrived since.
     again: VecDeque<u32>,
     /// Lost packets that have not arrived since.
     lost: u32,
@@ -105,7 +105,7 @@ impl Scoreboard {
         self.lost > 0 || self.fresh < self.fates.len() as u32
     }
 
-    /// The next packet to send: lost ones before new ones. It counts as on its way from `now` on.
+    /// The next packet to send: lost ones before new ones. It counts as in flight from `now` on.
     pub(crate) fn send(&mut self, now: Instant) -> Option<Transmission> {
         let (packet, before) = self.pick()?;
         let number = self.next_number;
@@ -143,7 +143,7 @@ impl Scoreboard {
         Some((packet, 0))
     }
 
-    /// Takes in an answer: `packet` has arrived, and all `before` that one. Whether that is news.
+    /// Processes an answer: `packet` has arrived, and all `before` that one. Whether that is news.
     pub(crate) fn arrived(&mut self, packet: u32, before: u32) -> bool {
         let missing = self.missing;
         self.tick_off(packet);
@@ -174,7 +174,7 @@ impl Scoreboard {
         }
     }
 
-    /// Notes that transmission `number` has arrived; returns how many others are lost by that.
+    /// Notes that transmission `number` has arrived; returns how many others this shows to be lost.
     pub(crate) fn overtaken(&mut self, number: u32) -> u32 {
         self.lose_while(|flight| flight.number + REORDERING <= number)
     }
@@ -198,7 +198,7 @@ impl Scoreboard {
         before - self.in_flight
     }
 
-    /// When the oldest transmission that is still on its way left.
+    /// When the oldest transmission that is still in flight left.
     pub(crate) fn oldest(&mut self) -> Option<Instant> {
         while let Some(flight) = self.flights.front() {
             if self.is_current(flight) {

@@ -1,4 +1,4 @@
-//! A network for tests of single transports: hosts around one switch, a verdict on each packet.
+//! A network for tests of single transports: hosts around one switch, and a verdict on each packet.
 //!
 //! Every host has a link of 100 Gb/s and 1 us to the switch and back. The switch serves control
 //! packets first, then data by urgency, then by arrival.
@@ -48,7 +48,7 @@ pub(crate) enum StarVerdict {
     Drop,
 }
 
-/// Decides about a packet, knowing how many packets of data wait for its port.
+/// Decides the fate of a packet, given how many data packets wait for its port.
 pub(crate) type Judge = Box<dyn FnMut(&Envelope, &ReferenceCargo, usize) -> StarVerdict>;
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Star<H> {
     pub(crate) now: Instant,
     /// The progress that hosts reported, and when.
     pub(crate) log: Vec<(Instant, HostProgress)>,
-    /// Most packets of data that waited for one port.
+    /// Maximum number of data packets that waited for one port.
     pub(crate) deepest: usize,
     judge: Judge,
     links: Vec<bool>,
@@ -115,7 +115,7 @@ impl<H: Host<Cargo = ReferenceCargo>> Star<H> {
         self.after(source);
     }
 
-    /// Runs until no event is left or `limit` has come.
+    /// Runs until no event is left or `limit` is reached.
     pub(crate) fn run(&mut self, limit: Instant) {
         while let Some(event) = self
             .events

@@ -1,15 +1,15 @@
 //! The rate of a flow under DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
 //! Deployments", SIGCOMM 2015, section 3.1 (reaction point).
 //!
-//! Timers are looked at when the flow sends or is notified, not when they expire: the rate has no
+//! Timers are checked when the flow sends or is notified, not when they expire: the rate has no
 //! effect between two packets.
 
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 
 /// Weight of the newest period in alpha (g = 1/256).
 const GAIN: f64 = 1.0 / 256.0;
-/// Alpha shrinks after each such time without notification; so does the rate grow. A little longer
-/// than the least time between notifications.
+/// Alpha shrinks, and the rate grows, after each such time without a notification. A little longer
+/// than the minimum time between notifications.
 const PERIOD: Span = Span::from_micros(55);
 /// Bytes after which the rate grows as after a period.
 const BYTES: u64 = 10_000_000;
@@ -17,9 +17,10 @@ const BYTES: u64 = 10_000_000;
 const RECOVERY_STEPS: u32 = 5;
 /// The target grows by the link's rate divided by this: 40 Mb/s of 40 Gb/s (R_AI).
 const ADDITIVE: f64 = 1_000.0;
-/// And by this when both timer and bytes have come so far (R_HAI); ten times as much, as in QCN.
+/// And by this when both timer and bytes have reached that stage (R_HAI); ten times as much, as in
+/// QCN.
 const HYPER: f64 = 100.0;
-/// The least rate is the link's divided by this: 100 Mb/s of 100 Gb/s.
+/// The minimum rate is the link's divided by this: 100 Mb/s of 100 Gb/s.
 const LEAST: f64 = 1_000.0;
 
 /// The rate of a flow.
@@ -59,7 +60,7 @@ impl FlowRate {
         }
     }
 
-    /// Takes note of a congestion notification.
+    /// Notes a congestion notification.
     pub(crate) fn notified(&mut self, now: Instant) {
         self.expire(now);
         let least = self.link.as_bits_per_second() as f64 / LEAST;
@@ -73,7 +74,7 @@ impl FlowRate {
         (self.bytes, self.timer_steps, self.byte_steps) = (0, 0, 0);
     }
 
-    /// Takes note of a packet that leaves; how long to wait before the next one.
+    /// Notes a packet that leaves; returns how long to wait before the next one.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u32) -> Span {
         self.expire(now);
         if self.timers.is_some() {

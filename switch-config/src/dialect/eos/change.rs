@@ -1,98 +1,14 @@
-//! Which slot a command of EOS fills, and where it stands.
-//!
-//! The order of sections and of the commands of a port is that of pyavd's templates, which follow
-//! `show running-config`; a command that is not listed keeps its place.
+//! Which slot a command of EOS fills, and which sections are the plan's.
 
 use super::maps;
-use super::render::{DYNAMIC, MMU};
-use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
+use super::render::MMU;
+use crate::notation::indented::{ALL, CommandRules, first_words, last};
 use crate::tree::ConfigEntry;
-use crate::tree::rules::{Fence, Owner, TreeRules};
+use crate::tree::rules::{Owner, TreeRules};
 
 /// The words of EOS.
 #[derive(Debug)]
 pub(super) struct EosRules;
-
-/// Stands for the command that takes a profile of dynamic thresholds into use.
-const APPLY: &str = "apply";
-
-/// Sections from the first to the last.
-const SECTIONS: [&str; 23] = [
-    MMU,
-    "hostname",
-    "qos profile",
-    "platform",
-    "snmp-server",
-    "spanning-tree",
-    "vlan",
-    "vrf",
-    "management",
-    "interface Port-Channel",
-    "interface Ethernet",
-    "interface Loopback",
-    "interface Management",
-    "interface Vlan",
-    "ip routing",
-    DYNAMIC,
-    "ip route",
-    "qos map",
-    "class-map",
-    "policy-map",
-    "router",
-    APPLY,
-    "end",
-];
-
-/// Commands of a port from the first to the last.
-const PORT: [&str; 24] = [
-    "description",
-    "shutdown",
-    "load-interval",
-    "mtu",
-    "speed",
-    "error-correction",
-    "switchport",
-    "flow",
-    "vrf",
-    "ip address",
-    "ipv6",
-    "channel-group",
-    "lacp",
-    "ip ospf",
-    "pim",
-    "ptp",
-    "service-profile",
-    "qos trust",
-    "qos cos",
-    "qos dscp",
-    "shape",
-    "priority-flow-control",
-    "tx-queue",
-    "uc-tx-queue",
-];
-
-/// Commands of a profile from the first to the last.
-const PROFILE: [&str; 9] = [
-    "qos trust",
-    "qos cos",
-    "qos dscp",
-    "shape",
-    "priority-flow-control",
-    "service-policy",
-    "tx-queue",
-    "mc-tx-queue",
-    "uc-tx-queue",
-];
-
-/// Commands of a queue from the first to the last.
-const QUEUE: [&str; 6] = [
-    "priority",
-    "bandwidth",
-    "shape",
-    "random-detect ecn minimum-threshold",
-    "random-detect drop",
-    "random-detect ecn count",
-];
 
 impl TreeRules for EosRules {
     fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
@@ -105,25 +21,8 @@ impl TreeRules for EosRules {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
-        is_before(rank, section, new, other)
-    }
-
     fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
         3
-    }
-
-    fn fence(&self, section: &[&str], entry: Option<&ConfigEntry>) -> Fence {
-        match entry {
-            _ if section.is_empty() => Fence::Behind,
-            Some(entry) if is_queue(entry.text()) => Fence::Before,
-            _ => Fence::None,
-        }
-    }
-
-    fn is_one_group(&self, section: &[&str], one: &ConfigEntry, other: &ConfigEntry) -> bool {
-        let ranks = [one, other].map(|entry| rank(last(section), entry.text()));
-        ranks[0].is_some() && ranks[0] == ranks[1]
     }
 }
 
@@ -156,23 +55,6 @@ impl CommandRules for EosRules {
             false => format!("{word} {}", entry.name),
         }
     }
-}
-
-/// Place of a command among those of its section.
-fn rank(section: &str, command: &str) -> Option<usize> {
-    let order: &[&str] = match section {
-        "" => &SECTIONS,
-        _ if is_queue(section) => &QUEUE,
-        _ if section.starts_with("interface") => &PORT,
-        _ if section.starts_with("qos profile") => &PROFILE,
-        _ => &["egress"],
-    };
-    let bare = command.strip_prefix("no ").unwrap_or(command);
-    let bare = match section.is_empty() && is_apply(bare) {
-        true => APPLY,
-        false => bare,
-    };
-    order.iter().position(|words| bare.starts_with(words))
 }
 
 fn is_queue(line: &str) -> bool {

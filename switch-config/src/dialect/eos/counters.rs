@@ -1,5 +1,4 @@
-//! Commands for people, and the counters that they print: three forms of `| json` whose keys are
-//! known.
+//! Counters in three forms of `| json` whose keys are known.
 //!
 //! `show qos interfaces ecn counters queue` has `intfQueueCounters`; `show interfaces counters
 //! queue detail` has `egressQueueCounters` on Trident and Tomahawk, where each drop precedence is
@@ -7,100 +6,20 @@
 //! not. The keys are those that the tests of anta 1.10.0 read (`tests/interfaces.py`). Several
 //! outputs may stand one behind the other. For other forms, give the neutral one.
 
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
 
-use serde_json::{Deserializer, Map, Value};
-
-use super::chip::Chip;
 use super::maps::FIRST_TO_DROP;
-use super::render;
-use crate::counters::{QueueCount, number_of};
-use crate::dialect::contract::{Look, steps};
-use crate::plan::Plan;
+use crate::counters::{QueueCount, QueueCounts, counted, number_of};
+use crate::notation::json;
 use crate::reading::ReadError;
 
 const WHAT: &str = "counters of EOS in JSON";
 
-/// Commands that load a change, try it without effect, and roll it back, each with its result.
-pub(super) const PROCEDURE: &str = r#"
-configure checkpoint save before-gradwire
-    the running configuration is kept under that name
-configure session gradwire
-    a session: what is typed in it has no effect yet; paste the change
-show session-config diffs
-    only lines of the change, `+` and `-`; nothing of other sections
-abort
-    instead of committing: the session is gone, nothing was changed
-commit timer 00:10:00
-    it is in effect, and goes back by itself after ten minutes
-configure session gradwire commit
-    within the ten minutes, after the looks below: it stays
-configure checkpoint restore before-gradwire
-    to go back later, or paste the inverse change into a session of its own
-write memory
-    it outlives a reload
-"#;
-
-/// Steps after loading, in order.
-const MAPS: &str = "
-show qos maps
-    every DSCP of the plan leads to its traffic class, droppable ones with drop precedence 2, and
-    every traffic class to the queue of its number
-show qos profile summary
-    each profile of the plan lists its ports
-";
-const PORT: &str = "
-show qos interfaces {port}
-    trusts DSCP, has profile {profile}, all queues of the plan are strict
-";
-const PAUSES: &str = "
-show priority-flow-control status
-    off on every port of the plan
-";
-const MEMORY: &str = "
-show platform trident mmu queue profile
-    profile gradwire is in use
-";
-const DROPS: &str = "
-show interfaces counters queue {form} | json
-    drops in data queues only, and of drop precedence 2 first
-";
-
-/// Commands after loading, in order.
-pub(super) fn looks(plan: &Plan) -> Vec<Look> {
-    let chip = Chip::of(plan.target.version);
-    let mut text = MAPS.to_owned();
-    for port in &plan.site.ports {
-        let profile = render::profile_name(port.rate);
-        text.push_str(
-            &PORT
-                .replace("{port}", &port.name)
-                .replace("{profile}", &profile),
-        );
-    }
-    text.push_str(PAUSES);
-    if plan.alpha.is_some() && chip == Chip::Trident {
-        text.push_str(MEMORY);
-    }
-    let form = match chip {
-        Chip::Sand => "drops",
-        Chip::Trident => "detail",
-    };
-    text.push_str(&DROPS.replace("{form}", form));
-    steps(&text)
-}
-
-/// Counts by port and queue.
-type Counts = BTreeMap<(String, u8), QueueCount>;
-
 /// The counters of one or several outputs.
 pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
-    let mut counts = Counts::new();
-    for value in Deserializer::from_str(text).into_iter::<Value>() {
-        let value = value.map_err(|error| {
-            let text = format!("{error}; give the output of a show command with `| json`");
-            ReadError::at(WHAT, error.line(), text)
-        })?;
+    let mut counts = QueueCounts::new();
+    let give = "give the output of a show command with `| json`";
+    for value in json::outputs(WHAT, text, give)? {
         let found = [
             marks(&value, &mut counts),
             trident(&value, &mut counts),
@@ -122,21 +41,12 @@ fn foreign() -> ReadError {
     ReadError::new(WHAT, text)
 }
 
-fn count<'a>(counts: &'a mut Counts, port: &str, queue: u8) -> &'a mut QueueCount {
-    let entry = counts.entry((port.to_owned(), queue));
-    entry.or_insert_with(|| QueueCount {
-        port: port.to_owned(),
-        queue,
-        ..QueueCount::default()
-    })
-}
-
 /// `intfQueueCounters.PORT.queueCounters.QUEUE`: packets marked, `-` where none are counted.
-fn marks(value: &Value, counts: &mut Counts) -> Option<()> {
+fn marks(value: &Value, counts: &mut QueueCounts) -> Option<()> {
     for (port, found) in object(value, "intfQueueCounters")? {
         for (name, marked) in object(found, "queueCounters").into_iter().flatten() {
             if let (Some(queue), Some(marked)) = (queue(name), number_of(marked)) {
-                count(counts, port, queue).marked = Some(marked);
+                counted(counts, port, queue).marked = Some(marked);
             }
         }
     }
@@ -144,14 +54,14 @@ fn marks(value: &Value, counts: &mut Counts) -> Option<()> {
 }
 
 /// `egressQueueCounters.interfaces.PORT.ucastQueues.trafficClasses.TC.dropPrecedences.DP`.
-fn trident(value: &Value, counts: &mut Counts) -> Option<()> {
+fn trident(value: &Value, counts: &mut QueueCounts) -> Option<()> {
     let ports = object(value.get("egressQueueCounters")?, "interfaces")?;
     for (port, found) in ports {
         let queues = found.get("ucastQueues");
         let classes = queues.and_then(|queues| object(queues, "trafficClasses"));
         for (name, class) in classes.into_iter().flatten() {
             let Some(queue) = queue(name) else { continue };
-            let row = count(counts, port, queue);
+            let row = counted(counts, port, queue);
             for (name, packets) in object(class, "dropPrecedences").into_iter().flatten() {
                 add_precedence(row, self::queue(name), packets);
             }
@@ -173,11 +83,11 @@ fn add_precedence(row: &mut QueueCount, precedence: Option<u8>, packets: &Value)
 
 /// `interfaces.PORT.trafficClasses.TC.{ingressVoqCounters,egressQueueCounters}.countersSum`: early
 /// drops are not told from others.
-fn sand(value: &Value, counts: &mut Counts) -> Option<()> {
+fn sand(value: &Value, counts: &mut QueueCounts) -> Option<()> {
     for (port, found) in object(value, "interfaces")? {
         for (name, class) in object(found, "trafficClasses").into_iter().flatten() {
             let Some(queue) = queue(name) else { continue };
-            let row = count(counts, port, queue);
+            let row = counted(counts, port, queue);
             let of = |side: &str, key: &str| {
                 let sum = class.get(side).and_then(|side| side.get("countersSum"));
                 let packets = sum.and_then(|sum| sum.get(key)).and_then(number_of);

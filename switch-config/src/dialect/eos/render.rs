@@ -13,7 +13,7 @@ use gradwire_fabric::policy::{Balance, DSCPS};
 /// Name of the profile of dynamic thresholds.
 pub(super) const MEMORY: &str = "gradwire";
 /// The command that switches dynamic load balancing on.
-pub(super) const DYNAMIC: &str = "ip hardware fib load-balance distribution dynamic";
+const DYNAMIC: &str = "ip hardware fib load-balance distribution dynamic";
 /// The words that begin a profile of dynamic thresholds, and the command that uses one.
 pub(super) const MMU: &str = "platform trident mmu queue profile";
 /// First words of commands by which a port overrides its profile.

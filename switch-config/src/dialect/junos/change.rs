@@ -3,13 +3,11 @@
 use std::cmp::Ordering;
 
 use crate::notation::set_lines::StatementRules;
-use crate::plan::Plan;
+use crate::plan::{Plan, is_our_name};
 use crate::tree::ConfigEntry;
 use crate::tree::order::natural;
 use crate::tree::rules::{Owner, TreeRules};
 
-/// The beginning of all names of ours.
-pub(super) const OURS: &str = "gradwire";
 /// Statements in the order in which the models of Junos name them, where that is not the order of
 /// the alphabet (Juniper/yang 24.4R1, junos-qfx-conf-class-of-service).
 const ORDER: [&str; 23] = [
@@ -133,10 +131,6 @@ impl StatementRules for JunosRules<'_> {
             _ => 3,
         }
     }
-}
-
-fn is_our_name(name: &str) -> bool {
-    name == OURS || name.starts_with(&format!("{OURS}-"))
 }
 
 /// Which of two words, at the same place, is shown first.

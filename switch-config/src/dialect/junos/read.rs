@@ -8,7 +8,7 @@ use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::set_lines;
-use crate::plan::{Plan, Selection, SwitchPort};
+use crate::plan::{OURS, Plan, Selection, SwitchPort};
 use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
 use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
@@ -221,7 +221,7 @@ impl<'a> JunosReader<'a> {
         })?;
         self.defined(&["forwarding-class-sets", &set], port);
         for queue in &self.plan.queues {
-            let class = format!("{}-{}", super::change::OURS, queue.name());
+            let class = format!("{}-{}", OURS, queue.name());
             if self.is_there(&["forwarding-classes", "class", &class])
                 && !self.is_there(&["forwarding-class-sets", &set, "class", &class])
             {

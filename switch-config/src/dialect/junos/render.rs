@@ -1,9 +1,9 @@
 //! A plan as Junos statements.
 
-use super::change::{JunosRules, OURS};
+use super::change::JunosRules;
 use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::notation::set_lines::{self, Words};
-use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
+use crate::plan::{OURS, Plan, PlanQueue, Selection, SwitchPort};
 use crate::tree::ConfigEntry;
 use crate::tree::load::load;
 

@@ -1,5 +1,7 @@
 //! Reads the disciplines of a port into terms that all platforms share.
 
+use std::collections::BTreeMap;
+
 use super::form::{BANDS, LinuxForm};
 use super::object::ObjectFile;
 use super::render::ASSURED_BPS;
@@ -12,46 +14,47 @@ use gradwire_fabric::policy::DSCPS;
 /// The exponent of the fastest average that tc configures: W = 1/2.
 const FASTEST: u64 = 1;
 
-/// Reads the ports of a plan.
+/// Reads the ports of a plan, after the mistakes that were found on the way to this state.
 pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>) -> Reading {
-    let mut reading = Reading::default();
+    let mut ports = BTreeMap::new();
     for port in &plan.site.ports {
         let Some(state) = switch.port(&port.name) else {
             continue;
         };
-        let check = PortCheck {
+        let mut check = PortCheck {
             plan,
             port,
             state,
             switch,
+            findings: Vec::new(),
         };
-        if let Some(found) = check.port(&mut findings) {
-            reading.ports.insert(port.name.clone(), found);
-        }
+        ports.extend(check.read().map(|found| (port.name.clone(), found)));
+        findings.append(&mut check.findings);
     }
-    reading.findings = findings;
-    reading
+    Reading { ports, findings }
 }
 
-/// A port of the plan, and its state on the switch.
+/// A port of the plan, its state on the switch, and the mistakes in it.
 struct PortCheck<'a> {
     plan: &'a Plan,
     port: &'a SwitchPort,
     state: &'a TcPort,
     switch: &'a TcState,
+    findings: Vec<Finding>,
 }
 
-impl PortCheck<'_> {
+impl<'a> PortCheck<'a> {
     fn form(&self) -> LinuxForm {
         LinuxForm::of(self.plan)
     }
 
-    fn add(&self, findings: &mut Vec<Finding>, rule: Rule, text: String) {
-        findings.push(Finding::new(rule, &self.port.name, text));
+    fn add(&mut self, rule: Rule, text: impl Into<String>) {
+        self.findings
+            .push(Finding::new(rule, &self.port.name, text));
     }
 
     /// Reads the port. `None` if only the kernel's own discipline is there.
-    fn port(&self, findings: &mut Vec<Finding>) -> Option<PortReading> {
+    fn read(&mut self) -> Option<PortReading> {
         let root = self.state.root()?;
         let at = self.form().queues_at();
         let wanted = match self.form() {
@@ -68,18 +71,17 @@ impl PortCheck<'_> {
                 "has {} {} at its root; the plan has {wanted} {at}",
                 root.kind, root.handle
             );
-            self.add(findings, Rule::NoQueue, text);
+            self.add(Rule::NoQueue, text);
             return Some(PortReading::default());
         };
         let mut found = PortReading::default();
-        self.landings(queues, &mut found, findings);
+        self.landings(queues, &mut found);
         for queue in &self.plan.queues {
-            found
-                .queues
-                .insert(queue.number, self.queue(queue, queues, findings));
+            let said = self.queue(queue, queues);
+            found.queues.insert(queue.number, said);
         }
         if self.form() == LinuxForm::Bpf {
-            self.program(findings);
+            self.program();
         }
         Some(found)
     }
@@ -89,7 +91,7 @@ impl PortCheck<'_> {
         (0..BANDS).find(|queue| self.form().class(*queue) == class)
     }
 
-    fn landings(&self, queues: &Qdisc, found: &mut PortReading, findings: &mut Vec<Finding>) {
+    fn landings(&mut self, queues: &Qdisc, found: &mut PortReading) {
         let others = match queues.kind.as_str() {
             "htb" => queues
                 .options
@@ -115,14 +117,14 @@ impl PortCheck<'_> {
             if ipv4 != ipv6 {
                 let [ipv4, ipv6] = [ipv4, ipv6].map(|class| class.unwrap_or("nowhere"));
                 let text = format!("DSCP {dscp} leads to {ipv4} in IPv4 and to {ipv6} in IPv6");
-                self.add(findings, Rule::DscpQueue, text);
+                self.add(Rule::DscpQueue, text);
             }
         }
     }
 
     /// The class to which packets go, given the first four bytes of their network header: the first
     /// matching filter decides.
-    fn class_of(&self, protocol: &str, word: u32) -> Option<&str> {
+    fn class_of(&self, protocol: &str, word: u32) -> Option<&'a str> {
         let of_dscp = |filter: &&TcFilter| {
             filter.protocol == protocol && filter.parent == self.form().queues_at()
         };
@@ -138,15 +140,10 @@ impl PortCheck<'_> {
         })
     }
 
-    fn queue(
-        &self,
-        queue: &PlanQueue,
-        queues: &Qdisc,
-        findings: &mut Vec<Finding>,
-    ) -> QueueReading {
+    fn queue(&mut self, queue: &PlanQueue, queues: &Qdisc) -> QueueReading {
         let class = self.form().class(queue.number);
         let service = match queues.kind.as_str() {
-            "htb" => self.turn(&class, findings),
+            "htb" => self.turn(&class),
             _ => match queues.number("bands") {
                 Some(bands) if u64::from(BANDS - queue.number) <= bands => Service::Strict {
                     rank: queue.number.into(),
@@ -155,21 +152,17 @@ impl PortCheck<'_> {
             },
         };
         if service == Service::Unsaid {
-            self.add(
-                findings,
-                Rule::NoQueue,
-                format!("there is no class {class}"),
-            );
+            self.add(Rule::NoQueue, format!("there is no class {class}"));
         }
         QueueReading {
             service,
-            marking: self.marking(queue, &class, findings),
+            marking: self.marking(queue, &class),
             alpha: None,
         }
     }
 
     /// When HTB serves a class, compared with the others.
-    fn turn(&self, class: &str, findings: &mut Vec<Finding>) -> Service {
+    fn turn(&mut self, class: &str) -> Service {
         let Some(HtbClass {
             parent,
             turn,
@@ -183,11 +176,11 @@ impl PortCheck<'_> {
         let link = self.port.rate.as_bits_per_second();
         if parent != "1:1" {
             let text = format!("class {class} is below {parent}; it must be below 1:1");
-            self.add(findings, Rule::Dangling, text);
+            self.add(Rule::Dangling, text);
         }
         if read_rate(ceil).is_some_and(|most| most * 100 < link * 99) {
             let text = format!("class {class} gets at most {ceil} of {}", self.port.rate);
-            self.add(findings, Rule::ServiceOrder, text);
+            self.add(Rule::ServiceOrder, text);
         }
         match read_rate(rate) {
             Some(assured) if assured > ASSURED_BPS => Service::Weighted,
@@ -197,12 +190,7 @@ impl PortCheck<'_> {
         }
     }
 
-    fn marking(
-        &self,
-        queue: &PlanQueue,
-        class: &str,
-        findings: &mut Vec<Finding>,
-    ) -> Option<Marking> {
+    fn marking(&mut self, queue: &PlanQueue, class: &str) -> Option<Marking> {
         if self.form() == LinuxForm::Bpf {
             let profile = self.plan.profile(queue, self.port)?;
             let there = self.state.filters.iter();
@@ -221,7 +209,7 @@ impl PortCheck<'_> {
                 "red {} adapts its probability; it must act always",
                 red.handle
             );
-            self.add(findings, Rule::Probability, text);
+            self.add(Rule::Probability, text);
         }
         if red.number("ewma").is_some_and(|weight| weight > FASTEST) {
             let weight = red.number("ewma").unwrap_or(0);
@@ -230,14 +218,14 @@ impl PortCheck<'_> {
                  and `burst` as `min`",
                 red.handle
             );
-            self.add(findings, Rule::Threshold, text);
+            self.add(Rule::Threshold, text);
         }
         if red.number("limit") < red.number("max") {
             let text = format!(
                 "red {} is full before it marks: limit is below max",
                 red.handle
             );
-            self.add(findings, Rule::PoolSize, text);
+            self.add(Rule::PoolSize, text);
         }
         let ecn = red.is_on("ecn");
         Some(Marking {
@@ -250,41 +238,31 @@ impl PortCheck<'_> {
     }
 
     /// The program that marks and drops must be the plan's, complete, and see every packet first.
-    fn program(&self, findings: &mut Vec<Finding>) {
+    fn program(&mut self) {
         let wanted = ObjectFile::of_port(self.plan, self.port).name;
-        let filters = &self.state.filters;
-        let first = filters.first();
-        for filter in filters {
+        for (at, filter) in self.state.filters.iter().enumerate() {
             let FilterAct::Program { object, direct } = &filter.act else {
                 continue;
             };
-            let mut add = |rule, text: String| self.add(findings, rule, text);
             if *object != wanted {
-                add(
-                    Rule::Threshold,
-                    format!("runs the program {object}; the plan's is {wanted}: other thresholds"),
-                );
+                let text =
+                    format!("runs the program {object}; the plan's is {wanted}: other thresholds");
+                self.add(Rule::Threshold, text);
             }
             if self.switch.objects.get(object) == Some(&false) {
-                add(
-                    Rule::Schema,
-                    format!("the text of {object} is not that program"),
-                );
+                let text = format!("the text of {object} is not that program");
+                self.add(Rule::Schema, text);
             }
             if !direct {
-                add(
-                    Rule::EarlyDropOff,
-                    format!("{object} is not `direct-action`: nothing is dropped"),
-                );
+                let text = format!("{object} is not `direct-action`: nothing is dropped");
+                self.add(Rule::EarlyDropOff, text);
             }
-            if first != Some(filter) || filter.protocol != "all" {
-                add(
-                    Rule::EarlyDropOff,
-                    format!(
-                        "{object} does not see every packet: it must be the first filter, of all \
-                             protocols"
-                    ),
+            if at > 0 || filter.protocol != "all" {
+                let text = format!(
+                    "{object} does not see every packet: it must be the first filter, of all \
+                     protocols"
                 );
+                self.add(Rule::EarlyDropOff, text);
             }
         }
     }

@@ -297,4 +297,4 @@ fn load_header(code: &mut Assembler, bytes: i32) {
 }
 
 #[cfg(test)]
-mod trial;
+mod tests;

@@ -1,4 +1,4 @@
-//! Commands for people, and the counters of `nv show interface PORT counters qos -o json`.
+//! The counters of `nv show interface PORT counters qos -o json`.
 //!
 //! By queue, `egress-queue-stats` has `tx-frames`, `wred-discards`, in newer releases
 //! `ecn-marked-frames`, and `tx-uc-buffer-discards`, which older ones count in bytes (NVUE
@@ -8,85 +8,12 @@
 
 use serde_json::{Map, Value};
 
-use super::render;
 use crate::counters::{QueueCount, number_of};
-use crate::dialect::contract::{Look, steps};
 use crate::plan::Plan;
 use crate::reading::ReadError;
-use gradwire_fabric::policy::Balance;
 
 const WHAT: &str = "counters of NVUE in JSON";
 const STATS: &str = "egress-queue-stats";
-
-/// Commands that load a change, try it without effect, and roll it back, each with its result.
-pub(super) const PROCEDURE: &str = r#"
-nv config history
-    note the newest revision: that is where to go back to
-nv config patch $PWD/forward.yaml
-    a pending revision; it has no effect yet (give the whole path)
-nv config diff
-    only what the change says; nothing of other features
-nv config detach
-    instead of applying: the pending revision is put aside
-nv config apply --confirm 10m
-    it is in effect, and goes back by itself after ten minutes
-nv config apply --confirm-yes
-    within the ten minutes, after the looks below: it stays
-nv config apply REVISION
-    to go back later, with the revision noted first; or patch with the inverse change
-nv config save
-    it outlives a reboot
-"#;
-
-const PROFILES: &str = "
-nv show qos mapping gradwire dscp
-    every DSCP of the plan leads to the switch priority of its queue
-nv show qos egress-queue-mapping default-global
-    switch priorities of the plan lead to queues of the same number
-nv show qos egress-scheduler gradwire
-    every queue of the plan is strict
-";
-const PORT: &str = "
-nv show interface {port} qos congestion-control
-    profile {profile}: ecn and red enabled in data queues, not in others
-nv show interface {port} qos pfc
-    nothing is sent or obeyed
-";
-const ADAPTIVE: &str = "
-nv show router adaptive-routing
-    it is on
-";
-const TRIMS: &str = "
-nv show system forwarding packet-trim
-    it is enabled
-";
-const COUNTERS: &str = "
-nv show interface {port} counters qos -o json
-    marks and WRED discards in data queues under load, none in control queues
-";
-
-/// Commands after loading, in order.
-pub(super) fn looks(plan: &Plan) -> Vec<Look> {
-    let mut text = PROFILES.to_owned();
-    for port in &plan.site.ports {
-        let profile = render::thresholds_name(port.rate);
-        text.push_str(
-            &PORT
-                .replace("{port}", &port.name)
-                .replace("{profile}", &profile),
-        );
-    }
-    if plan.balance == Balance::Adaptive {
-        text.push_str(ADAPTIVE);
-    }
-    if plan.trims_to.is_some() {
-        text.push_str(TRIMS);
-    }
-    for port in &plan.site.ports {
-        text.push_str(&COUNTERS.replace("{port}", &port.name));
-    }
-    steps(&text)
-}
 
 /// The counters of one port, or of several by their names.
 pub(super) fn read(plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {

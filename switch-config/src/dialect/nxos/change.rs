@@ -1,6 +1,7 @@
-//! Which slot a command of NX-OS fills, and where it stands.
+//! Which slot a command of NX-OS fills, and which sections are the plan's.
 
-use crate::notation::indented::{ALL, CommandRules, first_words, is_before, last};
+use crate::notation::indented::{ALL, CommandRules, first_words, last};
+use crate::plan::is_our_name;
 use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
 
@@ -8,8 +9,6 @@ use crate::tree::rules::{Owner, TreeRules};
 #[derive(Debug)]
 pub(super) struct NxosRules;
 
-/// The beginning of all names of ours.
-pub(super) const OURS: &str = "gradwire";
 /// Sections of classes by DSCP.
 pub(super) const CLASS: &str = "class-map type qos match-any";
 /// Sections of policies that send classes to queues.
@@ -18,35 +17,6 @@ pub(super) const INPUT: &str = "policy-map type qos";
 pub(super) const OUTPUT: &str = "policy-map type queuing";
 /// One queue in such a policy.
 pub(super) const QUEUE: &str = "class type queuing";
-
-/// Sections from the first to the last, as far as the order is known.
-const SECTIONS: [&str; 9] = [
-    "hostname",
-    "class-map type qos",
-    "policy-map type qos",
-    "policy-map type queuing",
-    "policy-map type network-qos",
-    "system qos",
-    "vlan",
-    "interface Vlan",
-    "interface Ethernet",
-];
-
-/// Commands of a port from the first to the last.
-const PORT: [&str; 9] = [
-    "description",
-    "no switchport",
-    "switchport",
-    "priority-flow-control",
-    "mtu",
-    "service-policy type qos input",
-    "service-policy type queuing output",
-    "ip",
-    "no shutdown",
-];
-
-/// Commands of a queue from the first to the last.
-const IN_QUEUE: [&str; 4] = ["priority", "bandwidth", "random-detect", "queue-limit"];
 
 impl TreeRules for NxosRules {
     fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
@@ -59,8 +29,8 @@ impl TreeRules for NxosRules {
         }
     }
 
-    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
-        is_before(rank, section, new, other)
+    fn is_before(&self, _section: &[&str], _new: &ConfigEntry, other: &ConfigEntry) -> bool {
+        other.text() == "class class-default"
     }
 
     fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
@@ -87,33 +57,6 @@ impl CommandRules for NxosRules {
             false => format!("no {}", entry.name),
         }
     }
-}
-
-/// Place of a command among those of its section.
-fn rank(section: &str, command: &str) -> Option<usize> {
-    let order: &[&str] = match section {
-        "" => &SECTIONS,
-        _ if section.starts_with("interface") => &PORT,
-        _ if section.starts_with(QUEUE) => &IN_QUEUE,
-        _ if section.starts_with(OUTPUT) => return queue_rank(command),
-        _ if section.starts_with(INPUT) => {
-            return Some(usize::from(command == "class class-default"));
-        }
-        _ => return None,
-    };
-    order.iter().position(|words| command.starts_with(words))
-}
-
-/// Whether a name is one of ours.
-pub(super) fn is_our_name(name: &str) -> bool {
-    let rest = name.strip_prefix(OURS);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-}
-
-/// Queues are listed from 7 to the default one.
-fn queue_rank(command: &str) -> Option<usize> {
-    let class = command.rsplit(' ').next()?;
-    queue_of(class).map(|queue| 7 - usize::from(queue))
 }
 
 /// The number of a queue by the name of its class.

@@ -1,8 +1,8 @@
 //! The plan as lines of NX-OS.
 
-use super::change::{CLASS, INPUT, OURS, OUTPUT, QUEUE, class_of, is_our_name};
+use super::change::{CLASS, INPUT, OUTPUT, QUEUE, class_of};
 use crate::notation::indented::IndentedText;
-use crate::plan::{Plan, SwitchPort};
+use crate::plan::{OURS, Plan, SwitchPort, is_our_name};
 use crate::tree::order::natural;
 use crate::tree::{ConfigEntry, facts};
 

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::paths::{Path, PathStep, at, children, entry, key_of, parse, put, take, written};
-use super::render::{OURS, ROOT, tree};
+use super::render::{ROOT, tree};
 use crate::change::ConfigChange;
 use crate::notation::json;
-use crate::plan::{Plan, SwitchPort};
+use crate::plan::{OURS, Plan, SwitchPort, is_our_name};
 use crate::reading::ReadError;
 
 /// The expected form of a change.
@@ -149,7 +149,7 @@ fn owned_places(root: &Value) -> Vec<Path> {
         let entries = at(root, &children(&[ROOT, container, list]));
         let entries = entries.and_then(Value::as_array).into_iter().flatten();
         for name in entries.filter_map(|entry| key_of(entry, "name")) {
-            if name == OURS || name.starts_with(&format!("{OURS}-")) {
+            if is_our_name(&name) {
                 let mut place = children(&[ROOT, container]);
                 place.push(entry(list, "name", &name));
                 places.push(place);

@@ -1,4 +1,4 @@
-//! Requests for people, and the counters in a switch's answer.
+//! The counters in a switch's answer.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +7,9 @@ use serde_json::Value;
 use super::paths::key_of;
 use super::render::{ROOT, name_of};
 use crate::counters::QueueCount;
-use crate::dialect::contract::{Look, steps};
 use crate::notation::json::at;
 use crate::plan::Plan;
 use crate::reading::ReadError;
-
-/// Commands that load a change, try it without effect, and roll it back, each with its result.
-pub(super) const PROCEDURE: &str = r#"
-gnmic -a SWITCH get --type config --path /qos > before.json
-    the export that `gradwire switch diff` compares with; keep it
-gnmic -a SWITCH set --dry-run --request-file forward.json
-    the request is printed and nothing is sent; only paths of ours are in it
-gnmic -a SWITCH set --request-file forward.json
-    one response for every path; a Set is applied as a whole or not at all
-gnmic -a SWITCH set --request-file inverse.json
-    the way back: what was before, by the same names
-"#;
-
-const LOOKS: &str = "
-gnmic -a SWITCH get --type config --path /qos > after.json
-    `gradwire switch check` finds nothing in it
-gnmic -a SWITCH get --type state --path /qos > counters.json
-    of {ports}: ecn-marked-pkts and dropped-pkts in data queues only; `gradwire switch verify
-    --counters counters.json` judges it
-";
-
-/// Requests after loading, in order.
-pub(super) fn looks(plan: &Plan) -> Vec<Look> {
-    let ports = plan.site.ports.iter().map(|port| port.name.as_str());
-    steps(&LOOKS.replace("{ports}", &ports.collect::<Vec<_>>().join(", ")))
-}
 
 /// Counters of the state of output queues.
 pub(super) fn counters(plan: &Plan, root: &Value) -> Result<Vec<QueueCount>, ReadError> {

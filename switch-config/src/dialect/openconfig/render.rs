@@ -3,11 +3,9 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};
+use crate::plan::{OURS, Plan, PlanQueue, Purpose, SwitchPort};
 use gradwire_fabric::policy::DSCPS;
 
-/// The beginning of all names of ours.
-pub(super) const OURS: &str = "gradwire";
 /// The tree's name, with its module.
 pub(super) const ROOT: &str = "openconfig-qos:qos";
 

@@ -65,10 +65,7 @@ pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
         "SWITCH_TRIMMING",
     ] {
         if let Some(rows) = ours.get(table) {
-            let theirs = Value::Object(json::object_at(&mut after, &[table]).clone());
-            let mut merged = theirs;
-            json::merge(&mut merged, rows);
-            after[table] = merged;
+            json_patch::merge(&mut after[table], rows);
         }
     }
     remove_leftovers(&ours, &mut after);
@@ -162,7 +159,7 @@ fn is_ours(name: &str) -> bool {
 
 fn replace_rows(ours: &Value, after: &mut Value, table: &str) {
     for (key, row) in rows(ours, table) {
-        json::object_at(after, &[table]).insert(key.clone(), row.clone());
+        after[table][key] = row.clone();
     }
 }
 

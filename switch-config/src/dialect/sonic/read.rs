@@ -9,40 +9,61 @@ pub(super) mod meaning;
 pub(super) mod models;
 pub(super) mod ranges;
 
+use crate::lint::Finding;
 use crate::plan::{Plan, SwitchPort};
-use crate::reading::{Landing, Marking, PortReading, QueueReading, Service};
+use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
 use config::{Config, ConfigRow};
 use gradwire_fabric::policy::DSCPS;
 use models::QUEUES;
 
-/// The configuration of a port; `None` when there is none.
-pub(super) fn port(config: Config<'_>, plan: &Plan, port: &SwitchPort) -> Option<PortReading> {
-    let bindings = config.row("PORT_QOS_MAP", &port.name);
-    let queues = (0..QUEUES).filter_map(|number| {
-        let row = config.of_queue("QUEUE", &port.name, number)?;
-        Some((number, queue(config, row, number)))
-    });
-    let mut reading = PortReading {
-        queues: queues.collect(),
-        ..PortReading::default()
+/// Reads a configuration.
+pub(super) fn reading(plan: &Plan, config: Config<'_>) -> Reading {
+    let mut reader = SonicReader {
+        config,
+        plan,
+        findings: check::findings(config),
     };
-    if bindings.is_none() && reading.queues.is_empty() {
-        return None;
+    let ports = reader.ports(plan);
+    reader.trimming();
+    reader.hashing();
+    Reading::new(ports, reader.findings)
+}
+
+struct SonicReader<'a> {
+    config: Config<'a>,
+    plan: &'a Plan,
+    findings: Vec<Finding>,
+}
+
+impl ConfigReader for SonicReader<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
     }
-    if let Some(bindings) = bindings {
-        reading.landings = landings(config, bindings);
-        reading.pauses = pauses(bindings);
-    }
-    for queue in &plan.queues {
-        let alpha = config
-            .of_queue("BUFFER_QUEUE", &port.name, queue.number)
-            .and_then(|row| config.named("BUFFER_PROFILE", row, "profile"))
-            .and_then(|profile| profile.number("dynamic_th"));
-        if let Some(said) = reading.queues.get_mut(&queue.number) {
-            said.alpha = alpha;
+
+    fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
+        self.meaning(port);
+        let config = self.config;
+        let mut said = PortReading::default();
+        for number in 0..QUEUES {
+            if let Some(row) = config.of_queue("QUEUE", &port.name, number) {
+                said.queues.insert(number, queue(config, row, number));
+            }
         }
+        match config.row("PORT_QOS_MAP", &port.name) {
+            None if said.queues.is_empty() => return None,
+            None => {}
+            Some(bindings) => {
+                said.landings = landings(config, bindings);
+                said.pauses = pauses(bindings);
+            }
+        }
+        for (number, said) in &mut said.queues {
+            let row = config.of_queue("BUFFER_QUEUE", &port.name, *number);
+            let profile = row.and_then(|row| config.named("BUFFER_PROFILE", row, "profile"));
+            said.alpha = profile.and_then(|profile| profile.number("dynamic_th"));
+        }
+        Some(said)
     }
-    Some(reading)
 }
 
 fn landings(config: Config<'_>, bindings: ConfigRow<'_>) -> [Option<Landing>; DSCPS] {

@@ -5,12 +5,11 @@
 //! refused by its models. Traffic classes of the switch are numbered as its queues.
 
 use gradwire_protocol::units::Dscp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::read::config::{BAR, OURS};
 use super::read::models::QUEUES;
 use super::read::ranges;
-use crate::notation::json;
 use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};
 use gradwire_fabric::policy::{Balance, DSCPS, RESERVED, SwitchBuffer};
 
@@ -38,18 +37,16 @@ pub(super) fn render(plan: &Plan) -> Value {
         "SCHEDULER": {STRICT: {"type": "STRICT"}},
     });
     for profile in &plan.profiles {
-        let row = wred(profile);
-        json::object_at(&mut root, &["WRED_PROFILE"]).insert(profile_name(profile), row);
+        root["WRED_PROFILE"][profile_name(profile)] = wred(profile);
     }
     for port in &plan.site.ports {
         queues(plan, port, &mut root);
-        let row = json!({
+        root["PORT_QOS_MAP"][&port.name] = json!({
             "dscp_to_tc_map": OURS,
             "tc_to_queue_map": OURS,
             "tc_to_pg_map": OURS,
             "pfc_enable": "",
         });
-        json::object_at(&mut root, &["PORT_QOS_MAP"]).insert(port.name.clone(), row);
     }
     if plan.balance == Balance::Ecmp {
         root["SWITCH_HASH"] = json!({"GLOBAL": {"ecmp_hash": HASHED}});
@@ -80,30 +77,24 @@ fn classes(to: impl Fn(u8) -> u8) -> Value {
 
 /// Nothing colours packets here, so that all are green; the other colours do as green does.
 fn wred(profile: &ThresholdProfile) -> Value {
-    let low = profile.threshold.low_bytes().to_string();
-    let high = profile.threshold.high_bytes().to_string();
-    let mut row = Map::new();
-    row.insert("ecn".to_owned(), Value::from("ecn_all"));
+    let threshold = profile.threshold;
+    let mut row = json!({"ecn": "ecn_all"});
     for colour in ["green", "yellow", "red"] {
-        row.insert(format!("wred_{colour}_enable"), Value::from("true"));
-        row.insert(format!("{colour}_min_threshold"), Value::from(low.as_str()));
-        row.insert(
-            format!("{colour}_max_threshold"),
-            Value::from(high.as_str()),
-        );
-        row.insert(format!("{colour}_drop_probability"), Value::from("100"));
+        row[format!("wred_{colour}_enable")] = json!("true");
+        row[format!("{colour}_min_threshold")] = json!(threshold.low_bytes().to_string());
+        row[format!("{colour}_max_threshold")] = json!(threshold.high_bytes().to_string());
+        row[format!("{colour}_drop_probability")] = json!("100");
     }
-    Value::Object(row)
+    row
 }
 
 fn queues(plan: &Plan, port: &SwitchPort, root: &mut Value) {
-    let table = json::object_at(root, &["QUEUE"]);
     for queue in &plan.queues {
         let mut row = json!({"scheduler": STRICT});
         if let Some(profile) = plan.profile(queue, port) {
             row["wred_profile"] = Value::from(profile_name(profile));
         }
-        table.insert(format!("{}{BAR}{}", port.name, queue.number), row);
+        root["QUEUE"][format!("{}{BAR}{}", port.name, queue.number)] = row;
     }
 }
 
@@ -135,10 +126,9 @@ fn buffers(plan: &Plan, root: &mut Value) {
     }
     root["BUFFER_POOL"] = json!({POOL: pool});
     root["BUFFER_PROFILE"] = json!({DATA: profile});
-    let table = json::object_at(root, &["BUFFER_QUEUE"]);
     for port in &plan.site.ports {
         let key = format!("{}{BAR}{}", port.name, ranges::write(&(0..=last)));
-        table.insert(key, json!({"profile": DATA}));
+        root["BUFFER_QUEUE"][key] = json!({"profile": DATA});
     }
 }
 

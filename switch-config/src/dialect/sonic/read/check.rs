@@ -12,12 +12,12 @@ const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 /// Everything in the tables of quality of service that the models forbid, table by table.
 pub(crate) fn findings(config: Config<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for table in &TABLES {
-        let Some(rows) = config.0.get(table.name) else {
+    for table in TABLES.iter() {
+        let Some(rows) = config.0.get(&table.name) else {
             continue;
         };
         let Some(rows) = rows.as_object() else {
-            findings.push(schema(table.name, "must be an object of rows"));
+            findings.push(schema(&table.name, "must be an object of rows"));
             continue;
         };
         for (key, value) in rows {
@@ -25,7 +25,7 @@ pub(crate) fn findings(config: Config<'_>) -> Vec<Finding> {
             match value.as_object() {
                 Some(fields) => {
                     let row = ConfigRow {
-                        table: table.name,
+                        table: &table.name,
                         key,
                         fields,
                     };
@@ -50,7 +50,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn add_to(&self, table: &Table, findings: &mut Vec<Finding>) {
-        match table.rows {
+        match &table.rows {
             Rows::Keyed {
                 keys,
                 fields,
@@ -64,18 +64,18 @@ impl Check<'_> {
                 self.fields(fields, findings);
                 let absent = needed
                     .iter()
-                    .filter(|name| !self.row.fields.contains_key(**name));
-                let text = |name: &&str| format!("has no `{name}`; it must");
+                    .filter(|name| !self.row.fields.contains_key(*name));
+                let text = |name: &String| format!("has no `{name}`; it must");
                 findings.extend(absent.map(|name| schema(self.row.place(), text(name))));
                 if table.name == "WRED_PROFILE" {
                     findings.extend(COLOURS.iter().filter_map(|colour| self.order(colour)));
                 }
             }
             Rows::Maps { from, to } => {
-                findings.extend(self.value(FieldKind::Label, self.row.key, "the name"));
+                findings.extend(self.value(&FieldKind::Label, self.row.key, "the name"));
                 for (key, value) in self.row.fields {
-                    findings.extend(self.value(from.kind, key, from.name));
-                    findings.extend(self.leaf(to.kind, value, key));
+                    findings.extend(self.value(&from.kind, key, &from.name));
+                    findings.extend(self.leaf(&to.kind, value, key));
                 }
             }
             Rows::Single { fields } if self.row.key == "GLOBAL" => self.fields(fields, findings),
@@ -100,23 +100,23 @@ impl Check<'_> {
     fn key(&self, keys: &[Field]) -> Vec<Finding> {
         let parts: Vec<&str> = self.row.key.splitn(keys.len(), BAR).collect();
         if parts.len() < keys.len() {
-            let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
+            let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
             let text = format!("its key must be `{}`", names.join("|"));
             return vec![schema(self.row.place(), text)];
         }
         let pairs = keys.iter().zip(parts);
         pairs
-            .filter_map(|(key, part)| self.value(key.kind, part, key.name))
+            .filter_map(|(key, part)| self.value(&key.kind, part, &key.name))
             .collect()
     }
 
     fn fields(&self, known: &[Field], findings: &mut Vec<Finding>) {
         for (name, value) in self.row.fields {
-            let found = known.iter().find(|field| field.name == name);
+            let found = known.iter().find(|field| field.name == *name);
             match found {
-                Some(field) => findings.extend(self.leaf(field.kind, value, name)),
+                Some(field) => findings.extend(self.leaf(&field.kind, value, name)),
                 None => {
-                    let names: Vec<&str> = known.iter().map(|field| field.name).collect();
+                    let names: Vec<&str> = known.iter().map(|field| field.name.as_str()).collect();
                     let text = format!("unknown field `{name}`; known are {}", names.join(", "));
                     findings.push(schema(self.row.place(), text));
                 }
@@ -124,13 +124,11 @@ impl Check<'_> {
         }
     }
 
-    fn leaf(&self, kind: FieldKind, value: &Value, name: &str) -> Option<Finding> {
+    fn leaf(&self, kind: &FieldKind, value: &Value, name: &str) -> Option<Finding> {
         if let (FieldKind::Words(words), Value::Array(items)) = (kind, value) {
             let mut texts = items.iter().map(config::text);
-            let known = |text: &Option<String>| {
-                let text = text.as_deref();
-                text.is_some_and(|text| words.contains(&text))
-            };
+            let known =
+                |text: &Option<String>| text.as_ref().is_some_and(|text| words.contains(text));
             let wrong = texts.find(|text| !known(text))?;
             let text = format!(
                 "`{name}` has `{}`; known are {}",
@@ -148,7 +146,7 @@ impl Check<'_> {
         }
     }
 
-    fn value(&self, kind: FieldKind, text: &str, name: &str) -> Option<Finding> {
+    fn value(&self, kind: &FieldKind, text: &str, name: &str) -> Option<Finding> {
         let table = match kind {
             FieldKind::RowOr(_, word) if word == text => return None,
             FieldKind::Row(table) | FieldKind::RowOr(table, _) => table,
@@ -182,7 +180,7 @@ impl Check<'_> {
 }
 
 /// The requirement that a value breaks, if it does.
-fn refusal(kind: FieldKind, text: &str) -> Option<String> {
+fn refusal(kind: &FieldKind, text: &str) -> Option<String> {
     let number = || text.parse::<i64>().ok();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let up_to = |most: u64| {
@@ -191,12 +189,12 @@ fn refusal(kind: FieldKind, text: &str) -> Option<String> {
     };
     let (right, wanted) = match kind {
         FieldKind::Number(least, most) => (
-            number().is_some_and(|number| (least..=most).contains(&number)),
+            number().is_some_and(|number| (least..=most).contains(&&number)),
             format!("a number from {least} to {most}"),
         ),
-        FieldKind::Wide(most) => (up_to(most), format!("a number from 0 to {most}")),
+        FieldKind::Wide { most } => (up_to(*most), format!("a number from 0 to {most}")),
         FieldKind::Or(most, word) => (
-            text == word || up_to(most),
+            text == word || up_to(*most),
             format!("a number from 0 to {most}, or `{word}`"),
         ),
         FieldKind::Truth => (
@@ -204,7 +202,7 @@ fn refusal(kind: FieldKind, text: &str) -> Option<String> {
             "`true` or `false`".to_owned(),
         ),
         FieldKind::Word(words) => (
-            words.contains(&text),
+            words.iter().any(|word| word == text),
             format!("one of {}", words.join(", ")),
         ),
         FieldKind::Words(words) => (false, format!("a list of {}", words.join(", "))),
@@ -213,7 +211,7 @@ fn refusal(kind: FieldKind, text: &str) -> Option<String> {
             "classes from 0 to 7 with commas between them, or empty".to_owned(),
         ),
         FieldKind::Digit(most) => (
-            text.is_empty() || is_digit(text, most),
+            text.is_empty() || is_digit(text, *most),
             format!("a digit from 0 to {most}"),
         ),
         FieldKind::Dscp => (
@@ -221,7 +219,7 @@ fn refusal(kind: FieldKind, text: &str) -> Option<String> {
             "a DSCP from 0 to 63".to_owned(),
         ),
         FieldKind::Range(most) => (
-            text.split('-').count() <= 2 && text.split('-').all(|end| is_short(end, most)),
+            text.split('-').count() <= 2 && text.split('-').all(|end| is_short(end, *most)),
             format!("a number from 0 to {most}, or two with a dash between them"),
         ),
         FieldKind::Label => (

@@ -37,8 +37,10 @@ impl<'a> Config<'a> {
     }
 
     /// A row, where there is one.
-    pub(crate) fn row(self, table: &'a str, key: &'a str) -> Option<ConfigRow<'a>> {
-        let fields = json::at(self.0, &[table, key])?.as_object()?;
+    pub(crate) fn row(self, table: &'a str, key: &str) -> Option<ConfigRow<'a>> {
+        let rows = json::at(self.0, &[table])?.as_object()?;
+        let (key, row) = rows.get_key_value(key)?;
+        let fields = row.as_object()?;
         Some(ConfigRow { table, key, fields })
     }
 
