@@ -279,18 +279,13 @@ impl ReceiveMessage {
         self.gap.ends
     }
 
-<<<<<<< HEAD
     /// When its patience ends, unless it has ended; `None` also if it is endless.
     pub(super) fn patience_ends(&self) -> Option<Instant> {
         self.patience.ends().filter(|_| self.is_posted())
     }
 
-    /// Whether gaps end for it: it may end with holes, or its sender would let it, and has to be
-    /// asked for what it leaves.
-=======
     /// Whether gaps end for it: it may end with holes, or its sender would let it, and must be
     /// asked for the segments that it leaves.
->>>>>>> main
     fn has_gaps(&self) -> bool {
         self.is_posted() && (!self.tolerance().is_none() || self.holes.are_left())
     }
