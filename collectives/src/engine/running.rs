@@ -140,7 +140,6 @@ impl RunningOperation {
         }
     }
 
-<<<<<<< HEAD
     /// Learns how long the contributions take that may lose segments, and waits for them as long as
     /// the job says.
     fn begin_patience(&mut self, parts: &EngineParts) {
@@ -157,12 +156,8 @@ impl RunningOperation {
         };
     }
 
-    /// Adds values that are owed to the part of the own contribution that no message carries: it
-    /// has some where the chunk has changed, and with it the own shard.
-=======
     /// Adds residual values to the part of this rank's contribution that no message carries; it has
     /// some if the chunk has changed, and with it this rank's shard.
->>>>>>> main
     fn pay_own_residual(&mut self, residuals: &mut Residuals) {
         let own: SmallVec<[TensorRegion; 4]> = match self.operation.collective {
             // It is overwritten anyway, and its parts leave by ways that depend on the algorithm.
