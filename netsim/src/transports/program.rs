@@ -174,10 +174,10 @@ impl RankPlayer {
 
 /// The same in each step, where a model says which layers an operation reduces.
 fn tensor_key(number: u32, layers: &[(u64, Layer)]) -> u64 {
-    let first = layers.first();
-    first.map_or(u64::from(number), |&(_, layer)| {
-        (1 << 32) + u64::from(layer.0)
-    })
+    match layers.first() {
+        Some(&(_, layer)) => (1 << 32) + u64::from(layer.0),
+        None => u64::from(number),
+    }
 }
 
 fn layers_of(count: u16, spans: &[(u64, Layer)]) -> Layers {
