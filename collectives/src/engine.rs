@@ -7,12 +7,13 @@
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
 //! - `memory`, `stash`, `plan_cache`, `phases`, `patience`: state kept between packets, operations
 //!   and steps.
-//! - `failures`: lost ranks and aborts.
+//! - `failures`: lost ranks and aborts. [`limits`]: how much is remembered.
 
 mod agreement;
 pub mod communicator;
 mod departures;
 mod failures;
+pub mod limits;
 mod matching;
 mod memory;
 pub mod overdue;

@@ -9,18 +9,17 @@
 //!    spent, the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
-//! 4. Of more than `STEPS_KEPT` steps, the ledger forgets the oldest one without reservations. The
-//!    oldest is the step that was posted first, since numbers of steps wrap.
+//! 4. Of more than 64 steps, the ledger forgets the oldest one without reservations. The oldest is
+//!    the step that was posted first, since numbers of steps wrap.
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that happened, and [says](Ledger::blames_host) which messages may have holes
 //!    from it.
 
 use std::collections::VecDeque;
 
+use crate::settings::EndpointLimits;
 use crate::units::{Instant, Share, Span, Step};
 
-/// Steps that the ledger remembers one by one; older ones remain in the totals.
-const STEPS_KEPT: usize = 64;
 /// If this host dropped the first packets of a message, it learns of the message within this time:
 /// the sender keeps probing, at least every 20 ms.
 const KNOWN_AFTER: Span = Span::from_millis(200);
@@ -46,6 +45,8 @@ pub struct Ledger {
     cap: Share,
     /// The steps that are remembered, in the order in which messages were first posted in them.
     steps: VecDeque<(Step, LossAccount)>,
+    /// Maximum number of them; older ones remain in the total.
+    steps_kept: usize,
     total: LossAccount,
     host_drops_at: Option<Instant>,
 }
@@ -56,9 +57,15 @@ impl Ledger {
         Self {
             cap,
             steps: VecDeque::new(),
+            steps_kept: EndpointLimits::USUAL.steps,
             total: LossAccount::default(),
             host_drops_at: None,
         }
+    }
+
+    /// Remembers this many steps one by one.
+    pub(crate) fn keep_steps(&mut self, steps: usize) {
+        self.steps_kept = steps;
     }
 
     /// This host's own kernel has dropped packets before `now`.
@@ -96,7 +103,7 @@ impl Ledger {
     /// there.
     fn forget_old_steps(&mut self) {
         let is_over = |(_, account): &(Step, LossAccount)| account.reserved_bytes == 0;
-        while self.steps.len() >= STEPS_KEPT
+        while self.steps.len() >= self.steps_kept
             && let Some(oldest) = self.steps.iter().position(is_over)
         {
             self.steps.remove(oldest);
@@ -168,6 +175,7 @@ pub enum BudgetVerdict {
 
 #[cfg(test)]
 mod tests {
+    const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
     use proptest::prelude::*;
 
     use super::*;

@@ -25,7 +25,7 @@ use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement};
 use crate::sender::ReportPacket;
-use crate::settings::{EndpointSettings, Identity};
+use crate::settings::{EndpointLimits, EndpointSettings, Identity};
 use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
@@ -120,6 +120,17 @@ impl Endpoint {
     pub fn with_first_number(mut self, first: PathNumber) -> Self {
         assert!(self.peers.is_empty(), "the first packet is still to come");
         self.common.begin_paths_with(first);
+        self
+    }
+
+    /// Remembers this much instead of the usual. The peers need not know.
+    ///
+    /// # Panics
+    /// When messages have been sent or posted already.
+    #[must_use]
+    pub fn with_limits(mut self, limits: EndpointLimits) -> Self {
+        assert!(self.peers.is_empty(), "limits are known before peers");
+        self.common.remember(limits);
         self
     }
 

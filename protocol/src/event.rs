@@ -78,7 +78,8 @@ pub enum EndpointEvent {
         /// For how long.
         silent: Span,
     },
-    /// The path to or from a peer has a fault. The job continues, perhaps slowly.
+    /// The path to or from a peer has a fault. The job continues, perhaps slowly, unless the fault
+    /// is [`PathFault::LongPacketsLost`].
     PathFault {
         /// The peer.
         rank: Rank,

@@ -10,9 +10,8 @@
 //! 3. When all of a message that tolerates loss was sent, PROBE names its last packet on each path.
 //!    Once every path has passed it, each segment that is missing is lost, and the receiver need
 //!    not wait for a gap. Here a mistake would lose a segment that only came late, so the paths are
-//!    trusted only if the job says so ([`PacketOrder::Kept`]) or [`ORDER_PROOF`] packets in a row
-//!    have arrived in order, each sent so soon after the one before that it could have overtaken
-//!    it.
+//!    trusted only if the job says so ([`PacketOrder::Kept`]) or 4,096 packets in a row have
+//!    arrived in order, each sent so soon after the one before that it could have overtaken it.
 //! 4. Packets that overtake each other, because switches spray or reroute them, show at once: a
 //!    number arrives after a higher one. From then on neither rule is used, and gaps and time
 //!    decide as on paths that never keep order, until twice as many packets have arrived in order
@@ -23,8 +22,6 @@ use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
 use crate::wire::PathMark;
 
-/// Packets that must arrive in order before a peer's paths are trusted to keep it.
-const ORDER_PROOF: u32 = 4096;
 /// Only packets that are sent this close to the one before on their path could overtake it: the
 /// order of others proves nothing. In microseconds: the default of `transport.gap`.
 const CLOSE_MICROS: u32 = 1_000;
@@ -130,8 +127,10 @@ pub enum OrderTrust {
 }
 
 /// The packets that have arrived from one peer, path by path.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ArrivalOrder {
+    /// Packets that must arrive in order before the paths are trusted to keep it.
+    proof: u32,
     /// By [`place`], for paths on which packets have arrived.
     paths: Vec<PathArrivals>,
     /// Packets that have arrived close together and in order since one was overtaken.
@@ -140,6 +139,16 @@ pub(crate) struct ArrivalOrder {
 }
 
 impl ArrivalOrder {
+    /// Paths without packets, trusted after `proof` of them have arrived in order.
+    pub(crate) fn new(proof: u32) -> Self {
+        Self {
+            proof,
+            paths: Vec::new(),
+            in_order: 0,
+            overtakings: 0,
+        }
+    }
+
     /// A DATA or PROBE packet has arrived; `sent_at` is its sender's clock in wrapped microseconds.
     #[inline]
     pub(crate) fn on_packet(
@@ -209,7 +218,7 @@ impl ArrivalOrder {
     /// Whether the peer's paths are trusted to keep order.
     pub(crate) fn is_trusted(&self, order: PacketOrder) -> bool {
         let is_said = order == PacketOrder::Kept && self.overtakings == 0;
-        is_said || self.in_order >= ORDER_PROOF << self.overtakings.min(PROOF_DOUBLINGS)
+        is_said || self.in_order >= self.proof << self.overtakings.min(PROOF_DOUBLINGS)
     }
 
     /// The degree of trust, for people.
@@ -242,9 +251,15 @@ impl ArrivalOrder {
 
 #[cfg(test)]
 mod tests {
+    const ORDER_PROOF: u32 = EndpointLimits::USUAL.order_proof;
+
+    fn unproven() -> ArrivalOrder {
+        ArrivalOrder::new(ORDER_PROOF)
+    }
+
     use super::*;
     use crate::job::Job;
-    use crate::settings::Identity;
+    use crate::settings::{EndpointLimits, Identity};
     use crate::units::{JobId, Rank};
 
     fn settings() -> EndpointSettings {
@@ -266,7 +281,7 @@ mod tests {
     }
 
     fn proven() -> ArrivalOrder {
-        let mut order = ArrivalOrder::default();
+        let mut order = unproven();
         for number in 0..ORDER_PROOF {
             assert!(!order.is_trusted(PacketOrder::Auto));
             assert_eq!(
@@ -280,7 +295,7 @@ mod tests {
 
     #[test]
     fn packets_far_apart_prove_no_order() {
-        let mut order = ArrivalOrder::default();
+        let mut order = unproven();
         for number in 0..2 * ORDER_PROOF {
             let sent_at = number.wrapping_mul(CLOSE_MICROS + 1);
             order.on_packet(packet(number), sent_at, &settings());
@@ -326,7 +341,7 @@ mod tests {
 
     #[test]
     fn paths_that_a_job_trusts_lose_it_by_one_overtaking() {
-        let mut order = ArrivalOrder::default();
+        let mut order = unproven();
         assert!(order.is_trusted(PacketOrder::Kept) && order.may_be_kept());
         order.on_packet(packet(1), 0, &settings());
         assert!(order.is_trusted(PacketOrder::Kept), "loss is no disorder");
@@ -336,7 +351,7 @@ mod tests {
 
     #[test]
     fn trust_is_unproven_then_kept_then_broken() {
-        let mut order = ArrivalOrder::default();
+        let mut order = unproven();
         assert_eq!(order.trust(PacketOrder::Auto), OrderTrust::Unproven);
         assert_eq!(order.trust(PacketOrder::Kept), OrderTrust::Kept);
         order = proven();
@@ -363,7 +378,7 @@ mod tests {
 
     #[test]
     fn numbers_wrap_without_a_skip_or_an_overtaking() {
-        let mut order = ArrivalOrder::default();
+        let mut order = unproven();
         order.on_packet(packet(i32::MAX as u32), 0, &settings());
         order.on_packet(packet(u32::MAX - 1), 0, &settings());
         assert_eq!(
@@ -385,7 +400,7 @@ mod tests {
     fn any_number_of_a_stranger_is_taken_without_a_panic() {
         for first in [0, 1, 1 << 31, u32::MAX] {
             for second in [0, 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, u32::MAX] {
-                let mut order = ArrivalOrder::default();
+                let mut order = unproven();
                 order.on_packet(packet(first), 0, &settings());
                 order.on_packet(packet(first.wrapping_add(second)), 0, &settings());
             }

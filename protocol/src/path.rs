@@ -5,10 +5,12 @@
 //!    (RFC 8084), until an interval loses little.
 //! 2. *Full packets vanish* ([`PathFault::FullPacketsVanish`]): the same, and none of them arrives,
 //!    although control packets do. Then a link on the path has a smaller MTU than the job.
-//! 3. *All packets arrive marked* ([`PathFault::MarksEverything`]) though the window is at its
+//! 3. *Long packets go on vanishing* ([`PathFault::LongPacketsLost`]) for the job's peer timeout,
+//!    while the peer answers: their messages cannot end, so the job does.
+//! 4. *All packets arrive marked* ([`PathFault::MarksEverything`]) though the window is at its
 //!    minimum and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000,
 //!    section 13.4.2); delay and loss remain signals.
-//! 4. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
+//! 5. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
 //!    without. No marks can arrive then; delay and loss remain signals. The receiving side tells.
 
 use crate::congestion::Feedback;
@@ -25,6 +27,8 @@ const INTERVALS_BAD: u32 = 3;
 const LITTLE: u64 = 10;
 /// A sender that has fallen back sends one packet in this time.
 const TRICKLE: Span = Span::from_millis(100);
+/// Long packets that are lost, and none that arrives, until the path counts as one that takes none.
+const VANISHED_MIN: u32 = 8;
 /// Control packets without ECT after which the path is known to clear ECN.
 const CLEARED_MIN: u64 = 64;
 
@@ -43,6 +47,13 @@ pub enum PathFault {
         /// Bytes of a full packet with gradwire's header, without those of IP and UDP.
         bytes: u64,
     },
+    /// No packet of this length has arrived for the job's peer timeout, while shorter ones do.
+    LongPacketsLost {
+        /// Bytes of such a packet with gradwire's header, without those of IP and UDP.
+        bytes: u64,
+        /// Since the first of those that are lost was known to be.
+        lasting: Span,
+    },
     /// All packets arrive marked, though no queue delays them.
     MarksEverything,
     /// Packets from the peer arrive without the ECT that they left with.
@@ -60,8 +71,21 @@ pub(crate) struct PathWatch {
     bad: u32,
     /// Whether a full packet has arrived since the last good interval.
     full_arrived: bool,
+    vanishing: Option<VanishingPackets>,
+    /// A peer may be without full packets for this long.
+    peer_timeout: Span,
     /// `Some` while the sender has fallen back.
     trickle: Option<Trickle>,
+}
+
+/// Packets of some length and more, of which none has arrived since the first one was lost.
+#[derive(Clone, Copy, Debug)]
+struct VanishingPackets {
+    bytes: u64,
+    lost: u32,
+    since: Instant,
+    /// When the last one was lost.
+    last: Instant,
 }
 
 /// What a sender that has fallen back may do.
@@ -75,7 +99,7 @@ enum Trickle {
 
 impl PathWatch {
     /// A path of which nothing is known, with full packets of `packet` bytes.
-    pub(crate) fn new(packet: ByteCount) -> Self {
+    pub(crate) fn new(packet: ByteCount, peer_timeout: Span) -> Self {
         Self {
             packet: packet.get(),
             ends: Instant::START,
@@ -83,8 +107,51 @@ impl PathWatch {
             lost: 0,
             bad: 0,
             full_arrived: true,
+            vanishing: None,
+            peer_timeout,
             trickle: None,
         }
+    }
+
+    /// A packet of `bytes` bytes is lost. It does not count if it is shorter than others that are
+    /// lost now.
+    pub(crate) fn on_lost(&mut self, now: Instant, bytes: u64) {
+        let recent = self.peer_timeout.divided(4);
+        match &mut self.vanishing {
+            Some(vanishing) if bytes >= vanishing.bytes => {
+                vanishing.lost += 1;
+                vanishing.last = now;
+            }
+            Some(vanishing) if now - vanishing.last < recent => {}
+            // Its fate was known before.
+            _ if bytes == 0 => {}
+            vanishing => {
+                *vanishing = Some(VanishingPackets {
+                    bytes,
+                    lost: 1,
+                    since: now,
+                    last: now,
+                });
+            }
+        }
+    }
+
+    /// No long packet has arrived for as long as a peer may be silent. Told once.
+    fn take_vanished(&mut self, now: Instant, news: &Feedback) -> Option<PathFault> {
+        let vanishing = self.vanishing?;
+        // Of two segments of a message one is full. A segment without bytes was thought lost.
+        let may_be_long = news.acked.get() >= vanishing.bytes || news.acked.get() == 0;
+        if news.segments > 1 || news.segments == 1 && may_be_long {
+            self.vanishing = None;
+            return None;
+        }
+        let lasting = now - vanishing.since;
+        if lasting < self.peer_timeout || vanishing.lost < VANISHED_MIN {
+            return None;
+        }
+        self.vanishing = None;
+        let bytes = vanishing.bytes;
+        Some(PathFault::LongPacketsLost { bytes, lasting })
     }
 
     /// Processes an acknowledgement; returns a fault that has shown.
@@ -96,6 +163,11 @@ impl PathWatch {
             && now >= until
         {
             self.trickle = Some(Trickle::Ready);
+        }
+        if self.vanishing.is_some()
+            && let Some(fault) = self.take_vanished(now, news)
+        {
+            return Some(fault);
         }
         if now < self.ends {
             return None;
@@ -183,6 +255,7 @@ mod tests {
     use super::*;
 
     const PACKET: ByteCount = ByteCount::new(1500);
+    const TIMEOUT: Span = Span::from_millis(20_000);
 
     fn news(segments: u32, lost: u32, bytes: u64) -> Feedback {
         Feedback {
@@ -203,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_path_that_loses_most_gets_a_trickle_until_it_is_well() {
-        let mut watch = PathWatch::new(PACKET);
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
         assert!(faults(&mut watch, 0, 10, &news(6, 4, 9_000)).is_empty());
         let told = faults(&mut watch, 10_000, 10, &news(4, 6, 6_000));
         assert_eq!(told, [PathFault::LosesMost { lost: 60, of: 100 }]);
@@ -216,10 +289,53 @@ mod tests {
 
     #[test]
     fn full_packets_that_never_arrive_are_named_with_their_size() {
-        let mut watch = PathWatch::new(PACKET);
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
         assert!(faults(&mut watch, 0, 2, &news(8, 0, 12_000)).is_empty());
         let told = faults(&mut watch, 2_000, 6, &news(1, 3, 200));
         assert_eq!(told, [PathFault::FullPacketsVanish { bytes: 1500 }]);
+    }
+
+    #[test]
+    fn long_packets_that_vanish_for_long_end_the_job() {
+        let at = |seconds| Instant::START + Span::from_millis(seconds * 1_000);
+        let lose = |watch: &mut PathWatch, from: u64, to: u64, news: &Feedback| {
+            let mut told = Vec::new();
+            for second in from..to {
+                watch.on_lost(at(second), PACKET.get());
+                told.extend(watch.on_feedback(at(second), news));
+            }
+            told
+        };
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
+        assert!(lose(&mut watch, 0, 20, &news(1, 0, 200)).is_empty());
+        assert!(
+            lose(&mut watch, 20, 21, &news(1, 0, 1500)).is_empty(),
+            "one arrives"
+        );
+        let told = lose(&mut watch, 21, 50, &news(1, 0, 200));
+        let (bytes, lasting) = (1500, TIMEOUT);
+        assert_eq!(told, [PathFault::LongPacketsLost { bytes, lasting }]);
+    }
+
+    #[test]
+    fn short_packets_that_get_lost_now_and_then_end_no_job() {
+        let at = |millis| Instant::START + Span::from_millis(millis);
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
+        for millis in (0..50_000).step_by(100) {
+            watch.on_lost(at(millis), 200);
+            assert_eq!(watch.on_feedback(at(millis), &news(1, 0, 200)), None);
+        }
+        for millis in (50_000..75_000).step_by(100) {
+            watch.on_lost(at(millis), 900);
+            watch.on_lost(at(millis), 200);
+            let told = watch.on_feedback(at(millis), &news(1, 0, 200));
+            let is_told = millis - 50_000 >= 20_000;
+            assert!(told.is_none() || is_told, "{millis} ms: {told:?}");
+            if let Some(PathFault::LongPacketsLost { bytes, .. }) = told {
+                return assert_eq!(bytes, 900);
+            }
+        }
+        panic!("packets of 900 bytes vanish for 25 s");
     }
 
     #[test]

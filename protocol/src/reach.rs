@@ -9,7 +9,7 @@ use crate::grants::Grants;
 use crate::machine::RUN_SEGMENTS_MAX;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
-use crate::settings::EndpointSettings;
+use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
 /// The round trip makes no gap longer than this: a sample of many seconds shows a host that stood
@@ -86,6 +86,15 @@ impl RankState {
         if let Some(host) = &mut self.host {
             host.first_number = first;
         }
+    }
+
+    /// Every peer is remembered within these limits.
+    pub(crate) fn remember(&mut self, limits: EndpointLimits) {
+        self.network.limits = limits;
+        if let Some(host) = &mut self.host {
+            host.limits = limits;
+        }
+        self.ledger.keep_steps(limits.steps);
     }
 
     pub(crate) fn reach(&self, rank: Rank) -> Reach {

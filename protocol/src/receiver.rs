@@ -67,16 +67,12 @@ use crate::message::{ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust, PathPassage};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{EcnWatch, PathFault};
-use crate::settings::EndpointSettings;
+use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
 
-/// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
-/// operations that it has not finished, far fewer than this.
-const EARLY_MESSAGES_MAX: usize = 4096;
-/// Segments of one peer's early messages beyond which more are refused, so that invented headers
-/// cannot take all memory.
-const EARLY_SEGMENTS_MAX: u64 = 1 << 26;
+/// The sender of messages that are too many is answered once in this time.
+const TURN_AWAY_WAIT: Span = Span::from_millis(250);
 
 /// Where a new segment's payload belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -150,12 +146,14 @@ pub struct Receiver {
     peer: Rank,
     /// By number.
     messages: Vec<ReceiveMessage>,
-    /// Posted messages of which no packet has come, by key.
+    /// Posted messages of which no packet has arrived, by key.
     expected: VecDeque<ReceiveRequest>,
     closed: ClosedMessages,
     /// Headers of messages for which REFUSE is due.
     refusals: VecDeque<Header>,
     early_segments: u64,
+    /// When the sender was last told that this rank lives, but takes no more messages.
+    turned_away: Option<Instant>,
     events: VecDeque<EndpointEvent>,
     counters: ReceiverCounters,
     ecn: EcnWatch,
@@ -203,7 +201,7 @@ pub(crate) enum DataEffect {
 
 impl Receiver {
     /// A receiver from `peer` without messages.
-    pub fn new(peer: Rank) -> Self {
+    pub fn new(peer: Rank, limits: &EndpointLimits) -> Self {
         Self {
             peer,
             messages: Vec::new(),
@@ -211,10 +209,11 @@ impl Receiver {
             closed: ClosedMessages::default(),
             refusals: VecDeque::new(),
             early_segments: 0,
+            turned_away: None,
             events: VecDeque::new(),
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
-            order: ArrivalOrder::default(),
+            order: ArrivalOrder::new(limits.order_proof),
             skipped: SmallVec::new(),
             watches_paths: false,
             last: 0,
@@ -468,6 +467,8 @@ impl Receiver {
         let Some(at) = self.message_of(header, lent) else {
             if self.is_forgotten(header) {
                 self.refusals.push_back(*header);
+            } else {
+                self.turn_away(header, lent);
             }
             self.tell_skips(header, passage, lent.now);
             return;
@@ -525,6 +526,24 @@ impl Receiver {
         Some(at)
     }
 
+    /// A PROBE asks about a message that is one too many. The report of another one answers it:
+    /// otherwise its sender would ask for nothing else, and take this rank for dead. This happens
+    /// now and then only, since the sender repairs what was not taken.
+    #[cold]
+    fn turn_away(&mut self, header: &Header, lent: &RankResources<'_>) {
+        let is_early = self
+            .turned_away
+            .is_some_and(|at| lent.now < at + TURN_AWAY_WAIT);
+        let is_open = |message: &ReceiveMessage| message.stage != ReceiveStage::Complete;
+        let open = self.messages.iter().position(is_open);
+        if let Some(at) = open.filter(|_| !is_early) {
+            self.turned_away = Some(lent.now);
+            self.messages[at].report.on_probe(lent.now, header);
+            self.messages[at].answer_probe();
+            self.note(at);
+        }
+    }
+
     fn find(&self, id: MessageId) -> Option<usize> {
         // Packets of one message come in runs.
         let last = self.messages.get(self.last);
@@ -551,8 +570,9 @@ impl Receiver {
         let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
         let consistent = receiving.fits(header);
         let posted = self.find_expected(header.key).ok();
-        let excess = self.messages.len() >= EARLY_MESSAGES_MAX
-            || self.early_segments + segments > EARLY_SEGMENTS_MAX;
+        let limits = &lent.settings.limits;
+        let excess = self.messages.len() >= limits.early_messages
+            || self.early_segments + segments > limits.early_segments;
         if !consistent || (posted.is_none() && excess) {
             self.counters.refused += 1;
             return None;

@@ -191,11 +191,11 @@ impl Sender {
             unscheduled: 0,
             window: CongestionWindow::new(limits),
             search: LeastSearch::default(),
-            path: PathWatch::new(limits.packet),
+            path: PathWatch::new(limits.packet, settings.peer_timeout),
             faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             numbers: PathNumbers::new(settings),
-            tail: TailMarks::default(),
+            tail: TailMarks::new(settings.limits.clean_packets),
             judge: HoleJudge::default(),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
@@ -651,7 +651,9 @@ impl Sender {
             if waits || sending.sent_at(segment) > echo {
                 continue;
             }
-            self.in_flight -= sending.land(segment);
+            let bytes = sending.land(segment);
+            self.in_flight -= bytes;
+            self.path.on_lost(now, bytes);
             sending.queue_repair(segment);
         }
     }

@@ -12,6 +12,39 @@ const MTU_DEFAULT: u32 = 1500;
 /// A window is acknowledged in this many parts.
 const ACKS_PER_WINDOW: u64 = 8;
 
+/// How much an endpoint remembers. A job reaches the [usual](EndpointLimits::USUAL) numbers after
+/// hours or weeks; a test with smaller ones sees at once how the endpoint handles them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EndpointLimits {
+    /// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the
+    /// operations that it has not finished.
+    pub early_messages: usize,
+    /// Segments of one peer's early messages beyond which more are refused, so that invented
+    /// headers cannot take all memory.
+    pub early_segments: u64,
+    /// Ranges of closed messages beyond which a RESET for an unknown message is not taken, so that
+    /// invented headers cannot take all memory. There are as many only if more messages are open.
+    pub closed_ranges: usize,
+    /// Steps of which the ledger keeps an account.
+    pub steps: usize,
+    /// Packets after a loss until the paths to a peer count as clean.
+    pub clean_packets: u64,
+    /// Packets that come in order before a peer's paths are trusted to keep it.
+    pub order_proof: u32,
+}
+
+impl EndpointLimits {
+    /// The limits of every job.
+    pub const USUAL: Self = Self {
+        early_messages: 4096,
+        early_segments: 1 << 26,
+        closed_ranges: 1 << 16,
+        steps: 64,
+        clean_packets: 1 << 16,
+        order_proof: 4096,
+    };
+}
+
 /// A rank and its job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
@@ -56,6 +89,8 @@ pub struct EndpointSettings {
     pub first_message: MessageId,
     /// The number of the first packet of each path, from and to all peers.
     pub first_number: PathNumber,
+    /// How much it remembers.
+    pub limits: EndpointLimits,
     /// Classes, DSCPs and protection.
     pub policy: Policy,
 }
@@ -90,6 +125,7 @@ impl EndpointSettings {
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),
             first_number: PathNumber(0),
+            limits: EndpointLimits::USUAL,
             policy: job.policy(),
         }
     }

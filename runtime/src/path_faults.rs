@@ -20,6 +20,10 @@ pub(crate) fn line(rank: Rank, fault: PathFault) -> String {
              hosts; set transport.mtu to the size that `gradwire doctor` finds, such as 1400",
             bytes + IP_AND_UDP
         ),
+        PathFault::LongPacketsLost { bytes, lasting } => format!(
+            "no packet of {bytes} bytes has arrived at rank {rank} for {lasting}, while smaller \
+             ones do: this rank ends the job, which could not go on"
+        ),
         PathFault::MarksEverything => format!(
             "the path to rank {rank} marks every packet (ECN CE) though no queue delays them: \
              marks are ignored; look for a switch whose threshold is 0"

@@ -10,7 +10,8 @@
 //! - [`faults`]: the faults that a seed can enable. [`draw`]: random numbers by name.
 //! - `clock`, `paths`, `host`: the models of clock, network and driver.
 //! - `program`, `numbers`: what the ranks do, and which elements must come out.
-//! - `evidence`: the fate of every packet. `results`: what the operations gave.
+//! - `evidence`: the fate of every packet. `results`: what the operations gave. `residuals`: what
+//!   ranks owe to the next step.
 //! - [`week`]: a long training job without faults.
 //! - [`violation`]: how a check is named when it fails.
 
@@ -22,6 +23,7 @@ mod host;
 mod numbers;
 mod paths;
 mod program;
+mod residuals;
 mod results;
 pub mod run;
 pub mod schedule;

@@ -13,13 +13,10 @@ use std::sync::Arc;
 use gradwire_protocol::message::MessageOutline;
 use gradwire_protocol::units::{MessageKey, Rank, Signature};
 
+use crate::engine::limits::CommunicatorLimits;
 use crate::operation::call::Call;
 use crate::operation::{CallMismatch, MessageLengths, OperationLabel};
 use crate::plan::PARTS;
-
-/// Number of completed operations, of all groups together, that are remembered. A peer that is
-/// further behind has not heard from this rank for that many operations.
-const COMPLETED_KEPT: usize = 1024;
 
 /// A call of this rank, and the ranks of its group.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +37,9 @@ pub(crate) struct UnpostedMessage {
 #[derive(Debug)]
 pub(crate) struct Agreement {
     me: Rank,
+    /// Completed operations that are remembered, of all groups together. A peer that is further
+    /// behind has not heard of this rank for as long.
+    completed_kept: usize,
     completed: VecDeque<(OperationLabel, Arc<[Rank]>)>,
     /// The last call of each group, and the group's ranks.
     entered: BTreeMap<u16, (OperationLabel, Arc<[Rank]>)>,
@@ -51,10 +51,16 @@ impl Agreement {
     pub(crate) fn new(me: Rank) -> Self {
         Self {
             me,
+            completed_kept: CommunicatorLimits::USUAL.completed,
             completed: VecDeque::new(),
             entered: BTreeMap::new(),
             early: Vec::new(),
         }
+    }
+
+    /// Remembers so many completed operations.
+    pub(crate) fn keep(&mut self, completed: usize) {
+        self.completed_kept = completed;
     }
 
     /// The last call of this rank in a group.
@@ -107,7 +113,7 @@ impl Agreement {
 
     /// A collective has completed here.
     pub(crate) fn complete(&mut self, call: RankCall<'_>) {
-        if self.completed.len() == COMPLETED_KEPT {
+        if self.completed.len() == self.completed_kept {
             self.completed.pop_front();
         }
         self.completed

@@ -22,6 +22,7 @@ use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 use crate::engine::agreement::Agreement;
 use crate::engine::departures::DepartureQueue;
 use crate::engine::failures::FailureRecord;
+use crate::engine::limits::CommunicatorLimits;
 use crate::engine::matching::Matching;
 use crate::engine::memory::StepMemory;
 use crate::engine::overdue::{
@@ -108,6 +109,14 @@ impl Communicator {
     #[must_use]
     pub fn with_first_count(mut self, first: u16) -> Self {
         self.matching = Matching::starting_at(first);
+        self
+    }
+
+    /// Remembers this much instead of the usual. The other ranks need not know.
+    #[must_use]
+    pub fn with_limits(mut self, limits: CommunicatorLimits) -> Self {
+        self.agreement.keep(limits.completed);
+        self.planner.keep_plans(limits.plans);
         self
     }
 

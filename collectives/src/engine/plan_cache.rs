@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
+use crate::engine::limits::CommunicatorLimits;
 use crate::operation::buffer::Buffer;
 use crate::operation::{Collective, Group, Operation, Splits};
 use crate::plan::MessagePlan;
 
-/// Number of plans that are kept: enough for all buckets of a large model.
-const KEPT_MAX: usize = 256;
 /// Maximum number of messages in a kept plan; larger plans take so long to run that making them
 /// again costs little.
 const MESSAGES_MAX: usize = 512;
@@ -54,15 +53,38 @@ impl PlanKey {
     }
 }
 
+impl Default for PlanCache {
+    fn default() -> Self {
+        Self {
+            most: CommunicatorLimits::USUAL.plans,
+            kept: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
 /// The plans of one rank.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PlanCache {
+    /// Plans that are kept: those of all buckets of a large model.
+    most: usize,
     kept: Vec<(PlanKey, Arc<MessagePlan>)>,
     /// Index of the plan that was made after the one found last. Steps repeat, so look there first.
     next: usize,
 }
 
 impl PlanCache {
+    /// Keeps no more plans than these.
+    pub(crate) fn keep_most(&mut self, plans: usize) {
+        self.most = plans;
+    }
+
+    /// Forgets all plans.
+    pub(crate) fn clear(&mut self) {
+        self.kept.clear();
+        self.next = 0;
+    }
+
     /// The plan of an operation like one before.
     pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<MessagePlan>> {
         let (before, after) = self.kept.split_at(self.next.min(self.kept.len()));
@@ -77,7 +99,7 @@ impl PlanCache {
     pub(crate) fn keep(&mut self, operation: &Operation, plan: MessagePlan) -> Arc<MessagePlan> {
         let plan = Arc::new(plan);
         if plan.inbounds.len() + plan.outbounds.len() <= MESSAGES_MAX {
-            if self.kept.len() == KEPT_MAX {
+            if self.kept.len() >= self.most {
                 self.kept.clear();
             }
             self.kept.push((PlanKey::of(operation), Arc::clone(&plan)));

@@ -29,13 +29,18 @@ impl Planner {
     /// Rank i is on host `hosts[i]` from now on.
     pub(crate) fn set_hosts(&mut self, hosts: Vec<u16>) {
         self.preference = self.preference.clone().with_hosts(hosts);
-        self.cache = PlanCache::default();
+        self.cache.clear();
     }
 
     /// Tensors are cut into such chunks from now on.
     pub(crate) fn set_chunk(&mut self, chunk: ByteCount) {
         self.preference = self.preference.clone().with_chunk(chunk);
-        self.cache = PlanCache::default();
+        self.cache.clear();
+    }
+
+    /// Keeps no more plans than these.
+    pub(crate) fn keep_plans(&mut self, plans: usize) {
+        self.cache.keep_most(plans);
     }
 
     /// Messages shorter than this many bytes are lossless.

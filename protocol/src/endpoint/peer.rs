@@ -51,7 +51,7 @@ impl EndpointPeer {
             rank,
             reach,
             sender: Sender::new(rank, settings, seed),
-            receiver: Receiver::new(rank),
+            receiver: Receiver::new(rank, &settings.limits),
             rtt: Rtt::new(settings.gap),
             heard: Instant::START,
             standing: PeerStanding::Well,

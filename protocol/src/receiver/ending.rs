@@ -18,9 +18,6 @@ use crate::wire::{Flags, Header, PacketKind};
 
 /// STOPs of a message after which only the oldest message repeats its STOP.
 const STOPS_EACH: u32 = 12;
-/// Ranges of closed messages beyond which a RESET for an unknown message is ignored, so that
-/// invented headers cannot take all memory. There are that many only if more messages are open.
-const CLOSED_RANGES_MAX: usize = 1 << 16;
 
 impl Receiver {
     /// Processes CLOSE: the sender heard STOP.
@@ -62,7 +59,8 @@ impl Receiver {
     /// Processes RESET: the sender has cancelled the message.
     pub fn handle_reset(&mut self, header: &Header, lent: &mut RankResources<'_>) {
         let serial = self.closed.serial(header.message);
-        if self.closed.ranges() >= CLOSED_RANGES_MAX && !self.closed.is_closed(serial) {
+        let most = lent.settings.limits.closed_ranges;
+        if self.closed.ranges() >= most && !self.closed.is_closed(serial) {
             self.counters.refused += 1;
             return;
         }

@@ -23,6 +23,9 @@ use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES, 
 const ENDS_AWAITED: u32 = 2;
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
+/// BITMAPs without a packet of the message in between that follow each other at that pace. Each
+/// further one waits twice as long: the sender is cut off, and will ask when it is back.
+const UNHEARD_FREE: u32 = 8;
 /// The same holds for the wait for a CLOSE.
 const STOP_DOUBLINGS: u32 = 20;
 /// The longest wait for stragglers or a CLOSE, unless a gap is longer.
@@ -54,6 +57,8 @@ struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
     rounds: u32,
+    /// BITMAPs since a packet of the message arrived.
+    unheard: u32,
     /// Whether this wait restarted because its host had slept through the end of the first.
     is_second: bool,
 }
@@ -61,7 +66,11 @@ struct GapTimer {
 impl GapTimer {
     /// Waits for stragglers.
     fn restart(&mut self, now: Instant, gap: Span) {
-        let doubled = gap * (1 << self.rounds.min(GAP_DOUBLINGS));
+        let unheard = self
+            .unheard
+            .saturating_sub(UNHEARD_FREE)
+            .min(STOP_DOUBLINGS);
+        let doubled = gap * (1 << self.rounds.min(GAP_DOUBLINGS)) * (1 << unheard);
         self.ends = Some(now + doubled.min(WAIT_MAX.max(gap)));
         self.is_second = false;
     }
@@ -229,6 +238,7 @@ impl ReceiveMessage {
 
     /// Takes a PROBE.
     pub(super) fn on_probe(&mut self, now: Instant, header: &Header, body: &ProbeBody<'_>) {
+        self.gap.unheard = 0;
         self.report.on_probe(now, header);
         self.holes.on_probe(header);
         self.ends.clear();
@@ -292,6 +302,11 @@ impl ReceiveMessage {
 
     /// Restarts the wait for stragglers, if gaps end for the message.
     pub(super) fn restart_gap(&mut self, now: Instant, gap: Span) {
+        self.gap.unheard = 0;
+        self.wait_for_stragglers(now, gap);
+    }
+
+    fn wait_for_stragglers(&mut self, now: Instant, gap: Span) {
         if self.has_gaps() && self.holes.all_sent() && self.received.zeros() > 0 {
             self.gap.restart(now, gap);
         } else {
@@ -349,8 +364,11 @@ impl ReceiveMessage {
     pub(super) fn ask_repair(&mut self, now: Instant, gap: Span) {
         self.gap.rounds += 1;
         self.holes.forget_lost();
+        // The next BITMAP is due when a gap is over, or a PROBE that is still to come names ends.
+        self.ends.clear();
         self.report.due = ReportDue::Whole(PacketKind::Bitmap, 0);
-        self.restart_gap(now, gap);
+        self.gap.unheard += 1;
+        self.wait_for_stragglers(now, gap);
     }
 
     /// It is posted with this request.

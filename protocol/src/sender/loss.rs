@@ -145,7 +145,9 @@ impl Sender {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
         sending.guesses |= self.judge == HoleJudge::Paths;
-        self.in_flight -= sending.land(flight.segment);
+        let bytes = sending.land(flight.segment);
+        self.in_flight -= bytes;
+        self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
         // The receiver does not know of the new holes, so the next probe may be due now.
         let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);

@@ -12,15 +12,14 @@ use super::message::PathRecord;
 use crate::units::MessageId;
 use crate::wire::{Flags, PathMark};
 
-/// Paths count as lossy until this many packets were sent after a loss.
-const LOSS_REMEMBERED: u64 = 1 << 16;
-
 /// The marks that are to be sent, and whether they are needed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TailMarks {
     pub(super) due: VecDeque<TailMark>,
     /// Packets until the paths count as clean.
     lossy_for: u64,
+    /// As many after a loss.
+    clean_packets: u64,
 }
 
 /// A PROBE that is to be sent.
@@ -34,6 +33,15 @@ pub(super) struct TailMark {
 }
 
 impl TailMarks {
+    /// No marks. Paths that lose a packet count as clean again after `clean_packets`.
+    pub(super) fn new(clean_packets: u64) -> Self {
+        Self {
+            due: VecDeque::new(),
+            lossy_for: 0,
+            clean_packets,
+        }
+    }
+
     /// This many packets leave; returns how the paths have performed recently.
     pub(super) fn on_sent(&mut self, packets: u64) -> PathRecord {
         self.lossy_for = self.lossy_for.saturating_sub(packets);
@@ -42,7 +50,7 @@ impl TailMarks {
 
     /// A packet is lost.
     pub(super) fn on_loss(&mut self) {
-        self.lossy_for = LOSS_REMEMBERED;
+        self.lossy_for = self.clean_packets;
     }
 
     /// How the paths have performed recently.

@@ -106,6 +106,10 @@ faults! {
     KeptOrder = "kept-order",
     /// The blocks of an all-to-all have different lengths, some of them none.
     Uneven = "uneven",
+    /// From some packet on a path loses all full packets, for ever.
+    MtuShrink = "mtu-shrink",
+    /// Ranks remember so little that a short job reaches every limit.
+    SmallLimits = "small-limits",
 }
 
 impl ClusterFault {
@@ -114,7 +118,8 @@ impl ClusterFault {
     pub fn disturbs_packets(self) -> bool {
         use ClusterFault::{
             Bleach, Burst, Crash, Cut, Duplicate, EndOutage, HostDrop, Jitter, LateQueue, Loss,
-            Mtu, NicReset, Queue, Reroute, Rival, SilentDrop, StallBelow, Straggle, Unsent,
+            Mtu, MtuShrink, NicReset, Queue, Reroute, Rival, SilentDrop, SmallLimits, StallBelow,
+            Straggle, Unsent,
         };
         matches!(
             self,
@@ -128,6 +133,8 @@ impl ClusterFault {
                 | EndOutage
                 | Reroute
                 | Mtu
+                | MtuShrink
+                | SmallLimits
                 | Bleach
                 | LateQueue
                 | StallBelow
@@ -174,6 +181,13 @@ impl FaultSet {
     #[must_use]
     pub fn without(self, fault: ClusterFault) -> Self {
         Self(self.0 & !(1 << fault as u64))
+    }
+
+    /// Whether paths keep order, however late their packets are: because the job says so, or so
+    /// that few packets prove it.
+    pub(crate) fn keeps_order(self, seed: u64) -> bool {
+        let may_prove = self.has(ClusterFault::SmallLimits) && seed.is_multiple_of(2);
+        self.has(ClusterFault::KeptOrder) || may_prove
     }
 
     /// The faults in the set.

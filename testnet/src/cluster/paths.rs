@@ -8,18 +8,23 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use gradwire_protocol::job::{Job, PacketOrder};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Class, Entropy, Instant, Rate, Share, Span};
-use gradwire_protocol::wire::{Flags, Header, PacketKind};
+use gradwire_protocol::wire::{Flags, HEADER_BYTES, Header, PacketKind};
 
 use super::draw::{self, pick, span_between};
 use super::faults::{ClusterFault, FaultSet};
+use super::program::segment_bytes;
+use super::schedule::ClusterSchedule;
 use crate::link::{Fate, LossyLink, Profile, Queue};
 
 /// Each packet begins a cut, a reroute or a narrow time with this probability.
 const WEATHER: f64 = 0.003;
 /// The end of a message begins an outage with this probability.
 const END_OUTAGE: f64 = 0.08;
+/// Control packets are no longer than this, but for a few.
+const CONTROL_BYTES: u64 = 180;
 /// A straggler is one in so many packets.
 const STRAGGLE: f64 = 0.02;
 /// Packets of the rival that a path catches up with at once.
@@ -40,6 +45,8 @@ pub(crate) struct ClusterPaths {
     ranks: u16,
     faults: FaultSet,
     gap: Span,
+    /// Bytes of a full packet.
+    full_bytes: u64,
     paths: Vec<ClusterPath>,
     healed: bool,
 }
@@ -55,6 +62,8 @@ struct ClusterPath {
     cut_until: Instant,
     narrow_until: Instant,
     narrow_bytes: u64,
+    /// From now on, and even when all else heals, the path takes no longer packets.
+    shrunk_to: Option<u64>,
     bleaches: bool,
     straggles: bool,
     /// If it keeps order: when the last packet of each class and entropy arrives.
@@ -70,23 +79,40 @@ struct Rival {
 }
 
 impl ClusterPaths {
-    /// The paths of a run whose job has this gap.
-    pub(crate) fn of(seed: u64, ranks: u16, faults: FaultSet, gap: Span) -> Self {
+    /// The paths of a run with this job.
+    pub(crate) fn of(schedule: &ClusterSchedule, job: &Job) -> Self {
+        let ClusterSchedule {
+            seed,
+            faults,
+            ranks,
+            ..
+        } = *schedule;
+        let gap = job.transport.gap;
+        let order = match faults.keeps_order(seed) {
+            true => PacketOrder::Kept,
+            false => PacketOrder::Auto,
+        };
         let path = |at: u16| {
             let rng = draw::stream(
                 seed,
                 "path",
                 u64::from(at / ranks) << 16 | u64::from(at % ranks),
             );
-            ClusterPath::new(rng, faults, gap)
+            ClusterPath::new(rng, faults, gap, order)
         };
         Self {
             ranks,
             faults,
             gap,
+            full_bytes: (HEADER_BYTES + segment_bytes(job)) as u64,
             paths: (0..ranks * ranks).map(path).collect(),
             healed: false,
         }
+    }
+
+    /// Whether a path takes no full packet any more.
+    pub(crate) fn has_shrunk(&self) -> bool {
+        self.paths.iter().any(|path| path.shrunk_to.is_some())
     }
 
     /// The longest round trip between two ranks by the shortest ways.
@@ -119,6 +145,9 @@ impl ClusterPaths {
         let at = usize::from(from * self.ranks + to);
         let back = usize::from(to * self.ranks + from);
         let path = &mut self.paths[at];
+        if self.healed && !path.takes(header.packet_bytes().get()) {
+            return [None, None];
+        }
         if self.healed {
             let arrives = path.in_order(header, now + path.base);
             let late = (arrives - now).beyond(path.base);
@@ -132,6 +161,7 @@ impl ClusterPaths {
         }
         let path = &mut self.paths[at];
         path.weather(now, self.faults);
+        path.shrink(self.faults, self.full_bytes);
         path.carry(now, header, ecn, self.gap)
     }
 }
@@ -142,7 +172,7 @@ fn outage(rng: &mut ChaCha8Rng) -> Span {
 }
 
 impl ClusterPath {
-    fn new(mut rng: ChaCha8Rng, faults: FaultSet, gap: Span) -> Self {
+    fn new(mut rng: ChaCha8Rng, faults: FaultSet, gap: Span, order: PacketOrder) -> Self {
         let far = faults.has(ClusterFault::Far);
         let (least, most) = match far {
             true => (Span::from_millis(2), Span::from_millis(50)),
@@ -186,9 +216,10 @@ impl ClusterPath {
             cut_until: Instant::START,
             narrow_until: Instant::START,
             narrow_bytes: u64::MAX,
+            shrunk_to: None,
             bleaches,
             straggles: faults.has(ClusterFault::Straggle),
-            order: faults.has(ClusterFault::KeptOrder).then(BTreeMap::new),
+            order: (order == PacketOrder::Kept).then(BTreeMap::new),
         }
     }
 
@@ -210,6 +241,20 @@ impl ClusterPath {
         }
     }
 
+    /// From this packet on the path may lose full packets for ever. Control packets pass.
+    fn shrink(&mut self, faults: FaultSet, full_bytes: u64) {
+        let shrinks = faults.has(ClusterFault::MtuShrink) && self.shrunk_to.is_none();
+        if shrinks && self.rng.random_bool(WEATHER) {
+            let least = CONTROL_BYTES.max(full_bytes / 3);
+            self.shrunk_to = Some(self.rng.random_range(least..full_bytes));
+        }
+    }
+
+    /// Whether packets of this length pass.
+    fn takes(&self, bytes: u64) -> bool {
+        self.shrunk_to.is_none_or(|most| bytes <= most)
+    }
+
     fn carry(
         &mut self,
         now: Instant,
@@ -225,7 +270,7 @@ impl ClusterPath {
         let Fate::Arrives(first, ecn, again) = fate else {
             return [None, None];
         };
-        if cut || narrow {
+        if cut || narrow || !self.takes(bytes.get()) {
             return [None, None];
         }
         let ecn = if self.bleaches { Ecn::NotEct } else { ecn };

@@ -10,10 +10,12 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_collectives::dtype::{DType, ReduceOp};
+use gradwire_collectives::limits::CommunicatorLimits;
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{
     GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm,
 };
+use gradwire_protocol::settings::EndpointLimits;
 use gradwire_protocol::units::{
     ByteCount, MessageId, MessageKey, PathNumber, Rank, Share, Span, Step,
 };
@@ -24,6 +26,8 @@ use super::schedule::ClusterSchedule;
 
 /// Peers may be silent for this long: longer than all outages of a run together.
 const PEER_TIMEOUT: Span = Span::from_millis(3_600_000);
+/// And so long where a path may take no full packets any more.
+const PEER_TIMEOUT_SHRUNK: Span = Span::from_millis(60_000);
 /// The longest pause of most seeds: time stamps of 32 bits wrap twice in it.
 const PAUSE_MAX: Span = Span::from_millis(3 * 3_600_000);
 /// The longest pause of clocks that are about to end.
@@ -160,6 +164,8 @@ pub(crate) struct ClusterProgram {
     pub(crate) first_message: MessageId,
     /// The number of the first packet of each path.
     pub(crate) first_number: PathNumber,
+    /// How much each rank remembers.
+    pub(crate) limits: (EndpointLimits, CommunicatorLimits),
     first_step: Step,
     /// The operation of each message but those from rank to rank, by group and sequence.
     by_sequence: BTreeMap<(u16, u32), usize>,
@@ -187,6 +193,7 @@ impl ClusterProgram {
             groups,
             first_message: MessageId(1),
             first_number: PathNumber(0),
+            limits: (EndpointLimits::USUAL, CommunicatorLimits::USUAL),
             first_step: Step(0),
             by_sequence: BTreeMap::new(),
         };
@@ -222,6 +229,12 @@ impl ClusterProgram {
         }
         if schedule.faults.has(ClusterFault::KeptOrder) {
             self.job.transport.order = PacketOrder::Kept;
+        }
+        if schedule.faults.has(ClusterFault::MtuShrink) {
+            self.job.transport.peer_timeout = PEER_TIMEOUT_SHRUNK;
+        }
+        if schedule.faults.has(ClusterFault::SmallLimits) {
+            self.limits = small_limits(schedule);
         }
     }
 
@@ -308,6 +321,7 @@ impl ClusterProgram {
             groups: vec![group],
             first_message: MessageId(1),
             first_number: PathNumber(0),
+            limits: (EndpointLimits::USUAL, CommunicatorLimits::USUAL),
             first_step: Step(0),
             by_sequence: BTreeMap::new(),
         };
@@ -462,6 +476,29 @@ impl PlannedOperation {
             *delay = most.min(*delay);
         }
     }
+}
+
+/// Limits that a few operations reach.
+fn small_limits(schedule: &ClusterSchedule) -> (EndpointLimits, CommunicatorLimits) {
+    let mut rng = draw::stream(schedule.seed, "limits", 0);
+    let mut endpoint = EndpointLimits {
+        early_messages: rng.random_range(1..8),
+        early_segments: pick(&mut rng, &[300, 600]),
+        closed_ranges: rng.random_range(1..4),
+        steps: rng.random_range(1..4),
+        clean_packets: rng.random_range(1..64),
+        ..EndpointLimits::USUAL
+    };
+    let proof = rng.random_range(8..64);
+    // Fewer packets prove nothing where packets overtake each other now and then.
+    if schedule.faults.keeps_order(schedule.seed) {
+        endpoint.order_proof = proof;
+    }
+    let communicator = CommunicatorLimits {
+        completed: rng.random_range(1..4),
+        plans: rng.random_range(1..4),
+    };
+    (endpoint, communicator)
 }
 
 /// Payload bytes of a full packet.

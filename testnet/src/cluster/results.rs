@@ -13,6 +13,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Rank};
 use super::evidence::{Found, ToldHoles};
 use super::numbers::{contributors, decode, encode, weight};
 use super::program::{ClusterProgram, PlannedCollective, PlannedOperation, PlannedTensor, Receipt};
+use super::residuals::{self, RankResidual};
 use super::violation::ClusterCheck;
 
 /// A receive's buffer before it: stays where a segment is missing.
@@ -25,6 +26,8 @@ pub(crate) struct RankResult {
     pub(crate) holes: Vec<(usize, usize)>,
     pub(crate) outcome: Result<OperationOutcome, String>,
     pub(crate) at: Instant,
+    /// What the rank owes to the next step, if its tensor remembers that.
+    pub(crate) owed: Option<RankResidual>,
 }
 
 impl RankResult {
@@ -36,6 +39,7 @@ impl RankResult {
             holes: holes.map(|hole| (hole.offset, hole.bytes)).collect(),
             outcome: completion.result.map_err(|error| error.to_string()),
             at,
+            owed: None,
         }
     }
 }
@@ -66,7 +70,7 @@ impl TensorModel {
 }
 
 /// Elements that are summed.
-fn elements(collective: Collective, elements: usize, world: usize) -> usize {
+pub(crate) fn elements(collective: Collective, elements: usize, world: usize) -> usize {
     match collective {
         Collective::ReduceScatter => elements * world,
         _ => elements,
@@ -274,7 +278,7 @@ fn is_near(got: f64, expected: f64) -> bool {
     (got - expected).abs() <= 1e-5 * expected.abs().max(1.0)
 }
 
-/// A message: the receiver has what was sent, and its old values in the holes.
+/// A message: the receiver has the bytes that were sent, and its old values in the holes.
 fn message(
     planned: &PlannedOperation,
     results: &BTreeMap<Rank, RankResult>,
@@ -367,14 +371,7 @@ fn sum(
         return Ok(None);
     };
     let ranks = &planned.group.ranks;
-    let holder = |element: usize| match tensor.collective {
-        Collective::Reduce { root } => (root, element),
-        Collective::ReduceScatter => (
-            ranks[element / planned.elements],
-            element % planned.elements,
-        ),
-        _ => (ranks[0], element),
-    };
+    let holder = |element| residuals::holder(planned, ranks[0], element);
     if tensor.collective == Collective::AllReduce {
         let first = &results[&ranks[0]].bytes;
         if let Some(other) = ranks.iter().find(|rank| results[*rank].bytes != *first) {
@@ -424,11 +421,14 @@ fn sum(
         }
     }
     model.previous = Some(result);
+    if !model.is_unknown {
+        residuals::check_owed(planned, results, &model.owed)?;
+    }
     Ok((!model.is_unknown).then_some(missing))
 }
 
 /// The seats whose contributions a result has, by the tensor's rule for holes.
-fn seats_of(
+pub(crate) fn seats_of(
     planned: &PlannedOperation,
     digits: &[u64],
     got: f64,

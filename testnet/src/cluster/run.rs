@@ -1,7 +1,7 @@
 //! Runs one schedule: the loop over packets and driver steps, and the checks along the way.
 //!
-//! 1. While operations end now and then, faults go on. Once none has ended for a while although
-//!    all its ranks have submitted it, all faults heal, and then every operation must end.
+//! 1. While operations end now and then, faults go on. If none ends for a while although all its
+//!    ranks have submitted it, all faults heal, and then every operation must end.
 //! 2. After the last operation the network must fall silent, and no message may be left.
 //! 3. The first violation ends the run.
 
@@ -27,6 +27,7 @@ use super::faults::ClusterFault;
 use super::host::{ArrivedPacket, ClusterHost};
 use super::paths::ClusterPaths;
 use super::program::{ClusterProgram, PlannedOperation, PlannedTensor, segment_bytes};
+use super::residuals::RankResidual;
 use super::results::{RankResult, TensorModel, title};
 use super::schedule::ClusterSchedule;
 use super::traffic::WaitingTraffic;
@@ -148,6 +149,10 @@ struct ClusterRun<'a> {
     /// The rank that dies, and the operation of its own before which it does.
     doomed: Option<(Rank, usize)>,
     aborts: Option<(Rank, usize)>,
+    /// What each rank owed of a tensor when it submitted an operation.
+    owed_before: BTreeMap<(usize, Rank), RankResidual>,
+    /// Whether all ranks were told of a rank that aborted by itself.
+    has_spread: bool,
     now: Instant,
     last_stir: Instant,
     healed: Option<Instant>,
@@ -167,7 +172,9 @@ fn host(schedule: &ClusterSchedule, program: &ClusterProgram, rank: u16) -> Clus
     let endpoint = Endpoint::new(identity, &program.job, seed + u64::from(rank));
     let endpoint = endpoint.with_first_message(program.first_message);
     let endpoint = endpoint.with_first_number(program.first_number);
-    let communicator = Communicator::new(endpoint, &program.job);
+    let (limits, kept) = program.limits;
+    let communicator = Communicator::new(endpoint.with_limits(limits), &program.job);
+    let communicator = communicator.with_limits(kept);
     let communicator = communicator.with_hosts(program.hosts.clone());
     let clock = HostClock::of(seed, rank, faults);
     ClusterHost::new(communicator, clock, seed, faults)
@@ -207,7 +214,7 @@ impl<'a> ClusterRun<'a> {
         Self {
             show,
             schedule: *schedule,
-            paths: ClusterPaths::of(seed, ranks, faults, gap),
+            paths: ClusterPaths::of(schedule, &program.job),
             hosts: hosts.collect(),
             ranks: (0..ranks).map(mine).collect(),
             flying: ArrivalQueue::new(),
@@ -218,6 +225,8 @@ impl<'a> ClusterRun<'a> {
             controls: vec![Vec::new(); usize::from(ranks)],
             doomed,
             aborts,
+            owed_before: BTreeMap::new(),
+            has_spread: false,
             now: Instant::START,
             last_stir: Instant::START,
             healed: None,
@@ -234,6 +243,7 @@ impl<'a> ClusterRun<'a> {
         let ended = (self.work())
             .and_then(|()| self.clean_paths_repair_nothing())
             .and_then(|()| self.budgets_hold())
+            .and_then(|()| self.contributions_add_up())
             .and_then(|()| self.recover())
             .and_then(|()| self.fall_silent());
         self.tally.took = self.now - Instant::START;
@@ -296,11 +306,20 @@ impl<'a> ClusterRun<'a> {
                 self.heal();
                 Ok(())
             }
-            Some(healed) if self.now - healed.max(since) > HEALED_WITHIN => Err((
+            Some(healed) if self.now - healed.max(since) > self.healed_within() => Err((
                 ClusterCheck::Liveness,
                 format!("although all faults are healed, {}", self.pending()),
             )),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// How long an operation may take once faults are healed. A path that takes no full packet
+    /// stays so, and ends the job.
+    fn healed_within(&self) -> Span {
+        match self.paths.has_shrunk() {
+            true => HEALED_WITHIN + self.program.job.transport.peer_timeout * 3,
+            false => HEALED_WITHIN,
         }
     }
 

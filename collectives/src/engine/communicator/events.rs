@@ -2,6 +2,7 @@
 
 use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::path::PathFault;
 use gradwire_protocol::receiver::{Placement, Posting};
 use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
@@ -89,11 +90,26 @@ impl Communicator {
             }
             EndpointEvent::Refused { to, key } => self.take_refused(now, to, key),
             EndpointEvent::Reset { from, key } => self.take_reset(from, key),
-            EndpointEvent::PathFault { rank, fault } => self.path_faults.push((rank, fault)),
+            EndpointEvent::PathFault { rank, fault } => self.take_path_fault(rank, fault),
             EndpointEvent::PeerSilent { rank, silent } => {
-                self.fail_peer(rank, &format!("it answered nothing for {silent}"));
+                self.fail_peer(rank, &format!("it did not answer for {silent}"));
             }
         }
+    }
+
+    /// A path to a rank has a fault. A path that carries no long packet ends the job: that rank lives
+    /// and waits, and only this one knows why.
+    fn take_path_fault(&mut self, rank: Rank, fault: PathFault) {
+        if let PathFault::LongPacketsLost { bytes, lasting } = fault {
+            let reason = format!(
+                "no packet of {bytes} bytes from rank {} has reached rank {rank} for {lasting}, \
+                 while shorter ones do: a link on the path takes less than the job's MTU; set \
+                 transport.mtu to the size that `gradwire doctor` finds on that path",
+                self.me()
+            );
+            self.abort(&reason);
+        }
+        self.path_faults.push((rank, fault));
     }
 
     /// A rank has reported that it accepts no more of a message. A send fails then. A collective
@@ -110,7 +126,7 @@ impl Communicator {
         if running.operation.collective.is_point_to_point() {
             let error = OperationError::Aborted {
                 label: running.label,
-                reason: format!("rank {to} takes it no more, since it has ended the group"),
+                reason: format!("rank {to} no longer accepts it, since it has ended the group"),
             };
             self.cancel(slot, error);
             self.let_go(now);

@@ -104,7 +104,9 @@ impl ClusterRun<'_> {
                 self.end_round(at, end)?;
             }
         }
-        self.take_completions(at)
+        self.take_completions(at)?;
+        self.spread_abort(at);
+        Ok(())
     }
 
     fn end_round(&mut self, at: usize, end: RoundEnd) -> Result<(), Found> {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gradwire_protocol::units::{Share, Span, Step};
+use gradwire_protocol::units::{Rank, Share, Span, Step};
 
 use super::ClusterRun;
 use crate::cluster::evidence::Found;
 use crate::cluster::faults::ClusterFault;
 use crate::cluster::host::ClusterHost;
+use crate::cluster::residuals;
 use crate::cluster::violation::ClusterCheck;
 
 /// After the last operation, the network is silent by then.
@@ -71,10 +72,22 @@ impl ClusterRun<'_> {
         Ok(())
     }
 
+    /// Where a rank's operation has ended well although another one's has not: each value of its
+    /// contribution is in the results, or owed to the next step.
+    pub(super) fn contributions_add_up(&self) -> Result<(), Found> {
+        for planned in &self.program.operations {
+            let results = &self.results[planned.index];
+            let owed = |rank: Rank| self.owed_before.get(&(planned.index, rank));
+            residuals::check_partial(planned, results, owed)?;
+        }
+        Ok(())
+    }
+
     /// Whether a rank may end before its operations.
     fn ends_early(&self) -> bool {
         let faults = self.schedule.faults;
-        faults.has(ClusterFault::Crash) || faults.has(ClusterFault::Abort)
+        let ends = faults.has(ClusterFault::Crash) || faults.has(ClusterFault::Abort);
+        ends || self.paths.has_shrunk()
     }
 
     /// Once all faults are healed, windows have recovered after some round trips: an all-to-all of
@@ -116,7 +129,10 @@ impl ClusterRun<'_> {
     /// After the last operation all state must go, and the network fall silent.
     pub(super) fn fall_silent(&mut self) -> Result<(), Found> {
         self.heal();
-        let until = self.now + SILENT_WITHIN;
+        let until = match self.paths.has_shrunk() {
+            true => self.now + SILENT_WITHIN + self.program.job.transport.peer_timeout * 2,
+            false => self.now + SILENT_WITHIN,
+        };
         let is_open = self.schedule.faults.has(ClusterFault::Unmatched);
         while self.now < until && self.happen()? {}
         if is_open {
@@ -130,6 +146,15 @@ impl ClusterRun<'_> {
                 );
                 return Err((ClusterCheck::Memory, detail));
             }
+        }
+        let keeps = |host: &&ClusterHost| !host.is_dead && host.communicator.kept_messages() > 0;
+        if let Some(host) = self.hosts.iter().find(keeps) {
+            let detail = format!(
+                "rank {} keeps {} messages after the end",
+                host.rank,
+                host.communicator.kept_messages()
+            );
+            return Err((ClusterCheck::Memory, detail));
         }
         if self.now >= until && until - self.last_packet < Span::from_millis(10_000) {
             let detail = format!("packets are still sent {SILENT_WITHIN} after the end");

@@ -7,6 +7,7 @@ use crate::cluster::draw::{self, span_between};
 use crate::cluster::evidence::{Found, MessageName};
 use crate::cluster::faults::ClusterFault;
 use crate::cluster::program::PlannedOperation;
+use crate::cluster::residuals::{self, RankResidual};
 use crate::cluster::results::{self, RankResult, title};
 use crate::cluster::violation::ClusterCheck;
 
@@ -79,6 +80,9 @@ impl ClusterRun<'_> {
         self.last_stir = self.now;
         let host = &mut self.hosts[at];
         host.worked = true;
+        if let Some(owed) = RankResidual::of(&host.communicator, &planned) {
+            self.owed_before.insert((index, rank), owed);
+        }
         let reading = host.clock.reading(self.now);
         if let Some(chunk) = planned.chunk {
             host.communicator.set_chunk(chunk);
@@ -157,7 +161,9 @@ impl ClusterRun<'_> {
             };
             self.last_stir = self.now;
             self.traffic.stir(self.now, rank.0);
-            let result = RankResult::of(completion, self.now);
+            let planned = &self.program.operations[index];
+            let mut result = RankResult::of(completion, self.now);
+            result.owed = RankResidual::of(&self.hosts[at].communicator, planned);
             if let Some(show) = &mut self.show {
                 let (at, title): (Span, _) = (
                     self.now - Instant::START,
@@ -173,6 +179,9 @@ impl ClusterRun<'_> {
                 Err(error) => {
                     let error = error.clone();
                     self.fail(rank, index, &error)?;
+                    let before = self.owed_before.get(&(index, rank));
+                    let planned = &self.program.operations[index];
+                    residuals::check_failed(planned, rank, before, result.owed.as_ref())?;
                 }
             }
             self.results[index].insert(rank, result);
@@ -184,6 +193,22 @@ impl ClusterRun<'_> {
         Ok(())
     }
 
+    /// A rank that aborts by itself tells the others.
+    pub(super) fn spread_abort(&mut self, at: usize) {
+        let aborted = self.hosts[at].communicator.aborted().is_some();
+        if !aborted || !self.paths.has_shrunk() || self.has_spread {
+            return;
+        }
+        self.has_spread = true;
+        let mut rng = draw::stream(self.schedule.seed, "spread", 0);
+        for (controls, host) in self.controls.iter_mut().zip(&mut self.hosts) {
+            let wait = span_between(&mut rng, Span::from_micros(1), Span::from_millis(2_000));
+            controls.push((self.now + wait, Control::Abort));
+            host.command_at = host.command_at.into_iter().chain([self.now + wait]).min();
+            host.look_again(self.now);
+        }
+    }
+
     /// An operation failed on a rank, which only the end of a rank may cause.
     pub(super) fn fail(&mut self, rank: Rank, index: usize, error: &str) -> Result<(), Found> {
         self.tally.failed += 1;
@@ -193,7 +218,9 @@ impl ClusterRun<'_> {
         }
         let is_dead = |doomed: &(Rank, usize)| planned.group.ranks.contains(&doomed.0);
         let faults = self.schedule.faults;
-        let may_fail = faults.has(ClusterFault::Abort) || self.doomed.as_ref().is_some_and(is_dead);
+        let may_fail = faults.has(ClusterFault::Abort)
+            || self.doomed.as_ref().is_some_and(is_dead)
+            || self.paths.has_shrunk();
         if may_fail {
             return Ok(());
         }
@@ -221,7 +248,9 @@ impl ClusterRun<'_> {
         let checked = results::check(&self.program, planned, results, told, &mut self.models);
         for result in self.results[index].values_mut() {
             result.bytes = Vec::new();
+            result.owed = None;
         }
+        self.owed_before.retain(|&(of, _), _| of != index);
         self.note_state(index);
         checked
     }

@@ -1,0 +1,161 @@
+//! Conservation under error feedback: each value of a contribution is in the result, or its rank
+//! owes it to the next step. An operation that fails leaves what its rank owes as it was.
+
+use std::collections::BTreeMap;
+
+use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::operation::Collective;
+use gradwire_protocol::job::HoleFilling;
+use gradwire_protocol::units::Rank;
+
+use super::evidence::Found;
+use super::numbers::{decode, weight};
+use super::program::{PlannedCollective, PlannedOperation};
+use super::results::{RankResult, base, elements, seats_of, title};
+use super::violation::ClusterCheck;
+
+/// What a rank owes of a tensor, element by element.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RankResidual(Vec<f64>);
+
+impl RankResidual {
+    /// What the rank owes of an operation's tensor; `None` if that is lost for good.
+    pub(crate) fn of(communicator: &Communicator, planned: &PlannedOperation) -> Option<Self> {
+        let tensor = planned.tensor? as u64;
+        if planned.holes != HoleFilling::ErrorFeedback {
+            return None;
+        }
+        let mut bytes = vec![0; count(planned)? * planned.dtype.bytes()];
+        let mut all = communicator.residuals().iter();
+        if let Some((_, residual)) = all.find(|&(key, _)| key == tensor) {
+            residual.write_to(&mut bytes);
+        }
+        Some(Self(decode(planned.dtype, &bytes)))
+    }
+
+    /// The weight that is owed of an element, by the rank at this seat.
+    fn digit(&self, seat: usize, element: usize) -> f64 {
+        self.0[element] / (base(HoleFilling::ErrorFeedback).pow(seat as u32)) as f64
+    }
+}
+
+/// Elements of an operation's tensor.
+fn count(planned: &PlannedOperation) -> Option<usize> {
+    match planned.collective {
+        PlannedCollective::Group(collective) => {
+            let ranks = planned.group.ranks.len();
+            Some(elements(collective, planned.elements, ranks))
+        }
+        PlannedCollective::Message { .. } => None,
+    }
+}
+
+/// The rank that has an element of a sum, and its place there. Of a sum that all ranks have, it is
+/// `any` of them.
+pub(crate) fn holder(planned: &PlannedOperation, any: Rank, element: usize) -> (Rank, usize) {
+    match planned.collective {
+        PlannedCollective::Group(Collective::Reduce { root }) => (root, element),
+        PlannedCollective::Group(Collective::ReduceScatter) => (
+            planned.group.ranks[element / planned.elements],
+            element % planned.elements,
+        ),
+        _ => (any, element),
+    }
+}
+
+fn differs(planned: &PlannedOperation, rank: Rank, element: usize, owed: (f64, f64)) -> Found {
+    let (owes, expected) = owed;
+    let detail = format!(
+        "{}: rank {rank} owes {owes} of element {element} to the next step, expected {expected}",
+        title(planned)
+    );
+    (ClusterCheck::Conservation, detail)
+}
+
+/// An operation has failed on a rank: it owes as much as before.
+pub(crate) fn check_failed(
+    planned: &PlannedOperation,
+    rank: Rank,
+    before: Option<&RankResidual>,
+    after: Option<&RankResidual>,
+) -> Result<(), Found> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return Ok(());
+    };
+    let pairs = before.0.iter().zip(&after.0);
+    match pairs.clone().position(|(before, after)| before != after) {
+        None => Ok(()),
+        Some(at) => Err(differs(planned, rank, at, (after.0[at], before.0[at]))),
+    }
+}
+
+/// An operation has succeeded on all ranks: each owes the weights that are missing in the sum.
+pub(crate) fn check_owed(
+    planned: &PlannedOperation,
+    results: &BTreeMap<Rank, RankResult>,
+    owed: &[Vec<u64>],
+) -> Result<(), Found> {
+    for (&rank, result) in results {
+        let seat = planned.seat(rank);
+        let Some(residual) = &result.owed else {
+            continue;
+        };
+        for (element, &expected) in owed[seat].iter().enumerate() {
+            let owes = residual.digit(seat, element);
+            if owes != expected as f64 {
+                return Err(differs(planned, rank, element, (owes, expected as f64)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An operation has succeeded on some ranks, and not on others, which died or aborted: what those
+/// ranks owe is missing in the results that there are.
+pub(crate) fn check_partial<'a>(
+    planned: &PlannedOperation,
+    results: &BTreeMap<Rank, RankResult>,
+    owed_before: impl Fn(Rank) -> Option<&'a RankResidual>,
+) -> Result<(), Found> {
+    let is_well = |result: &&RankResult| result.outcome.is_ok() && result.owed.is_some();
+    let ranks = planned.group.ranks.iter().copied();
+    let well = |rank: Rank| results.get(&rank).filter(is_well);
+    let Some(any) = ranks.clone().find(|&rank| well(rank).is_some()) else {
+        return Ok(());
+    };
+    let decoded =
+        |(rank, result): (&Rank, &RankResult)| (*rank, decode(planned.dtype, &result.bytes));
+    let decoded: BTreeMap<Rank, Vec<f64>> = results.iter().map(decoded).collect();
+    for element in 0..count(planned).unwrap_or(0) {
+        let (rank, at) = holder(planned, any, element);
+        if well(rank).is_none() {
+            continue;
+        }
+        let digit = |(seat, rank): (usize, Rank)| {
+            let owed = owed_before(rank).map_or(0.0, |owed| owed.digit(seat, element));
+            weight(planned.index as u64, seat, element) + owed as u64
+        };
+        let digits: Vec<u64> = ranks.clone().enumerate().map(digit).collect();
+        let got = decoded[&rank][at];
+        let Some(seats) = seats_of(planned, &digits, got, None) else {
+            let detail = format!(
+                "{}: element {at} at rank {rank} is {got}, which is no sum of the contributions \
+                 {digits:?}, of which some are of ranks that have failed",
+                title(planned)
+            );
+            return Err((ClusterCheck::Values, detail));
+        };
+        for (seat, rank) in ranks.clone().enumerate() {
+            let Some(residual) = well(rank).and_then(|result| result.owed.as_ref()) else {
+                continue;
+            };
+            let came = seats >> seat & 1 == 1;
+            let expected = if came { 0.0 } else { digits[seat] as f64 };
+            let owes = residual.digit(seat, element);
+            if owes != expected {
+                return Err(differs(planned, rank, element, (owes, expected)));
+            }
+        }
+    }
+    Ok(())
+}
