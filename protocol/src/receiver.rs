@@ -29,7 +29,8 @@
 //!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
 //!    forgotten (`receiver/ending.rs`).
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
-//!    otherwise a little later. A PROBE is answered with a report of the whole message.
+//!    otherwise a little later. A PROBE is answered with a report of the whole message. A grant
+//!    whose segments do not come is reported again (`receiver/repeat.rs`).
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
@@ -42,6 +43,7 @@ mod closed;
 mod ending;
 mod holes;
 mod message;
+mod repeat;
 mod report;
 
 use std::collections::VecDeque;
@@ -50,6 +52,7 @@ use smallvec::SmallVec;
 
 use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
+use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
@@ -116,6 +119,8 @@ pub struct ReceiverCounters {
     pub cleared_ecn: u64,
     /// DATA and PROBE packets that a later packet of their path has overtaken.
     pub overtaken: u64,
+    /// Grants that were reported again, since none of their segments came.
+    pub repeated_grants: u64,
 }
 
 impl ReceiverCounters {
@@ -129,6 +134,7 @@ impl ReceiverCounters {
         self.refused += other.refused;
         self.cleared_ecn += other.cleared_ecn;
         self.overtaken += other.overtaken;
+        self.repeated_grants += other.repeated_grants;
     }
 }
 
@@ -138,7 +144,7 @@ pub struct Receiver {
     peer: Rank,
     /// By number.
     messages: Vec<ReceiveMessage>,
-    /// Posted messages of which no packet has come, by key.
+    /// Posted messages of which no packet has arrived, by key.
     expected: VecDeque<ReceiveRequest>,
     closed: ClosedMessages,
     /// Headers of messages for which REFUSE is due.
@@ -150,6 +156,9 @@ pub struct Receiver {
     counters: ReceiverCounters,
     ecn: EcnWatch,
     order: ArrivalOrder,
+    granted: GrantWatch,
+    /// Reports so far, and the message of the last one.
+    reports: (u32, Option<MessageSerial>),
     /// Paths that have skipped numbers that no report has named yet.
     skipped: SmallVec<[PathMark; 2]>,
     /// Whether a message may end its gap when a path passes its end.
@@ -202,6 +211,8 @@ impl Receiver {
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
             order: ArrivalOrder::new(limits.order_proof),
+            granted: GrantWatch::new(),
+            reports: (0, None),
             skipped: SmallVec::new(),
             watches_paths: false,
             last: 0,
@@ -299,6 +310,9 @@ impl Receiver {
         receiving.restart_gap(lent.now, lent.gap);
         if lent.grants.is_unlimited() {
             receiving.grant(lent.now, u32::MAX);
+            if receiving.has_unheard_grant() {
+                self.granted.on_grant(lent.now, lent.settings.gap);
+            }
         } else {
             let serial = receiving.serial;
             let turn = lent.grants.turn(request.step, request.urgency);
@@ -340,6 +354,7 @@ impl Receiver {
         }
         let (more, need) = receiving.grant(lent.now, most);
         lent.grants.expect(lent.now, lent.place, more);
+        self.granted.on_grant(lent.now, lent.settings.gap);
         self.note(at);
         need
     }
@@ -468,6 +483,7 @@ impl Receiver {
         lent.grants.settle(lent.place, less);
         let had_gap = receiving.gap_ends().is_some();
         receiving.on_probe(lent.now, header, &body);
+        receiving.hear_grant(lent.now, header.sent_segments());
         if receiving.stage != ReceiveStage::Complete {
             if !is_marker {
                 receiving.answer_probe();
@@ -488,17 +504,6 @@ impl Receiver {
         self.note(at);
         if is_early {
             self.tell_grants(lent.now);
-        }
-    }
-
-    /// The sender asks about a message that only waits, perhaps for all such messages: reports
-    /// again which of them are granted. The first report may have been lost.
-    fn tell_grants(&mut self, now: Instant) {
-        for receiving in &mut self.messages {
-            if receiving.is_posted() && receiving.expected() > 0 {
-                receiving.report.ack_now(now);
-                self.deadlines = self.deadlines.with(receiving);
-            }
         }
     }
 
@@ -619,6 +624,10 @@ impl Receiver {
             return None;
         }
         self.counters.received_segments += 1;
+        self.granted.on_segment(lent.now);
+        if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
+            self.granted.on_answer(took);
+        }
         lent.grants.settle(lent.place, receiving.settle_some(1));
         receiving.restart_gap(lent.now, lent.gap);
         let placement = Placement {
@@ -661,6 +670,7 @@ impl Receiver {
                 self.on_gap_over(at, lent);
             }
         }
+        self.repeat_grants(lent);
         self.look_again();
     }
 
@@ -695,7 +705,7 @@ impl Receiver {
         let later = report.filter(|&at| at > now);
         ControlOutlook {
             talks: !self.refusals.is_empty() || (report.is_some() && later.is_none()),
-            due: earlier(later, gap),
+            due: earlier(earlier(later, gap), self.granted.due()),
         }
     }
 
@@ -739,12 +749,21 @@ impl Receiver {
                 self.messages[at].report.ack_now(now);
             }
         }
+        let (number, last) = self.reports;
+        let serial = Some(self.messages[at].serial);
+        report.repeats = last == serial && !polled.continues;
+        self.reports = (number.wrapping_add(1), serial);
         body[..REPORT_BYTES].copy_from_slice(&report.encoded());
-        Some(polled.header)
+        Some(Header {
+            number: settings.first_number.plus(number),
+            ..polled.header
+        })
     }
 
     /// This host did not send a report: it is due again, and covers the whole message.
     pub(crate) fn report_again(&mut self, report: &Header) {
+        // The next report has the number after it, and must not stand for it.
+        self.reports.1 = None;
         // The sender asks again about a message that is closed here.
         let Some(at) = self.find(report.message) else {
             return;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::RankResources;
 use super::holes::{HoleLimits, HoleState};
+use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
@@ -48,6 +49,10 @@ struct GrantState {
     granted: u32,
     /// How many of them are still in flight, as far as is known.
     expected: u32,
+    /// The last grant, until it is heard.
+    unheard: Option<UnheardGrant>,
+    /// A grant whose answer is timed.
+    timed: Option<UnheardGrant>,
 }
 
 /// Waits for stragglers of a posted message, and for the CLOSE of a complete one.
@@ -123,6 +128,8 @@ impl ReceiveMessage {
             grants: GrantState {
                 granted: start,
                 expected: start,
+                unheard: None,
+                timed: None,
             },
             report: ReportState::new(header, now),
             gap: GapTimer::default(),
@@ -175,6 +182,12 @@ impl ReceiveMessage {
         let before = grants.expected;
         grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
+            let grant = UnheardGrant {
+                before: grants.granted - more,
+                made: now,
+            };
+            grants.unheard = Some(grant);
+            grants.timed.get_or_insert(grant);
             self.report.ack_now(now);
         }
         let need = match grants.granted < segments {
@@ -182,6 +195,27 @@ impl ReceiveMessage {
             false => GrantNeed::Nothing,
         };
         (grants.expected - before, need)
+    }
+
+    /// Whether its sender may not have heard of a grant.
+    pub(super) fn has_unheard_grant(&self) -> bool {
+        self.is_posted() && self.grants.unheard.is_some()
+    }
+
+    /// So many segments have arrived, or were sent as PROBE says; gives how long its sender took to
+    /// answer a grant that is heard by that.
+    #[inline]
+    pub(super) fn hear_grant(&mut self, now: Instant, segments: u32) -> Option<Span> {
+        self.grants.unheard?;
+        let is_heard = |grant: &mut UnheardGrant| grant.before < segments;
+        self.grants.unheard.take_if(is_heard);
+        let timed = self.grants.timed.take_if(is_heard);
+        timed.map(|timed| now - timed.made)
+    }
+
+    /// Reports its grant again.
+    pub(super) fn repeat_grant(&mut self, now: Instant) {
+        self.report.ack_now(now);
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
@@ -437,6 +471,7 @@ impl ReceiveMessage {
     ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
         let answers = self.report.due == ReportDue::Whole(PacketKind::Ack, 0);
+        let continues = matches!(self.report.due, ReportDue::Whole(_, 1..));
         let shown = match kind {
             PacketKind::Bitmap => self.holes.shown(&self.received),
             _ => Cow::Borrowed(&self.received),
@@ -469,6 +504,7 @@ impl ReceiveMessage {
             header,
             report,
             answers,
+            continues,
             is_whole,
         })
     }
@@ -481,6 +517,8 @@ pub(super) struct PolledReport {
     pub(super) report: SegmentReport,
     /// Whether it answers a PROBE.
     pub(super) answers: bool,
+    /// Whether it continues the window of the report before, and repeats no news of that.
+    pub(super) continues: bool,
     /// Whether its bitmap reaches to the end of the message.
     pub(super) is_whole: bool,
 }
