@@ -4,8 +4,7 @@
 
 Each mistake is planted in a copy of this checkout, of which the cluster of `gradwire-testnet` is
 built and run. The table shows which check found it, at which seed. The exit code is 1 if no seed
-finds a mistake, or if the text that it replaces is no longer in the code. 1. It takes a minute or
-two
+finds a mistake, or if the text that it replaces is no longer in the code. It takes a minute or two
 for each, so no other test runs it.
 """
 

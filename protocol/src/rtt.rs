@@ -129,21 +129,25 @@ impl Rtt {
         self.excess = None;
     }
 
-    /// The time by which an answer should have come: smoothed plus four deviations.
+    /// The time by which an answer should have arrived: smoothed plus four deviations.
     pub fn answer_wait(&self) -> Span {
         self.smoothed() + self.deviation * 4
     }
 
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
-    /// come, but at least half the job's gap where that is shorter than hosts take to react.
+    /// arrived, but at least half the job's gap where that is shorter than hosts take to react.
     ///
     /// And at most some gaps beyond the minimum round trip: a low class may have waited for the
     /// higher ones for as long as these had packets to send, and that wait ends at once. A PROBE
     /// too many costs little, since it queues behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
         let unqueued = self.least.unwrap_or_default() + gap * GAPS_REORDERED;
-        let least = gap.divided(2).min(PROBE_WAIT_MIN);
-        self.answer_wait().min(unqueued).max(least)
+        self.answer_wait().min(unqueued).max(Self::reaction(gap))
+    }
+
+    /// As long as a host may take to react: half the gap of the job where that is shorter.
+    pub fn reaction(gap: Span) -> Span {
+        gap.divided(2).min(PROBE_WAIT_MIN)
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed

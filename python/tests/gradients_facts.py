@@ -90,7 +90,7 @@ def a_function_may_choose_tolerances() -> None:
     ("call", "words"),
     [
         (lambda m: gradients.tolerances(m, 0.05, {"embedding": 0.0}), "groups has ['embedding']"),
-        (lambda m: ddp.LayerOrder(m, ["tail"]), "priority has ['tail'], which the model has not"),
+        (lambda m: ddp.LayerOrder(m, ["tail"]), "priority has ['tail'], which the model lacks"),
         (lambda m: gradients.tolerances(m, 1.0, None), "at least 0 (lossless) and below 1"),
         (lambda m: gradients.tolerances(m, 0.0, {"norm": -0.5}), "tolerance -0.5 of norm.weight"),
     ],

@@ -21,7 +21,7 @@ def _ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Two network namespaces joined by a link; gives the commands that start ranks in them."""
+    """Two network namespaces joined by a link; yields the commands that start ranks in them."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the ip command")
     made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)

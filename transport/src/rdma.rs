@@ -7,8 +7,8 @@
 //! - Headers, keys and the replay window are those of every wire. So the number and key of a queue
 //!   pair protect nothing and need not be secret.
 //! - Only the memory of the rings is registered. Registering tensors would save no copy: sealed
-//!   packets are written anew, and unsealed ones would need a list of two parts (header, segment)
-//!   per request, and a registration per tensor that outlives the operation.
+//!   packets are written to a new place, and unsealed ones would need a list of two parts (header,
+//!   segment) per request, and a registration per tensor that outlives the operation.
 //!
 //! `library` loads libibverbs, whose structures are in `abi`. `device` chooses device, port and
 //! GID, and `watch` notices when they fail. `memory` registers memory, `send_queues` and

@@ -96,7 +96,7 @@ impl Seal {
         }
     }
 
-    /// Whether payloads may be sent from where they are. Encryption has to write them anew.
+    /// Whether payloads may be sent from where they are. Encryption must write them to a new place.
     pub fn may_gather(&self) -> bool {
         matches!(self.protection, Protection::Checksum(_))
     }

@@ -87,7 +87,7 @@ pub enum UringUnavailable {
         /// The kernel's release.
         kernel: String,
     },
-    /// There is not enough memory that may be locked.
+    /// The limit of locked memory is too low.
     #[error(
         "no memory for a ring ({source}): raise the limit of locked memory (`ulimit -l`) or of the \
          container's memory, or set transport.wire to \"udp\""

@@ -77,7 +77,7 @@ pub enum SimCommand {
     /// Run a workload once: completion times, losses, queues.
     #[command(after_help = SIM_RUN_EXAMPLES)]
     Run(SimRun),
-    /// Run a workload with several transports and seeds: ratios and how sure they are.
+    /// Run a workload with several transports and seeds: ratios and their confidence intervals.
     #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
     Compare(SimCompare),
     /// Run every combination of a plan on all cores; finished ones are never run again.
@@ -134,13 +134,13 @@ pub struct SimFuzz {
     /// These faults, with + between them, instead of those of each seed; or none.
     #[arg(long, value_name = "FAULTS")]
     pub faults: Option<FaultSet>,
-    /// So many ranks, instead of those of each seed.
+    /// Number of ranks, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..=i64::from(RANKS_MAX)))]
     pub ranks: Option<u16>,
-    /// So many operations, instead of those of each seed.
+    /// Number of operations, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub operations: Option<u16>,
-    /// Seeds at a time; as many as there are cores without it.
+    /// Seeds at a time; by default one per core.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "SEEDS")]
     pub parallel: Option<u16>,
     /// Print every packet of the first seed, and run no other.

@@ -119,7 +119,11 @@ fn impossible_recordings_are_refused_with_the_remedy() {
             "torchrun --nproc-per-node 2 -m gradwire.record",
         ),
         (&["--steps", "2", script], 2, "3..=10000"),
-        (&["--out", "mine.txt", script], 2, "names that end in .csv"),
+        (
+            &["--out", "mine.txt", script],
+            2,
+            "the name must end in .csv",
+        ),
         (
             &["--python", "/no/python", script],
             5,

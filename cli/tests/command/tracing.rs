@@ -201,7 +201,7 @@ fn what_is_no_trace_is_refused_by_name() {
             vec![&good, &other],
             "it is of run 0000beef of job shown, but",
         ),
-        (vec![&good, &copy], "it is of rank 0, as"),
+        (vec![&good, &copy], "it is of rank 0, like"),
         (
             vec![env!("CARGO_MANIFEST_DIR")],
             "the folder has no file gradwire-*.json",

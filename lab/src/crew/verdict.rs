@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn every_broken_promise_is_named() {
         assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are not a sum"));
-        assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("another result"));
+        assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("a different result"));
         assert!(faults_with(|rank| rank.max_lost_share = 0.11)[0].contains("lost 11.00%"));
         assert!(faults_with(|rank| rank.ledger_lost_segments = 1)[0].contains("counts 1"));
     }
@@ -156,6 +156,6 @@ mod tests {
             faults_of_round(PerfCollective::Barrier, &ranks, &Job::default())
         };
         assert_eq!(faults(20), Vec::<String>::new());
-        assert!(faults(19)[0].contains("1 barriers let a rank go"));
+        assert!(faults(19)[0].contains("1 barriers released a rank"));
     }
 }

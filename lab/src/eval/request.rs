@@ -7,19 +7,20 @@ use clap::Args;
 /// The tables to evaluate, and the folder of the report.
 #[derive(Args, Clone, Debug)]
 pub struct EvalRequest {
-    /// Few cells of every table, in minutes: to see that all of it works.
+    /// Run only a few cells of every table, in minutes, to see that everything works.
     #[arg(long)]
     pub quick: bool,
-    /// Only this table; may be repeated.
+    /// Run only this table; may be repeated.
     #[arg(long, value_name = "TABLE")]
     pub only: Vec<String>,
-    /// Folder of the report; made where it is missing.
+    /// Folder of the report; created if it is missing.
     #[arg(long, value_name = "DIR", default_value = "out/eval-dlcp")]
     pub out: PathBuf,
-    /// Folder of plans that stand for those of the same names, which DIR/plans has.
+    /// Folder of plans that replace the built-in ones of the same names; DIR/plans has copies to
+    /// edit.
     #[arg(long, value_name = "DIR")]
     pub plans: Option<PathBuf>,
-    /// Cells that run at the same time; without it, one per core.
+    /// Cells that run at the same time; by default one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
     /// The Python that has gradwire and PyTorch, for the tables of real training.

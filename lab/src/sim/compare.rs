@@ -124,7 +124,7 @@ pub struct ComparisonPlan {
     /// How many seeds, from --seed upwards.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
-    /// Runs at a time; as many as there are cores for --threads without it.
+    /// Runs at a time; by default as many as the cores allow with --threads.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
     pub parallel: Option<u16>,
 }

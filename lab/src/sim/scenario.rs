@@ -36,12 +36,12 @@ pub struct Scenario {
     pub fabric: String,
     /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
     /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
-    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
-    /// with " + " between them; each job of training steps is measured by itself.
+    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on in the same folder. Several
+    /// workloads, with " + " between them, run in parallel; each job of training steps is measured
+    /// by itself.
     pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile; several with
-    /// " + " between them. Beside training steps its flows are cut off when the last step has
-    /// ended.
+    /// Another workload, which loads the fabric but is in no percentile; several with " + " between
+    /// them. With training steps, its flows are cut off when the last step has ended.
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
@@ -53,7 +53,7 @@ pub struct Scenario {
     #[arg(long, default_value_t = default_transport())]
     #[serde(default = "default_transport")]
     pub transport: String,
-    /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
+    /// The job file; by default GRADWIRE_JOB, else a job fitted to the fabric.
     #[arg(long, value_name = "FILE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct Scenario {
     #[arg(long, value_parser = assignment, value_name = "KEY=VALUE")]
     #[serde(default, with = "assignments", skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<(String, String)>,
-    /// How switches choose among equal paths: ecmp, random or adaptive; without it, as the fabric
+    /// How switches choose among equal paths: ecmp, random or adaptive; by default as the fabric
     /// says, else ecmp.
     #[arg(long, value_name = "HOW")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

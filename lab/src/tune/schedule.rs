@@ -28,21 +28,21 @@ pub struct ScheduleQuestion {
     /// The scenario to simulate.
     #[command(flatten)]
     pub scenario: Scenario,
-    /// Trials at most.
+    /// Maximum number of trials.
     #[arg(long, default_value_t = TRIALS as u16, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub trials: u16,
-    /// Chunks to choose from, each twice the one before; without it, from 256 KiB to 32 MiB where
-    /// the scale allows that.
+    /// Chunks to choose from, each twice the one before; by default from 256 KiB to 32 MiB if the
+    /// scale allows that.
     #[arg(long, value_parser = axis, value_name = "FROM..TO")]
     pub chunk: Option<SizeAxis>,
     /// Credits to choose from, each twice the one before.
     #[arg(long, default_value = "512KiB..64MiB", value_parser = axis, value_name = "FROM..TO")]
     pub credit: SizeAxis,
-    /// Run every point, and compare the search's result with the best of all.
+    /// Run every point, and compare the search's result with the best point.
     #[arg(long)]
     pub grid: bool,
-    /// Runs at the same time where that is possible; without it, one per core.
+    /// Runs at the same time, if possible; by default one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
 }

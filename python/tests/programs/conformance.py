@@ -406,7 +406,7 @@ def kinds() -> Iterator[tuple[str, str, torch.dtype]]:
 
 
 def cases(seed: int, count: int) -> list[Case]:
-    """Every kind in ``count`` combinations of layout and mode, others at each world size."""
+    """Each kind in ``count`` combinations of layout and mode; they differ between world sizes."""
     ways = list(itertools.product(LAYOUTS, MODES))
     out = []
     for number, kind in enumerate(kinds()):

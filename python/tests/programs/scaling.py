@@ -1,4 +1,4 @@
-"""Trains under a loss scale that changes, so that sums tell whether lost gradients followed it.
+"""Trains under a loss scale that changes, so that sums show whether lost gradients followed it.
 
 Arguments after the report's path: ``ddp`` or ``fsdp``, and ``scaler`` or ``none``. Gradients are
 small integers times powers of two, so sums are exact: what the parameters took and what is still

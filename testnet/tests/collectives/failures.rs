@@ -174,7 +174,7 @@ fn a_number_that_is_on_its_way_is_refused() {
     assert!(
         refusal
             .to_string()
-            .starts_with("all_reduce(sum) of 2 f32, group 0, sequence 4 is on its way")
+            .starts_with("all_reduce(sum) of 2 f32, group 0, sequence 4 is in progress")
     );
 }
 

@@ -198,7 +198,7 @@ impl ReceiveRing {
         drain(device, &self.channel);
     }
 
-    /// The descriptor that is readable when a notice has come.
+    /// The descriptor that is readable when a notice has arrived.
     pub(super) fn descriptor(&self) -> RawFd {
         descriptor(&self.channel)
     }
@@ -311,7 +311,7 @@ pub(super) fn arm(cq: &VerbsObject<Cq>) -> io::Result<()> {
 /// Reads the notices of a channel.
 pub(super) fn drain(device: &RdmaDevice, channel: &VerbsObject<CompletionChannel>) {
     let (mut cq, mut owner) = (nothing(), nothing());
-    // SAFETY: both are written when a notice is there; the channel does not block.
+    // SAFETY: both are written when a notice has arrived; the channel does not block.
     while unsafe { (device.library.next_notice)(channel.raw(), &raw mut cq, &raw mut owner) } == 0 {
         // SAFETY: the queue that the notice names lives until its notices are acknowledged.
         unsafe { (device.library.end_notices)(cq, 1) };

@@ -170,7 +170,7 @@ fn a_wrong_step_says_what_is_allowed() {
     assert!(refusal("step:vgg16:ps=4").contains("needs 5 hosts or more; there are 4"));
     let many = read("step:vgg16:ps=300", 600).expect_err("these are 90,000 pairs");
     assert!(
-        many.contains("so many servers serve 500 hosts at most"),
+        many.contains("this many servers serve at most 500 hosts"),
         "{many}"
     );
     assert!(refusal("step:vgg16:ddp,steps=0").contains("steps=`0`: allowed are whole numbers"));

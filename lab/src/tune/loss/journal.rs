@@ -286,7 +286,9 @@ mod tests {
         drop(Journal::open(&folder, &heading("a")).expect("a new one"));
         let refused = Journal::open(&folder, &heading("b")).expect_err("another command");
         assert!(
-            refused.to_string().contains("whose command differs"),
+            refused
+                .to_string()
+                .contains("a search with another command"),
             "{refused}"
         );
         let path = folder.join("journal.jsonl");
