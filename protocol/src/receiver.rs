@@ -31,11 +31,15 @@
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
 //!    otherwise a little later. A PROBE is answered with a report of the whole message. A grant
 //!    whose segments do not come is reported again (`receiver/repeat.rs`).
+//! 10. A posted message may have limited patience ([`ReceiveRequest::patience_ends`]). When that
+//!     has ended, all missing segments become holes as soon as the message can do without them,
+//!     although they may be on their way.
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
 //! that it has more holes than tolerated (rule 6 of [`crate::sender`]), or BITMAP asks for it (rule
-//! 5). Loss is accepted and never created: on a path that loses no packet, no segment is missing.
+//! 5). Loss is accepted and never created, except by rule 10, which a job has to ask for: on a path
+//! that loses no packet, no segment is missing.
 //! `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column `lost` counts the
 //! segments that stayed missing, `repaired` those that were sent again.
 
@@ -43,6 +47,7 @@ mod closed;
 mod ending;
 mod holes;
 mod message;
+mod patience;
 mod repeat;
 mod report;
 
@@ -54,7 +59,6 @@ use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
-use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
@@ -109,6 +113,8 @@ pub struct ReceiverCounters {
     pub duplicate_segments: u64,
     /// Segments accepted as lost.
     pub lost_segments: u64,
+    /// Of those, segments that were given up when patience ended, and not known as lost.
+    pub given_up_segments: u64,
     /// Segments that arrived after their message was completed without them.
     pub late_segments: u64,
     /// DATA packets that arrived with CE.
@@ -129,6 +135,7 @@ impl ReceiverCounters {
         self.received_segments += other.received_segments;
         self.duplicate_segments += other.duplicate_segments;
         self.lost_segments += other.lost_segments;
+        self.given_up_segments += other.given_up_segments;
         self.late_segments += other.late_segments;
         self.marks += other.marks;
         self.refused += other.refused;
@@ -173,6 +180,7 @@ pub struct Receiver {
 #[derive(Clone, Copy, Debug, Default)]
 struct ReceiverDeadlines {
     report: Option<Instant>,
+    /// The end of a gap, or of patience.
     gap: Option<Instant>,
 }
 
@@ -180,7 +188,10 @@ impl ReceiverDeadlines {
     fn with(self, receiving: &ReceiveMessage) -> Self {
         Self {
             report: earlier(self.report, receiving.report.due.time()),
-            gap: earlier(self.gap, receiving.gap_ends()),
+            gap: earlier(
+                self.gap,
+                earlier(receiving.gap_ends(), receiving.patience_ends()),
+            ),
         }
     }
 }
@@ -304,8 +315,7 @@ impl Receiver {
             return;
         }
         self.early_segments -= u64::from(receiving.cut.segments());
-        receiving.stage = ReceiveStage::Posted(request.tolerance);
-        receiving.step = request.step;
+        receiving.on_posted(request);
         receiving.report.due = ReportDue::AckBy(lent.now);
         receiving.restart_gap(lent.now, lent.gap);
         if lent.grants.is_unlimited() {
@@ -650,6 +660,7 @@ impl Receiver {
     /// Ends a posted message that needs no segment any more.
     fn complete_if_done(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
+        receiving.give_up(lent.now, lent.ledger);
         if !receiving.needs_nothing() || !receiving.is_posted() {
             return;
         }
@@ -657,14 +668,22 @@ impl Receiver {
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
         let (from, key) = (self.peer, receiving.key());
-        self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
+        if let Some(holes) = &holes {
+            self.counters.lost_segments += u64::from(holes.ones());
+            self.counters.given_up_segments += u64::from(receiving.given_up(holes));
+        }
         self.events
             .push_back(EndpointEvent::Received { from, key, holes });
     }
 
-    /// Ends the gaps that are over: accepts holes, and requests the other missing segments.
+    /// Ends the gaps that are over: accepts holes, and requests the other missing segments. Ends
+    /// patience.
     pub fn handle_timeout(&mut self, lent: &mut RankResources<'_>) {
         for at in 0..self.messages.len() {
+            let ends = self.messages[at].patience_ends();
+            if ends.is_some_and(|ends| ends <= lent.now) {
+                self.complete_if_done(at, lent);
+            }
             let ends = self.messages[at].gap_ends();
             if ends.is_some_and(|ends| ends <= lent.now) {
                 self.on_gap_over(at, lent);

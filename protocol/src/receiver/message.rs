@@ -6,12 +6,13 @@ use smallvec::SmallVec;
 
 use super::RankResources;
 use super::holes::{HoleLimits, HoleState};
+use super::patience::MessagePatience;
 use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::grants::GrantNeed;
-use crate::message::MessageOutline;
+use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
@@ -102,6 +103,7 @@ pub(super) struct ReceiveMessage {
     grants: GrantState,
     pub(super) report: ReportState,
     gap: GapTimer,
+    patience: MessagePatience,
     holes: HoleState,
     /// Its last packet on each path, once its sender has said that all was sent.
     ends: SmallVec<[PathMark; 2]>,
@@ -133,6 +135,7 @@ impl ReceiveMessage {
             },
             report: ReportState::new(header, now),
             gap: GapTimer::default(),
+            patience: MessagePatience::default(),
             holes: HoleState::new(header.protected.min(cut.segments())),
             ends: SmallVec::new(),
         }
@@ -320,6 +323,11 @@ impl ReceiveMessage {
         self.gap.ends
     }
 
+    /// When its patience ends, unless it has ended; `None` also if it is endless.
+    pub(super) fn patience_ends(&self) -> Option<Instant> {
+        self.patience.ends().filter(|_| self.is_posted())
+    }
+
     /// Whether gaps end for it: it may end with holes, or its sender would let it, and must be
     /// asked for the segments that it leaves.
     fn has_gaps(&self) -> bool {
@@ -397,16 +405,53 @@ impl ReceiveMessage {
         self.wait_for_stragglers(now, gap);
     }
 
+    /// It is posted with this request.
+    pub(super) fn on_posted(&mut self, request: &ReceiveRequest) {
+        self.stage = ReceiveStage::Posted(request.tolerance);
+        self.step = request.step;
+        self.patience = MessagePatience::new(request.patience_ends);
+    }
+
+    /// Gives up all missing segments, if its patience has ended and it can do without them.
+    pub(super) fn give_up(&mut self, now: Instant, ledger: &mut Ledger) {
+        self.patience.look(now);
+        if self.patience != MessagePatience::Over || !self.is_posted() {
+            return;
+        }
+        let (missing, limits) = (self.received.zeros(), self.hole_limits());
+        // The network is not late with what this host's own kernel may have dropped.
+        if missing > 0
+            && missing <= limits.most()
+            && !self.holes.needs_protected()
+            && !ledger.blames_host(self.begun)
+        {
+            self.accept_holes(ledger);
+            self.patience = MessagePatience::Used;
+        }
+    }
+
+    /// Segments of these holes that it has given up although their sender has not found them lost.
+    pub(super) fn given_up(&self, holes: &Bitmap) -> u32 {
+        match self.patience {
+            MessagePatience::Used => self.holes.not_lost(holes),
+            _ => 0,
+        }
+    }
+
+    fn hole_limits(&self) -> HoleLimits {
+        HoleLimits {
+            cut: self.cut,
+            tolerance: self.tolerance(),
+            step: self.step,
+        }
+    }
+
     /// Accepts as many holes as the message may end with.
     pub(super) fn accept_holes(&mut self, ledger: &mut Ledger) {
         if !self.is_posted() {
             return;
         }
-        let limits = HoleLimits {
-            cut: self.cut,
-            tolerance: self.tolerance(),
-            step: self.step,
-        };
+        let limits = self.hole_limits();
         // The sender draws the same numbers, so both prefer the same segments.
         let tie_breaker = TieBreaker::of(self.header.source, self.id());
         self.holes
