@@ -181,6 +181,26 @@ MISTAKES = (
         ),
     ),
     Mistake(
+        "a path that takes no long packet ends no job",
+        (("protocol/src/path.rs", "if lasting < self.peer_timeout ||", "if true ||"),),
+    ),
+    Mistake(
+        "a message that is one too many is not answered",
+        ((RECEIVER, "open.filter(|_| !is_early)", "open.filter(|_| is_early && !is_early)"),),
+    ),
+    Mistake(
+        "a sender that is cut off is asked without end",
+        ((RECEIVED, "self.gap.unheard += 1;", "self.gap.unheard += 0;"),),
+    ),
+    Mistake(
+        "an operation that fails drops the residual that it took",
+        ((RUNNING, "Err(_) => self.residuals.into_taken(),", "Err(_) => Vec::new(),"),),
+    ),
+    Mistake(
+        "a step with reserved holes is forgotten",
+        (("protocol/src/budget.rs", "account.reserved_bytes == 0;", "account.owed_bytes > 0;"),),
+    ),
+    Mistake(
         "a hole of a lossless message is no news",
         (
             (
