@@ -151,7 +151,7 @@ $(VENV)/oldest.stamp: requirements-oldest.txt $(VENV)/requirements.stamp
 INSTALL := $(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .
 
 # Link-time optimisation saves a fifth of a packet's instructions and takes as long as the rest of
-# the build. The demo and the tests do without it; `pip install .` and `make bench` do not.
+# the build. The demo and the tests are built without it; `pip install .` and `make bench` with it.
 QUICK_LINK := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_DEBUG=none
 

@@ -6,9 +6,8 @@
 A cell is a fabric, a workload, the share of packets that its longest paths lose, a tolerance and a
 gap. Its time is the mean over seeds of the time at which the last byte arrives; its ratio is that
 time over the one at tolerance 0, with the same loss, gap and seeds. A job that tolerates loss
-should
-never be slower: the exit code is 1 when a ratio exceeds --most. Simulated runs are exact, so a
-table is the same on every machine.
+should never be slower: the exit code is 1 when a ratio exceeds --most. Simulated runs are exact, so
+a table is the same on every machine.
 """
 
 import argparse

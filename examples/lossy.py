@@ -2,9 +2,9 @@
 
 ``python examples/lossy.py 1% torchrun --standalone --nproc-per-node 2 train.py`` trains over such a
 loopback: its packets have at most 1,500 bytes, and the kernel drops 1 % of them, TCP's and UDP's
-alike. It
-needs the programs ``unshare``, ``ip`` and ``tc``, and root or a kernel that lets users make network
-namespaces. The network ends with the program; the machine's own network is not touched.
+alike. It needs the programs ``unshare``, ``ip`` and ``tc``, and root or a kernel that lets users
+make network namespaces. The network ends with the program; the machine's own network is not
+touched.
 """
 
 import argparse

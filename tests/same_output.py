@@ -4,7 +4,7 @@
     python3 tests/same_output.py ../old/target/release/gradwire target/release/gradwire
 
 Both run the same commands in this checkout. Values that differ between two runs of one build
-(times, memory) and sentences for people (notes, remarks) do not count. The exit code is 1 when
+(times, memory) and sentences for people (notes, remarks) are ignored. The exit code is 1 when
 any command answers differently.
 """
 

@@ -27,16 +27,16 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Look at job files.
+    /// Check job files and list their keys.
     #[command(subcommand)]
     Job(JobCommand),
     /// Measure collectives between ranks on this machine.
     #[command(subcommand)]
     Perf(PerfCommand),
-    /// Run one rank in the foreground: all-reduces in a loop, for trying on several hosts.
+    /// Run one rank in the foreground, with all-reduces in a loop, to try several hosts.
     #[command(after_help = RANK_EXAMPLES)]
     Rank(Rank),
-    /// Check this host and the paths to others: each fault, its cost, and the command that mends
+    /// Check this host and the paths to others: each fault, its cost, and the command that repairs
     /// it.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
@@ -46,13 +46,13 @@ pub enum Command {
     /// Read the traces that the flight recorders of a job's ranks have written.
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Simulate fabrics of hosts and switches that run the protocol that ships.
+    /// Simulate fabrics of hosts and switches, with the shipped protocol code.
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Look at the models that training steps can be simulated with, and at tables of your own.
+    /// List, show and record the models whose training steps can be simulated.
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Run a published evaluation anew, and write the report of it.
+    /// Rerun a published evaluation and write a report.
     #[command(subcommand)]
     Eval(EvalCommand),
     /// Configure switches for a job: render, check, diff, undo and verify.
@@ -61,10 +61,10 @@ pub enum Command {
     /// Find parameters of a job by trials.
     #[command(subcommand)]
     Tune(TuneCommand),
-    /// One rank of `perf`, which takes orders over standard input.
+    /// One rank of `perf`, which reads its orders from standard input.
     #[command(hide = true)]
     PerfRank,
-    /// A script that `tune` tries, ended when standard input is.
+    /// A script that `tune` tries; it ends when standard input is closed.
     #[command(hide = true)]
     TuneTrial(TrialScript),
 }

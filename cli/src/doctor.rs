@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use gradwire_lab::error::LabError;
 use gradwire_protocol::job::Job;
+use gradwire_report::printing::OutputForm;
 use gradwire_transport::interface;
 use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
 use serde_json::json;
@@ -29,7 +30,7 @@ use crate::job as job_file;
 use finding::FindingState;
 use host::HostPlan;
 use options::Doctor;
-use print::{DoctorReport, HostReport, OutputForm};
+use print::{DoctorReport, HostReport};
 
 /// How long a server answers before it looks around.
 const TURN: Duration = Duration::from_secs(1);
@@ -44,7 +45,7 @@ pub fn run(options: &Doctor) -> Result<(), CommandError> {
     if options.serve {
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let address = SocketAddr::new(options.bind.unwrap_or(any), options.port);
-        return serve(address, form(options), "gradwire doctor");
+        return serve(address, options.json.into(), "gradwire doctor");
     }
     let report = match options.rank {
         Some(rank) => job::check(options, &job, rank)?,
@@ -63,7 +64,7 @@ pub fn run(options: &Doctor) -> Result<(), CommandError> {
             }
         }
     };
-    print!("{}", report.text(form(options)));
+    print!("{}", report.text(options.json.into()));
     match report.count(FindingState::Problem) {
         0 => Ok(()),
         1 => Err(CommandError::Problems("1 problem".to_owned())),
@@ -109,21 +110,13 @@ pub fn host_name() -> String {
 pub fn address(text: &str) -> Result<SocketAddr, CommandError> {
     let wrong = |why: String| {
         CommandError::Usage(format!(
-            "{text}: {why}; it is host:port, such as 10.0.0.2:29410"
+            "{text}: {why}; give host:port, such as 10.0.0.2:29410"
         ))
     };
     let address = system::resolve(text).map_err(|error| wrong(error.to_string()))?;
     match address.port() {
-        0 => Err(wrong("port 0 is no port to send to".to_owned())),
+        0 => Err(wrong("port 0 cannot receive packets".to_owned())),
         _ => Ok(address),
-    }
-}
-
-fn form(options: &Doctor) -> OutputForm {
-    if options.json {
-        OutputForm::Json
-    } else {
-        OutputForm::List
     }
 }
 
@@ -137,12 +130,11 @@ pub fn serve(address: SocketAddr, form: OutputForm, command: &str) -> Result<(),
     let listening = server.addresses()[0];
     let host = shown(listening.ip());
     let port = listening.port();
-    match form {
-        OutputForm::Json => println!("{}", json!({ "serving": listening.to_string() })),
-        OutputForm::List => println!(
-            "answering probes on {listening}; on the other host:\n  {command} --peer {host}:{port}"
-        ),
-    }
+    let told = format!(
+        "answering probes on {listening}; on the other host:
+  {command} --peer {host}:{port}"
+    );
+    form.print(|| told, || json!({ "serving": listening.to_string() }));
     loop {
         server.answer_for(TURN);
     }

@@ -9,8 +9,7 @@ use std::path::Path;
 use gradwire_lab::error::LabError;
 use gradwire_lab::eval::Evaluation;
 use gradwire_lab::eval::report::EvalReport;
-use gradwire_lab::eval::work::ListForm;
-use gradwire_report::json;
+use gradwire_report::printing::OutputForm;
 
 use crate::exit::CommandError;
 use options::{Dlcp, EvalCommand};
@@ -25,14 +24,9 @@ const NAMED_MOST: usize = 3;
 /// failed.
 pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
     let EvalCommand::Dlcp(options) = command;
-    let request = options.request();
-    let mut evaluation = Evaluation::new(&request)?;
+    let mut evaluation = Evaluation::new(&options.request)?;
     if options.list {
-        let form = match options.json {
-            true => ListForm::Json,
-            false => ListForm::Words,
-        };
-        print!("{}", evaluation.list(form));
+        print!("{}", evaluation.list(options.json.into()));
         eprintln!("{}", evaluation.outlook());
         return Ok(());
     }
@@ -42,16 +36,20 @@ pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
 }
 
 fn tell(report: &EvalReport, options: &Dlcp, page: &Path) {
-    if options.json {
-        println!("{}", json::line(report));
-        return;
-    }
-    let goals = report.sections.iter().flat_map(|section| &section.goals);
-    for goal in goals {
-        println!("{:<7} {}: {}", goal.state, goal.what, goal.found);
-    }
-    println!("{}", report.cost.told());
-    println!("{}", page.display());
+    let text = || {
+        let goals = report
+            .sections
+            .iter()
+            .flat_map(|section| &section.outcome.found.goals);
+        let goals = goals.map(|goal| format!("{:<7} {}: {}\n", goal.state, goal.what, goal.found));
+        format!(
+            "{}{}\n{}",
+            goals.collect::<String>(),
+            report.cost.told(),
+            page.display()
+        )
+    };
+    OutputForm::from(options.json).print(text, || report);
 }
 
 /// The failure that an evaluation is in which something is missing.

@@ -70,7 +70,7 @@ pub enum CommandError {
     #[error(transparent)]
     Lab(LabError),
     /// The doctor found a problem that keeps a job from working, or from half of its speed.
-    #[error("{0} found; the command that mends it stands below each")]
+    #[error("{0} found; each is followed by the command that mends it")]
     Problems(String),
     /// No rank serves metrics at these hosts and ports.
     #[error(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gradwire_lab::job_file;
 use gradwire_protocol::job::{Job, Mtu, describe};
-use serde_json::Map;
+use gradwire_report::printing::OutputForm;
 
 use crate::environment::Environment;
 use crate::exit::CommandError;
@@ -18,11 +18,7 @@ use options::{JobCheck, JobOptions};
 /// [`CommandError::Lab`] names the mistake in the file.
 pub fn check(arguments: &JobCheck) -> Result<(), CommandError> {
     let job = job_file::read(&arguments.path)?;
-    if arguments.json {
-        println!("{}", to_json(&job));
-    } else {
-        print!("{}", job.to_annotated_toml());
-    }
+    OutputForm::from(arguments.json).print(|| job.to_annotated_toml(), || job.flat());
     say_if_unprotected(&job);
     Ok(())
 }
@@ -75,13 +71,4 @@ pub fn with_options(options: &JobOptions) -> Result<Job, CommandError> {
         .into_iter()
         .filter_map(|(key, value)| Some((key, value.as_deref()?)));
     Ok(job_file::with_values(job, named)?)
-}
-
-/// The resolved job by dotted keys; values in the notation of `job.toml`.
-pub fn to_json(job: &Job) -> serde_json::Value {
-    let entries = job
-        .flat()
-        .into_iter()
-        .map(|(key, value)| (key, serde_json::Value::from(value)));
-    serde_json::Value::Object(entries.collect::<Map<_, _>>())
 }

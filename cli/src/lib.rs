@@ -15,7 +15,6 @@
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
-//! - [`values`]: sizes, shares and times as they are typed.
 //!
 //! Not here: how ranks work together (`gradwire-runtime` and below), experiments (`gradwire-lab`),
 //! how results are drawn and written (`gradwire-report`), and the simulator (`gradwire-netsim`).
@@ -38,7 +37,6 @@ pub mod switch;
 pub mod top;
 pub mod trace;
 pub mod tune;
-pub mod values;
 
 use std::io::Write;
 use std::process::ExitCode;

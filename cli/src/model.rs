@@ -12,6 +12,7 @@ use gradwire_lab::files;
 use gradwire_netsim::results::statistics::micros;
 use gradwire_protocol::units::Span;
 use gradwire_report::numbers::{bytes, count};
+use gradwire_report::printing::OutputForm;
 use gradwire_workloads::model::{ELEMENT_BYTES, Gradient, Model, NAMES};
 use serde_json::{Value, json};
 
@@ -62,15 +63,11 @@ fn list(options: &ModelList) -> Result<(), CommandError> {
 
 fn show(options: &ModelShow) -> Result<(), CommandError> {
     let model = files::model(&options.model)?;
-    if options.json {
-        println!("{}", object(&model));
-        return Ok(());
-    }
     let left_out = match options.all {
         true => 0..0,
         false => shortened(model.gradients.len()),
     };
-    print!("{}", table(&model, left_out));
+    OutputForm::from(options.json).print(|| table(&model, left_out), || object(&model));
     Ok(())
 }
 

@@ -76,7 +76,7 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
     match measured.wrong_elements {
         0 => Ok(()),
         count => {
-            Err(LabError::Check(format!("{count} elements are no sum of contributions")).into())
+            Err(LabError::Check(format!("{count} elements are not a sum of contributions")).into())
         }
     }
 }
@@ -112,7 +112,7 @@ fn sum(bench: &mut RankBench, tensor: &Path, result: &Path) -> Result<Work, Comm
     let bytes = contributed.len() as u64;
     if bytes == 0 || !bytes.is_multiple_of(ELEMENT_BYTES) {
         return Err(CommandError::Usage(format!(
-            "--tensor {}: {bytes} bytes are no 32-bit floats",
+            "--tensor {}: {bytes} bytes are not whole 32-bit floats; give a multiple of 4",
             tensor.display()
         )));
     }
@@ -170,5 +170,10 @@ fn port_of(rendezvous: &str) -> Result<u16, CommandError> {
     let port = rendezvous
         .rsplit_once(':')
         .and_then(|(_, port)| port.parse().ok());
-    port.ok_or_else(|| CommandError::Usage(format!("--rendezvous {rendezvous}: it is host:port")))
+    port.ok_or_else(|| {
+        CommandError::Usage(format!(
+            "--rendezvous {rendezvous}: give host:port, \
+    such as 10.0.0.1:29400"
+        ))
+    })
 }

@@ -12,9 +12,10 @@ use gradwire_lab::sim::compare::ComparisonPlan;
 use gradwire_lab::sim::fuzz::{self, FuzzPlan};
 use gradwire_lab::sim::{compare, report, run};
 use gradwire_report::json;
+use gradwire_report::printing::OutputForm;
 
 use crate::exit::CommandError;
-use options::{SimCommand, SimCompare, SimFuzz, SimReport, SimRun};
+use options::{SimCommand, SimCompare, SimFuzz, SimReport, SimRun, scenario};
 
 /// Runs one of the commands.
 ///
@@ -32,27 +33,19 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
 }
 
 fn once(options: &SimRun) -> Result<(), CommandError> {
-    let ran = run::run(&options.scenario.scenario())?;
-    if options.json {
-        println!("{}", json::line(&ran.summary));
-    } else {
-        print!("{}", ran.table());
-    }
+    let ran = run::run(&scenario(&options.scenario))?;
+    OutputForm::from(options.json).print(|| ran.table(), || &ran.summary);
     Ok(ran.summary.unfinished()?)
 }
 
 fn compared(options: &SimCompare) -> Result<(), CommandError> {
-    let comparison = compare::compare(&ComparisonPlan {
-        scenario: options.scenario.scenario(),
-        transports: options.transports.clone(),
-        seeds: options.seeds,
-        parallel: options.parallel,
-    })?;
-    if options.json {
-        println!("{}", json::line(&comparison));
-    } else {
-        print!("{}", comparison.table());
-    }
+    let scenario = scenario(&options.plan.scenario);
+    let plan = ComparisonPlan {
+        scenario,
+        ..options.plan.clone()
+    };
+    let comparison = compare::compare(&plan)?;
+    OutputForm::from(options.json).print(|| comparison.table(), || &comparison);
     Ok(comparison.unfinished()?)
 }
 
@@ -96,7 +89,7 @@ fn fuzzed(options: &SimFuzz) -> Result<(), CommandError> {
 }
 
 fn drawn(options: &SimReport) -> Result<(), CommandError> {
-    let scenario = options.scenario.scenario();
+    let scenario = scenario(&options.scenario);
     let end = report::report(&scenario, &options.transports, &options.out)?;
     println!("{}", options.out.display());
     Ok(end?)

@@ -8,6 +8,8 @@ pub mod options;
 pub mod page;
 pub mod report;
 
+use gradwire_report::printing::OutputForm;
+
 use crate::exit::CommandError;
 #[cfg(doc)]
 use gradwire_lab::error::LabError;
@@ -21,11 +23,6 @@ use report::TraceReport;
 pub fn show(options: &TraceShow) -> Result<(), CommandError> {
     let dumps = files::read(&options.files)?;
     let report = TraceReport::of(&dumps, usize::from(options.longest));
-    if options.json {
-        let json = serde_json::to_string(&report).expect("plain data with names as keys");
-        println!("{json}");
-    } else {
-        print!("{}", page::text(&report));
-    }
+    OutputForm::from(options.json).print(|| page::text(&report), || &report);
     Ok(())
 }

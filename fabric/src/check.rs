@@ -44,7 +44,10 @@ pub enum FabricError {
         high: String,
     },
     /// A link that carries no packets.
-    #[error("the link {link} has a rate of zero; a link that carries nothing is kind = \"failed\"")]
+    #[error(
+        "the link {link} has a rate of zero; give a rate, or declare the link with kind = \
+    \"failed\""
+    )]
     NoRate {
         /// The link by name.
         link: String,
@@ -60,7 +63,7 @@ pub enum FabricError {
     #[error("framing = {0}: allowed are 0 to {max} bytes", max = FRAMING_RANGE.end())]
     Framing(u32),
     /// A change of an unknown link, or one out of order.
-    #[error("change {0} is of no link of the fabric, or earlier than the one before it")]
+    #[error("change {0} names a link that the fabric lacks, or comes before the preceding change")]
     Change(usize),
 }
 

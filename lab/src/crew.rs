@@ -2,6 +2,7 @@
 //!
 //! Start here:
 //! - [`launcher`]: starts the processes, sends them orders line by line, and ends them with itself.
+//! - [`leash`]: processes of this program that end with their starter: ranks, cells, scripts.
 //! - [`messages`]: those lines. [`place`]: where the processes are: on this machine, or in network
 //!   namespaces.
 //! - [`worker`], [`mod@bench`], [`memory`]: one rank, the process at the other end, and its
@@ -16,6 +17,7 @@ pub mod bench;
 pub mod exercise;
 pub mod kind;
 pub mod launcher;
+pub mod leash;
 pub mod memory;
 pub mod messages;
 pub mod pattern;

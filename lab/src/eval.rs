@@ -32,12 +32,13 @@ use crate::sim::cost::{cores, now};
 use crate::sweep::cells::SweepCell;
 use crate::sweep::folder::SweepFolder;
 use evidence::TableEvidence;
+use gradwire_report::printing::OutputForm;
 use plans::Written;
 use report::{EvalCost, EvalReport};
 use request::EvalRequest;
-use section::{Section, Source};
+use section::{Section, Source, TableOutcome};
 use tables::{Content, EvalTable, TABLES};
-use work::{CellWork, ListForm};
+use work::CellWork;
 
 /// An evaluation that can be listed or run.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Lists the cells, one a line.
-    pub fn list(&self, form: ListForm) -> String {
+    pub fn list(&self, form: OutputForm) -> String {
         self.work.list(&self.folder, form)
     }
 
@@ -145,47 +146,28 @@ fn section(
     request: &EvalRequest,
     folder: &SweepFolder,
 ) -> Result<Section, LabError> {
-    let (found, source, mut commands, missing, written) = match table.content {
+    let (source, mut outcome) = match table.content {
         Content::Simulated(_, _, found) => {
             let plans = plans_of(table, request)?;
-            let cells: Vec<SweepCell> = plans
-                .iter()
-                .map(Written::cells)
-                .collect::<Result<Vec<_>, _>>()?
-                .concat();
+            let cells = plans.iter().map(Written::cells);
+            let cells: Vec<SweepCell> = cells.collect::<Result<Vec<_>, _>>()?.concat();
             let evidence = TableEvidence::of(&cells, folder);
-            let sweeps = plans.iter().map(|plan| sweep(plan, request));
-            (
-                found(&evidence),
-                Source::Simulated,
-                sweeps.collect(),
-                evidence.missing,
-                None,
-            )
+            let outcome = TableOutcome {
+                found: found(&evidence),
+                commands: plans.iter().map(|plan| sweep(plan, request)).collect(),
+                missing: evidence.missing,
+                written: None,
+            };
+            (Source::Simulated, outcome)
         }
-        Content::Trained(study) => {
-            let trained = training::run(study, request, folder);
-            (
-                trained.found,
-                Source::Trained,
-                trained.commands,
-                trained.missing,
-                trained.written,
-            )
-        }
+        Content::Trained(study) => (Source::Trained, training::run(study, request, folder)),
     };
-    commands.insert(0, again(table, request));
+    outcome.commands.insert(0, again(table, request));
     Ok(Section {
         name: table.name,
         title: table.title,
         source,
-        about: found.about,
-        grids: found.grids,
-        charts: found.charts,
-        goals: found.goals,
-        written,
-        commands,
-        missing,
+        outcome,
     })
 }
 

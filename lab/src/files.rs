@@ -58,19 +58,13 @@ pub fn model(given: &str) -> Result<Model, LabError> {
     if NAMES.contains(&given) {
         return Model::named(given).map_err(|error| LabError::Usage(error.to_string()));
     }
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("txt") => {
-            Model::from_layers(given, &text(path)?).map_err(|error| LabError::input(given, error))
-        }
-        Some("et" | "json") => {
-            Model::from_chakra(given, &bytes(path)?).map_err(|error| LabError::input(given, error))
-        }
-        ending if ending == Some("csv") || path.is_file() => {
-            let table = Model::from_csv(given, &text(path)?);
-            table.map_err(|error| LabError::input(given, error))
-        }
-        _ => Model::named(given).map_err(|error| LabError::Usage(error.to_string())),
-    }
+    let model = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("txt") => Model::from_layers(given, &text(path)?),
+        Some("et" | "json") => Model::from_chakra(given, &bytes(path)?),
+        ending if ending == Some("csv") || path.is_file() => Model::from_csv(given, &text(path)?),
+        _ => return Model::named(given).map_err(|error| LabError::Usage(error.to_string())),
+    };
+    model.map_err(|error| LabError::input(given, error))
 }
 
 /// Separates workloads that run side by side.
@@ -118,25 +112,17 @@ fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
         return workload.map_err(|error| LabError::input(given, error));
     };
     let text = || text(Path::new(given));
-    let mut workload = match ending {
-        "cm" => connection_matrix(given, &text()?, fabric)?,
-        "goal" => Workload::from_goal(&text()?).map_err(|error| LabError::input(given, error))?,
-        "txt" => {
-            let workload = Workload::from_layers(&text()?, fabric.hosts);
-            workload.map_err(|error| LabError::input(given, error))?
-        }
-        "et" | "json" => {
-            let workload = Workload::from_chakra(&traces(given, ending)?);
-            workload.map_err(|error| LabError::input(given, error))?
-        }
+    let read = match ending {
+        "cm" => return connection_matrix(given, &text()?, fabric),
+        "goal" => Workload::from_goal(&text()?),
+        "txt" => Workload::from_layers(&text()?, fabric.hosts),
+        "et" | "json" => Workload::from_chakra(&traces(given, ending)?),
         other => {
-            return Err(unknown(
-                given,
-                other,
-                "workloads are .cm, .goal, .txt, .et and .json",
-            ));
+            let known = "workloads are .cm, .goal, .txt, .et and .json";
+            return Err(unknown(given, other, known));
         }
     };
+    let mut workload = read.map_err(|error| LabError::input(given, error))?;
     workload.name = given.to_owned();
     Ok(workload)
 }
@@ -175,8 +161,7 @@ fn connection_matrix(given: &str, text: &str, fabric: &mut Fabric) -> Result<Wor
     let matrix = ConnectionMatrix::parse(text).map_err(|error| LabError::input(given, error))?;
     if matrix.hosts > fabric.hosts {
         let (needed, hosts) = (matrix.hosts, fabric.hosts);
-        let text =
-            format!("`Nodes {needed}`: the fabric has {hosts} hosts only, take a larger one");
+        let text = format!("`Nodes {needed}`: the fabric has only {hosts} hosts; use a larger one");
         return Err(LabError::input(given, text));
     }
     let mut broken = Vec::new();
@@ -193,7 +178,10 @@ fn connection_matrix(given: &str, text: &str, fabric: &mut Fabric) -> Result<Wor
         index += 1;
         !broken.contains(&(index - 1))
     });
-    Ok(matrix.workload)
+    Ok(Workload {
+        name: given.to_owned(),
+        ..matrix.workload
+    })
 }
 
 /// Index of the link that a failure means: an uplink of a switch by its number within its tier.

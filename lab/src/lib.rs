@@ -9,9 +9,13 @@
 //! - [`crew`]: ranks as processes of this machine, in network namespaces ([`netns`]) if asked.
 //! - [`job_file`]: jobs read from files and changed. [`output`]: files that are there whole or not
 //!   at all.
-//! - [`error`]: why an experiment failed.
+//! - [`mod@side_by_side`]: several runs at a time. [`shell`]: command lines.
+//!   [`error`]: why an experiment failed.
 //!
-//! Not here: the command line and its exit codes (`gradwire-cli`), the simulator
+//! The parameters of experiments are typed on the command line, too, by the names of their fields:
+//! their comments are its help text. [`values`]: sizes, shares and times as they are typed.
+//!
+//! Not here: the commands and their exit codes (`gradwire-cli`), the simulator
 //! (`gradwire-netsim`), and the choice of the next trial (`gradwire-tuning`).
 
 pub mod crew;
@@ -21,6 +25,9 @@ pub mod files;
 pub mod job_file;
 pub mod netns;
 pub mod output;
+pub mod shell;
+pub mod side_by_side;
 pub mod sim;
 pub mod sweep;
 pub mod tune;
+pub mod values;

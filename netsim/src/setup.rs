@@ -101,15 +101,15 @@ pub enum SetupError {
         messages: u64,
     },
     /// More hosts than ranks can be numbered, on gradwire or under programs.
-    #[error("{hosts} hosts: at most 65,535 ranks are numbered")]
+    #[error("{hosts} hosts: a job has at most 65,535 ranks; use a smaller fabric")]
     Hosts {
         /// Hosts of the fabric.
         hosts: u32,
     },
     /// Threads with triggers.
     #[error(
-        "{threads} threads: flows that trigger others do so at once, anywhere in the fabric, so \
-         such a workload runs on 1 thread"
+        "{threads} threads: flows may trigger others anywhere in the fabric at once, so such a \
+        workload runs on 1 thread"
     )]
     Triggers {
         /// Threads asked for.
@@ -125,9 +125,7 @@ pub enum SetupError {
         threads: usize,
     },
     /// Threads for a fabric that cannot be divided.
-    #[error(
-        "{threads} threads: this fabric has fewer parts that could be shared out; use 1 thread"
-    )]
+    #[error("{threads} threads: this fabric cannot be divided among so many; use 1 thread")]
     OnePart {
         /// Threads asked for.
         threads: usize,

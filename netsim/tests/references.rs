@@ -104,7 +104,7 @@ fn longest(outcome: &Outcome) -> f64 {
     outcome.flows.iter().map(took).fold(0.0, f64::max)
 }
 
-/// Time of so many bytes of flows on one link, in microseconds.
+/// Time of these bytes of flows on one link, in microseconds.
 fn on_link(bytes: u64) -> f64 {
     (bytes.div_ceil(PAYLOAD) * PACKET * 8) as f64 / 1e5
 }

@@ -63,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// Remembers so many steps one by one.
+    /// Remembers this many steps one by one.
     pub(crate) fn keep_steps(&mut self, steps: usize) {
         self.steps_kept = steps;
     }

@@ -123,7 +123,7 @@ impl Endpoint {
         self
     }
 
-    /// Remembers so much instead of the usual. The peers need not know.
+    /// Remembers this much instead of the usual. The peers need not know.
     ///
     /// # Panics
     /// When messages have been sent or posted already.

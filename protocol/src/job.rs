@@ -408,7 +408,7 @@ impl Job {
         let open = self.security == PacketSecurity::None;
         open.then(|| {
             format!(
-                "security = \"none\": everybody who reaches this network can read, forge and \
+                "security = \"none\": anyone who reaches this network can read, forge and \
                  replay the packets of job {}",
                 self.name
             )

@@ -113,7 +113,7 @@ impl PathWatch {
         }
     }
 
-    /// A packet of so many bytes is lost. It does not count if it is shorter than others that are
+    /// A packet of `bytes` bytes is lost. It does not count if it is shorter than others that are
     /// lost now.
     pub(crate) fn on_lost(&mut self, now: Instant, bytes: u64) {
         let recent = self.peer_timeout.divided(4);

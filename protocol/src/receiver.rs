@@ -138,7 +138,7 @@ pub struct Receiver {
     peer: Rank,
     /// By number.
     messages: Vec<ReceiveMessage>,
-    /// Posted messages of which no packet has come, by key.
+    /// Posted messages of which no packet has arrived, by key.
     expected: VecDeque<ReceiveRequest>,
     closed: ClosedMessages,
     /// Headers of messages for which REFUSE is due.

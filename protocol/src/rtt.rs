@@ -129,13 +129,13 @@ impl Rtt {
         self.excess = None;
     }
 
-    /// The time by which an answer should have come: smoothed plus four deviations.
+    /// The time by which an answer should have arrived: smoothed plus four deviations.
     pub fn answer_wait(&self) -> Span {
         self.smoothed() + self.deviation * 4
     }
 
     /// How long a sender waits for an acknowledgement before it probes: until an answer should have
-    /// come, but at least half the job's gap where that is shorter than hosts take to react.
+    /// arrived, but at least half the job's gap where that is shorter than hosts take to react.
     ///
     /// And at most some gaps beyond the minimum round trip: a low class may have waited for the
     /// higher ones for as long as these had packets to send, and that wait ends at once. A PROBE

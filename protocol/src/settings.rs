@@ -13,7 +13,7 @@ const MTU_DEFAULT: u32 = 1500;
 const ACKS_PER_WINDOW: u64 = 8;
 
 /// How much an endpoint remembers. A job reaches the [usual](EndpointLimits::USUAL) numbers after
-/// hours or weeks; a test that takes smaller ones sees at once how the endpoint bears them.
+/// hours or weeks; a test with smaller ones sees at once how the endpoint handles them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EndpointLimits {
     /// Messages of one peer beyond which early ones are refused. A peer can only be ahead by the

@@ -247,7 +247,7 @@ impl fmt::Display for ByteCount {
 pub struct Rate(u64);
 
 impl Rate {
-    /// A rate of `n` bits per second; zero stands for "nothing passes".
+    /// A rate of `n` bits per second; zero means "nothing passes".
     pub const fn from_bits_per_second(n: u64) -> Self {
         Self(n)
     }

@@ -196,7 +196,7 @@ pub enum DecodeError {
     #[error("packet kind {0}, known are 1 to 8")]
     Kind(u8),
     /// The length field disagrees with the datagram.
-    #[error("the header says {said} bytes follow, {present} do")]
+    #[error("the header announces {said} bytes after it, but {present} follow")]
     Length {
         /// As the header says.
         said: usize,
@@ -204,7 +204,7 @@ pub enum DecodeError {
         present: usize,
     },
     /// A DATA packet whose segment is outside its message.
-    #[error("segment {segment} of {segments} does not lie in its message")]
+    #[error("segment {segment} is outside its message of {segments} segments")]
     Segment {
         /// Index of the segment.
         segment: u32,

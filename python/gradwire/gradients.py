@@ -214,7 +214,7 @@ def _refuse_strangers(argument: str, strangers: set[str], names: list[str]) -> N
     if strangers:
         known = ", ".join(name for name in names[:8] if name)
         raise ValueError(
-            f"gradwire: {argument} has {sorted(strangers)}, which the model has not; "
+            f"gradwire: {argument} has {sorted(strangers)}, which the model lacks; "
             f"it has {known}{', ...' if len(names) > 8 else ''}"
         )
 
@@ -248,8 +248,7 @@ class Residuals:
 
     The core keeps them by message, and adds them to the same message of the next step. Checkpoints
     keep them by name, since DDP may cut its messages differently. They wait here from the time they
-    are taken
-    from the core until gradients of that name are sent again.
+    are taken from the core until gradients of that name are sent again.
     """
 
     def __init__(self, backend: _binding.Backend, scaler: LossScaler | None = None) -> None:
@@ -351,7 +350,7 @@ def check_state(
     if state["version"] != _STATE_VERSION:
         raise ValueError(
             f"gradwire: a state of version {state['version']}; this gradwire reads version "
-            f"{_STATE_VERSION}"
+            f"{_STATE_VERSION}: load a state that this release saved, or none"
         )
     saved, here = (state["rank"], state["world_size"]), (group.rank(), group.size())
     if saved != here:

@@ -90,8 +90,8 @@ def _own(variable: str, address: str) -> str:
             probe.bind((address, 0))
         except OSError as error:
             raise ValueError(
-                f"gradwire: {variable}={address!r} is no address of this machine ({error}); it has "
-                f"{_listed(_addresses())}"
+                f"gradwire: {variable}={address!r} is not an address of this machine ({error}); it "
+                f"has {_listed(_addresses())}"
             ) from error
     return address
 

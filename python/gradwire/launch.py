@@ -155,4 +155,7 @@ def _local_rank(environment: Environment) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"gradwire: LOCAL_RANK={text!r} is no whole number") from error
+        raise ValueError(
+            f"gradwire: LOCAL_RANK={text!r} is not a whole number; give the rank's number on its "
+            "host, from 0, or unset it"
+        ) from error

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTLING_STEPS", "TRIAL_STEPS", "Tuning"]
 
 SETTLING_STEPS = 4
-"""Steps before the first trial: DDP forms its buckets anew, memory is used for the first time."""
+"""Steps before the first trial: DDP rebuilds its buckets, memory is used for the first time."""
 TRIAL_STEPS = 4
 """Steps of a trial, the first of which is not measured."""
 

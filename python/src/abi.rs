@@ -173,7 +173,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         rank,
         world_size: number(opening.world, "world size")?,
         bind: host.parse().map_err(|_| {
-            format!("host {host:?} is no IP address: give an IP address of this host")
+            format!("host {host:?} is not an IP address: give an IP address of this host")
         })?,
         port: 0,
         token,
@@ -656,7 +656,8 @@ mod tests {
             log_level: c"loud".as_ptr(),
             ..opening(0)
         });
-        let wanted = "GRADWIRE_LOG: \"loud\" is no level: allowed are warn, info, debug and trace";
+        let wanted = "GRADWIRE_LOG: \"loud\" is not a log level: allowed are warn, info, debug and \
+        trace";
         assert_eq!(error, wanted);
     }
 

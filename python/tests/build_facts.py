@@ -1,4 +1,4 @@
-"""Facts about where the compiled binding is kept, and for which PyTorch it is."""
+"""Facts about where the compiled binding is kept, and for which PyTorch."""
 
 import os
 import platform

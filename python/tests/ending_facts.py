@@ -30,7 +30,7 @@ def _seen(way: str, world: int = 2, binding: str = "auto") -> list[dict[str, Any
 @pytest.mark.parametrize("binding", BINDINGS)
 def an_unmatched_send_ends_with_its_group(binding: str) -> None:
     seen = _seen("unmatched_send", binding=binding)
-    for ends, reason in enumerate(("has ended on this rank", "rank 1 takes it no more")):
+    for ends, reason in enumerate(("has ended on this rank", "rank 1 no longer accepts it")):
         sent = seen[0][f"send ended by {ends}"]
         assert sent["waiting"] > 0, "it probes as long as a receive may come"
         assert reason in sent["error"]
@@ -55,7 +55,7 @@ def an_aborted_job_falls_silent() -> None:
 def a_group_that_is_aborted_ends_alone(binding: str) -> None:
     first, second, third = _seen("aborted_group", world=3, binding=binding)
     assert "has ended on this rank" in first["error"]
-    assert "rank 0 takes it no more" in third["error"]
+    assert "rank 0 no longer accepts it" in third["error"]
     assert max(first["seconds"], third["seconds"]) < FAILED_SECONDS
     for rank in (first, second, third):
         assert rank["sum"] == 3.0

@@ -1,4 +1,4 @@
-"""Facts about failures: every failure is one clear error on every rank that is left."""
+"""Facts about failures: every failure is one clear error on every remaining rank."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from launching import Ended, Launch
 
 
 def _started(job: str = "", variables: tuple[tuple[str, str], ...] = ()) -> list[Ended]:
-    """Start two ranks that do nothing more."""
+    """Start two ranks that then do nothing."""
     launch = Launch("failing.py", arguments=("starts",), job=job, variables=variables, timeout=60)
     return launch.run()
 

@@ -26,8 +26,9 @@ RATE = "100mbit"
 STARTED_SECONDS = 20
 """All processes are ready by then."""
 LEAST_SHARE = {"gradwire": 1 / 3, "tcp": 1 / 4}
-"""Of either, in ten seconds: of two jobs none gets twice as much, and of a job and TCP none three
-times. The goal is 40 %; docs/limits.md has what was measured."""
+"""In ten seconds, neither of two jobs gets twice as much, nor a job or TCP three times as much.
+
+The goal is 40 %; docs/limits.md has the measured shares."""
 AT_ONCE = ("chrt", "--fifo", "10")
 
 _slow = pytest.mark.skipif(

@@ -19,7 +19,7 @@ DETECTED_SECONDS = 5
 LOST_SECONDS = 12
 """A rank that is gone for good is known within 10 s; the rest is the machine's."""
 GROWTH_BYTES = 8 << 20
-"""Less than 9 KiB for each of a thousand groups: allocators round up, a leak grows for ever."""
+"""Less than 9 KiB for each of a thousand groups: allocators round up, a leak grows forever."""
 
 NAMESPACES = [f"gradwire-faults-{os.getpid()}-{rank}" for rank in range(2)]
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
@@ -27,7 +27,7 @@ ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 
 @pytest.fixture(scope="module")
 def seen() -> list[dict[str, Any]]:
-    """Observations of two ranks that live through one fault after the other, by fault."""
+    """Observations of two ranks that suffer one fault after the other, by fault."""
     launch = Launch("faulty.py", arguments=(str(GROUPS),), timeout=240)
     return [ended.succeeded() for ended in launch.run()]
 
@@ -105,7 +105,7 @@ def a_rank_that_is_stopped_for_five_seconds_is_waited_for() -> None:
 
 @pytest.fixture
 def linked() -> Iterator[tuple[str, str]]:
-    """Two network namespaces joined by a link; gives the interfaces in them."""
+    """Two network namespaces joined by a link; yields the interfaces in them."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the ip command")
     made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The hooks' knowledge of a model: order, tolerances, state. No packets."""
+"""What the hooks know about a model: order, tolerances, state. No packets."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def a_function_may_choose_tolerances() -> None:
     ("call", "words"),
     [
         (lambda m: gradients.tolerances(m, 0.05, {"embedding": 0.0}), "groups has ['embedding']"),
-        (lambda m: ddp.LayerOrder(m, ["tail"]), "priority has ['tail'], which the model has not"),
+        (lambda m: ddp.LayerOrder(m, ["tail"]), "priority has ['tail'], which the model lacks"),
         (lambda m: gradients.tolerances(m, 1.0, None), "at least 0 (lossless) and below 1"),
         (lambda m: gradients.tolerances(m, 0.0, {"norm": -0.5}), "tolerance -0.5 of norm.weight"),
     ],
@@ -102,7 +102,7 @@ def what_the_model_has_not_is_named(call: Any, words: str) -> None:
 
 
 class _Pair:
-    """A process group as far as states look at it."""
+    """The part of a process group that states look at."""
 
     def rank(self) -> int:
         return 1

@@ -21,7 +21,7 @@ def _ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Two network namespaces joined by a link; gives the commands that start ranks in them."""
+    """Two network namespaces joined by a link; yields the commands that start ranks in them."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the ip command")
     made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)
@@ -86,5 +86,6 @@ def a_token_on_some_ranks_only_is_named_at_once() -> None:
 def an_address_of_this_machine_is_taken_literally() -> None:
     assert interfaces.bind_address(("GRADWIRE_IFNAME", "127.0.0.3"), "10.0.0.1") == "127.0.0.3"
     assert interfaces.bind_address(("GRADWIRE_IFNAME", "::1"), "") == "::1"
-    with pytest.raises(ValueError, match=r"'192\.0\.2\.7' is no address of this machine .* lo \("):
+    refused = r"'192\.0\.2\.7' is not an address of this machine .* lo \("
+    with pytest.raises(ValueError, match=refused):
         interfaces.bind_address(("GRADWIRE_IFNAME", "192.0.2.7"), "")

@@ -28,7 +28,7 @@ class Ended:
     report: Any
 
     def succeeded(self) -> Any:
-        """Return the rank's report; fails the test where it failed."""
+        """Return the rank's report; fails the test if the rank failed."""
         assert self.code == 0, f"exit code {self.code}:\n{self.errors}"
         return self.report
 
@@ -44,7 +44,7 @@ class Launch:
     variables: tuple[tuple[str, str], ...] = ()
     jobs_by_rank: tuple[str, ...] = ()
     inside: tuple[tuple[str, ...], ...] = ()
-    """Of each rank, the command that starts it, for example in a network namespace."""
+    """For each rank, the command that starts it, for example in a network namespace."""
     timeout: float = 120.0
 
     def run(self) -> list[Ended]:

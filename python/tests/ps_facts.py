@@ -1,4 +1,4 @@
-"""Facts about the parameter server: its results, who waits for whom, its failures."""
+"""Facts about the parameter server: its results, which worker waits for which, its failures."""
 
 import contextlib
 import functools

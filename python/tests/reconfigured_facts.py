@@ -1,4 +1,4 @@
-"""Facts about process groups that follow each other in one process, and live side by side."""
+"""Facts about process groups that follow each other in one process, and coexist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Facts about the arguments of ``register``, which all ranks must give alike."""
+"""Facts about the arguments of ``register``, which must be equal on all ranks."""
 
 import pytest
 

@@ -26,7 +26,7 @@ SGD = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 
 
 def network(seed: int = 7) -> nn.Sequential:
-    """Make a small network; its largest layer lies on both of two servers."""
+    """Make a small network; its largest layer spans both of two servers."""
     generator = torch.Generator().manual_seed(seed)  # threads share the default one
     model = nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 10))
     for parameter in model.parameters():

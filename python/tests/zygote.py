@@ -22,7 +22,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Start:
-    """A program to start: its arguments, its environment, where its errors go."""
+    """A program to start: its arguments, its environment, and the file of its errors."""
 
     program: str
     arguments: list[str]

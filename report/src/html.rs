@@ -34,6 +34,16 @@ pub fn heads<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     row(&cells.collect::<Vec<_>>())
 }
 
+/// A table with these names of columns, `|` between them, and a cell for each text, which is HTML.
+pub fn table(names: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows = rows.into_iter().map(|texts| {
+        let cells = texts.iter().map(|text| cell(text));
+        row(&cells.collect::<Vec<_>>())
+    });
+    let rows: String = rows.collect();
+    format!("<table>\n{}{rows}</table>\n", heads(names.split(" | ")))
+}
+
 /// A cell of a table.
 pub fn cell(text: &str) -> String {
     format!("<td>{text}</td>")

@@ -30,21 +30,40 @@ pub struct Plot {
     size: (f64, f64),
 }
 
-/// The title and the scale of an axis.
+/// The title, with the unit, and the values of an axis.
 pub struct PlotAxis<'a> {
-    /// Title and unit of its numbers.
-    pub title: &'a str,
-    /// From numbers to pixels.
-    pub scale: Scale,
+    title: &'a str,
+    values: (f64, f64),
+    scale: fn((f64, f64), (f64, f64)) -> Scale,
+}
+
+impl<'a> PlotAxis<'a> {
+    /// An axis with a linear scale.
+    pub fn linear(title: &'a str, values: (f64, f64)) -> Self {
+        let scale = Scale::linear;
+        Self {
+            title,
+            values,
+            scale,
+        }
+    }
+
+    /// An axis whose scale is logarithmic where its values differ by much.
+    pub fn fitting(title: &'a str, values: (f64, f64)) -> Self {
+        Self {
+            scale: Scale::fitting,
+            ..Self::linear(title, values)
+        }
+    }
 }
 
 /// Pixels that an axis of a picture of this width covers.
-pub fn across(width: f64) -> (f64, f64) {
+fn across(width: f64) -> (f64, f64) {
     (MARGINS.0, width - MARGINS.1)
 }
 
 /// Pixels that an axis of a picture of this height covers, from its foot up.
-pub fn upwards(height: f64) -> (f64, f64) {
+fn upwards(height: f64) -> (f64, f64) {
     (height - MARGINS.3, MARGINS.2)
 }
 
@@ -53,9 +72,13 @@ impl Plot {
     pub fn new(size: (f64, f64), x: PlotAxis<'_>, y: PlotAxis<'_>) -> Self {
         let mut drawing = Drawing::new(size.0, size.1);
         let ((left, right), (foot, _)) = (across(size.0), upwards(size.1));
-        ruled(&mut drawing, size, (&y.scale, y.title));
-        for tick in x.scale.ticks(6) {
-            let at = x.scale.at(tick);
+        let scales = (
+            (x.scale)(x.values, across(size.0)),
+            (y.scale)(y.values, upwards(size.1)),
+        );
+        ruled(&mut drawing, size, (&scales.1, y.title));
+        for tick in scales.0.ticks(6) {
+            let at = scales.0.at(tick);
             drawing.line((at, foot), (at, foot + 4.0), r#"class="axis""#);
             drawing.text((at, foot + 18.0), Anchor::Middle, "tick", &number(tick));
         }
@@ -64,8 +87,8 @@ impl Plot {
         drawing.text((middle, size.1 - 6.0), Anchor::Middle, "title", x.title);
         Self {
             drawing,
-            x: x.scale,
-            y: y.scale,
+            x: scales.0,
+            y: scales.1,
             size,
         }
     }
@@ -167,14 +190,8 @@ pub fn curves(
     let room = ((high - low) * 0.06).max(f64::EPSILON);
     let mut plot = Plot::new(
         size,
-        PlotAxis {
-            title: across_title,
-            scale: Scale::linear((x_low, x_high), across(size.0)),
-        },
-        PlotAxis {
-            title,
-            scale: Scale::linear((low - room, high + room), upwards(size.1)),
-        },
+        PlotAxis::linear(across_title, (x_low, x_high)),
+        PlotAxis::linear(title, (low - room, high + room)),
     );
     for (name, points, colour) in curves {
         plot.curve(points, &stroke(colour));

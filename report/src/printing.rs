@@ -3,15 +3,67 @@
 //! Rust's own macros panic then, since its programs ignore SIGPIPE; and to obey that signal would
 //! end this program wherever a process that it has started does not read its orders. So here are
 //! macros of the same names, which end the program quietly when its own output is closed.
+//!
+//! [`OutputForm`] chooses between the two forms of results: text for people, JSON for programs.
 
 use std::fmt::Arguments;
 use std::io::{Error, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::json;
 
 /// The exit code when standard output cannot be written.
 pub const UNWRITABLE: i32 = 5;
 /// The exit code when the reader of the output has gone, as behind `| head`: the code that shells
 /// report for a program ended by SIGPIPE.
 pub const UNREAD: i32 = 141;
+
+/// For whom a command prints.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OutputForm {
+    /// For people.
+    Text,
+    /// For programs: JSON, one value a line.
+    Json,
+}
+
+impl From<bool> for OutputForm {
+    /// The form that the option `--json` asks for when it is given.
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+impl OutputForm {
+    /// The lines of this form.
+    pub fn lines<V: Serialize>(
+        self,
+        text: impl FnOnce() -> String,
+        value: impl FnOnce() -> V,
+    ) -> String {
+        let mut lines = match self {
+            Self::Text => text(),
+            Self::Json => json::line(&value()),
+        };
+        if !lines.ends_with('\n') {
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// Prints the lines of this form.
+    pub fn print<V: Serialize>(self, text: impl FnOnce() -> String, value: impl FnOnce() -> V) {
+        to_output(format_args!("{}", self.lines(text, value)));
+    }
+
+    /// Prints a line that is for people only.
+    pub fn remark(self, text: Arguments<'_>) {
+        if self == Self::Text {
+            to_output(format_args!("{text}\n"));
+        }
+    }
+}
 
 /// Prints to standard output.
 #[macro_export]

@@ -5,7 +5,7 @@ use std::ops::Sub;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_transport::driver::DriverCounters;
 
-/// The counts of a rank since it was opened. Segments are payloads of one packet each.
+/// The counts of a rank since it was opened. A segment is the payload of one packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RankCounters {
     /// Segments sent for the first time.
@@ -18,7 +18,7 @@ pub struct RankCounters {
     pub received_segments: u64,
     /// Lost segments as the loss budget counts them.
     pub ledger_lost_segments: u64,
-    /// Datagrams that are no packet: too short, cut off, another version, kind or length.
+    /// Datagrams that are not packets: too short, cut off, another version, kind or length.
     pub malformed_packets: u64,
     /// Packets of another job.
     pub foreign_packets: u64,
@@ -28,7 +28,7 @@ pub struct RankCounters {
     pub unknown_senders: u64,
     /// Packets whose tag or checksum is wrong: forged, or damaged on the way.
     pub forged_packets: u64,
-    /// Sealed packets that came before, and control packets too old to tell.
+    /// Sealed packets that were accepted before, and control packets too old to tell.
     pub replayed_packets: u64,
     /// Packets dropped on purpose.
     pub faults_dropped: u64,

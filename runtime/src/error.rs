@@ -28,7 +28,7 @@ pub enum OpenError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Certificates(#[from] control::CertificateError),
-    /// The data sockets could not be opened, or not be used as the job wants.
+    /// The data sockets could not be opened, or cannot be used as the job requires.
     #[error(transparent)]
     Wires(#[from] wires::WiresError),
     /// The job demands shared memory, and this host has none.
@@ -37,7 +37,7 @@ pub enum OpenError {
     /// Rank 0 cannot listen for the others.
     #[error(transparent)]
     Listen(#[from] control::BindError),
-    /// The system does not tell the MTU.
+    /// The system does not report the MTU.
     #[error("the MTU is not known ({0}): set `mtu` in [transport] of the job")]
     Mtu(std::io::Error),
 }
@@ -53,7 +53,7 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum RankJoinError {
     /// The rendezvous is not an address.
-    #[error("rendezvous {given:?} is no address ({reason}): it is \"host:port\" of rank 0")]
+    #[error("rendezvous {given:?} is not an address ({reason}): give \"host:port\" of rank 0")]
     Rendezvous {
         /// As given.
         given: String,

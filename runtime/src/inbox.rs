@@ -1,4 +1,4 @@
-//! The way to the driver for the other threads of a rank.
+//! How the other threads of a rank reach the driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::rank_driver::RankDriver;
 /// How long a question to the driver thread may take.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The way to the driver for several threads. Keeps the events of the control plane until there is
-/// a driver.
+/// Access to the driver for several threads. Keeps the events of the control plane until there is a
+/// driver.
 #[derive(Debug)]
 pub(crate) struct DriverInbox {
     state: Mutex<InboxState>,

@@ -13,7 +13,7 @@ use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::RankList;
 use serde::{Deserialize, Serialize};
 
-/// How long answers are waited for: a rank that runs answers within milliseconds.
+/// How long to wait for answers: a rank that runs answers within milliseconds.
 const ANSWER_TIME: Span = Span::from_millis(800);
 /// How long a rank waits for the verdict of another one that has asked about the same operation.
 pub(crate) const VERDICT_TIME: Span = Span::from_millis(1_000);
@@ -39,7 +39,7 @@ struct WireAnswer {
     pending: Vec<String>,
 }
 
-/// The question in the words of the control plane.
+/// The question in the form of the control plane.
 pub(crate) fn question(question: &OverdueQuestion) -> String {
     let side = match question.side {
         QuestionSide::Member => 0,
@@ -70,7 +70,7 @@ pub(crate) fn asked(text: &str) -> Option<OverdueQuestion> {
     })
 }
 
-/// The answer in the words of the control plane.
+/// The answer in the form of the control plane.
 pub(crate) fn answer(question: &OverdueQuestion, whereabouts: &Whereabouts) -> String {
     let signed = |label: &OperationLabel| (label.call.signature().bits(), label.to_string());
     let answer = WireAnswer {
@@ -101,7 +101,8 @@ pub(crate) struct OverdueInquiry {
 }
 
 impl OverdueInquiry {
-    /// The inquiry of rank `me`. Another rank's verdict is waited for a little longer than answers.
+    /// The inquiry of rank `me`. A rank waits a little longer for another rank's verdict than for
+    /// answers.
     pub(crate) fn new(now: Instant, me: Rank, overdue: &OverdueOperation) -> Self {
         let others = overdue.ranks.iter().copied();
         Self {
@@ -115,7 +116,7 @@ impl OverdueInquiry {
         }
     }
 
-    /// The inquiry, where another rank asks already: its verdict will come.
+    /// The inquiry when another rank asks already: its verdict will arrive.
     pub(crate) fn of_another(mut self, now: Instant, asker: Rank) -> Self {
         self.until = now + VERDICT_TIME;
         self.asker = Some(asker);
@@ -127,7 +128,7 @@ impl OverdueInquiry {
         self.until
     }
 
-    /// Takes an answer; tells whether it was the last one.
+    /// Takes an answer; returns whether it was the last one.
     pub(crate) fn take(&mut self, from: Rank, text: &str) -> bool {
         let answer: Option<WireAnswer> = serde_json::from_str(text).ok();
         let about = |answer: &WireAnswer| {
@@ -143,7 +144,7 @@ impl OverdueInquiry {
     /// The answers so far, in words.
     pub(crate) fn verdict(&self) -> String {
         if let Some(asker) = self.asker {
-            return format!("rank {asker} has asked where the others are and tells nothing");
+            return format!("rank {asker} asked how far the others are, and sent no verdict");
         }
         let mut parts = Vec::new();
         let absent: Vec<Rank> = self.those(|answer| !self.has_entered(answer));
@@ -217,7 +218,7 @@ impl OverdueInquiry {
 fn doing(answer: &WireAnswer) -> String {
     match (answer.pending.first(), &answer.last) {
         (Some(pending), _) => format!("is in {pending}"),
-        (None, Some((_, last))) => format!("waits for nothing, its last call was {last}"),
+        (None, Some((_, last))) => format!("is in no operation, its last call was {last}"),
         (None, None) => format!("has called nothing in group {}", answer.group),
     }
 }
@@ -286,7 +287,7 @@ mod tests {
         }
         assert_eq!(
             inquiry.verdict(),
-            "rank 2 has not entered it (rank 2 waits for nothing, its last call was all_gather of \
+            "rank 2 has not entered it (rank 2 is in no operation, its last call was all_gather of \
              9 f32, group 0, sequence 6); rank 3 is in broadcast of 9 f32 from rank 2, group 0, \
              sequence 7 instead; rank 4 did not answer when asked"
         );

@@ -5,8 +5,8 @@
 //! - [`open`]: sockets are open, peers are not known yet. [`open::OpenRank::join`] meets them.
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
-//!   that wait for its operations. `inbox` is the way to it for other threads.
-//! - [`promise`]: operations on their way, and the duty to call back exactly once.
+//!   that wait for its operations. `inbox` is how other threads reach it.
+//! - [`promise`]: submitted operations, and the duty to call back exactly once.
 //! - `inquiry`: the questions that ranks ask each other when an operation takes too long.
 //! - `vigil`: notices dead processes of this host.
 //! - `start`: the log line with the settings of a job.
@@ -18,7 +18,7 @@
 //! - [`tuner`]: chunk and credit, found in a job's first steps.
 //! - [`trace`]: the flight recorder: the last operations, to find out why one did not end.
 //!
-//! Operations work in `gradwire-collectives`, packets travel in `gradwire-transport`, and options
+//! `gradwire-collectives` implements operations, `gradwire-transport` moves packets, and options
 //! come from the command and the Python package.
 
 pub mod counters;

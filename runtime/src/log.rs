@@ -16,7 +16,7 @@ use log::{LevelFilter, Metadata, Record};
 /// How many lines are shown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// Settings that are probably not meant.
+    /// Settings that are probably not intended.
     Warn,
     /// The settings in use, and failures.
     Info,
@@ -36,7 +36,7 @@ const LEVELS: [(&str, LogLevel); 4] = [
 
 /// There is no such level.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{given:?} is no level: allowed are warn, info, debug and trace")]
+#[error("{given:?} is not a log level: allowed are warn, info, debug and trace")]
 pub struct LevelError {
     /// As given.
     given: String,
@@ -69,7 +69,7 @@ impl From<LogLevel> for LevelFilter {
 
 /// Shows lines up to a level from now on. Lines name the rank given to [`rank_is`] last.
 pub fn start(level: LogLevel) {
-    // Another log of this process keeps its place: lines of gradwire then go there.
+    // If the process has another log already, gradwire's lines go there.
     let _ = log::set_logger(&LINES);
     log::set_max_level(level.into());
 }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!("INFO".parse(), Ok(LogLevel::Info));
         assert_eq!("trace".parse(), Ok(LogLevel::Trace));
         let error = "verbose".parse::<LogLevel>().expect_err("no level");
-        let text = "\"verbose\" is no level: allowed are warn, info, debug and trace";
+        let text = "\"verbose\" is not a log level: allowed are warn, info, debug and trace";
         assert_eq!(error.to_string(), text);
     }
 

@@ -55,7 +55,7 @@ impl SnapshotSource {
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
-            // Only copy here, since this runs on the driving thread; the rest happens below.
+            // This only copies, since it runs on the driving thread; the other work happens below.
             let communicator = seat.communicator();
             let counted = communicator.endpoint().metrics();
             let held = communicator.held_messages();
@@ -76,8 +76,8 @@ impl SnapshotSource {
     }
 }
 
-/// Opens the port that the job asks for, if it asks for one. A port that cannot be opened is
-/// worth a warning, and no reason to stop training.
+/// Opens the port that the job asks for, if it asks for one. A port that cannot be opened causes a
+/// warning, and does not stop training.
 ///
 /// `local_rank` is the rank's number on its host, where a launcher has told it; without it the
 /// first free port is taken.
@@ -99,7 +99,10 @@ pub(crate) fn open(
     };
     let (Some(first), Some(last)) = (first, last) else {
         let port = keys.port;
-        log::warn!("no metrics: metrics.port = {port} leaves this rank no port");
+        log::warn!(
+            "no metrics: metrics.port = {port} leaves no port for this rank; set a lower \
+        one"
+        );
         return None;
     };
     let pages = pages(Arc::clone(watch));
@@ -112,7 +115,7 @@ pub(crate) fn open(
     }
 }
 
-/// IPv6 with IPv4 where the host has it.
+/// IPv6 with IPv4 if the host has it.
 fn any_address() -> IpAddr {
     match std::fs::exists("/proc/net/if_inet6") {
         Ok(true) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -152,8 +155,8 @@ pub enum FetchError {
     /// No process answers there, or it is not a rank.
     #[error(transparent)]
     Get(#[from] GetError),
-    /// It is no snapshot of this release.
-    #[error("it answered something else than a snapshot: {0}")]
+    /// The answer is not a snapshot of this release.
+    #[error("its answer is not a snapshot: {0}")]
     NoSnapshot(#[from] serde_json::Error),
 }
 

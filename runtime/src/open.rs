@@ -1,4 +1,4 @@
-//! A rank before it has met the others: its sockets are open, so that it can be told to them.
+//! A rank before it has met the others: its sockets are open, so that it can announce them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::error::{OpenError, RankJoinError};
 use crate::log;
 use crate::rank::LocalRank;
 
-/// Largest packet when the job leaves the MTU open, also where an interface takes more, as loopback
+/// Largest packet if the job leaves the MTU open, even if an interface takes more, as loopback
 /// does: a loss should not cost more than on a real network.
 pub const AUTO_MTU_MAX: u32 = 9_000;
 
@@ -31,7 +31,7 @@ pub struct Opening {
     pub world_size: u16,
     /// A local address that peers can send to.
     pub bind: IpAddr,
-    /// Where rank 0 listens for the others, 0 for any free port; of no meaning for other ranks.
+    /// Where rank 0 listens for the others, 0 for any free port; other ranks ignore it.
     pub port: u16,
     /// The secret that the ranks share; may be empty where they have certificates.
     pub token: String,
@@ -100,7 +100,7 @@ impl OpenRank {
         })
     }
 
-    /// The rank with its number on its host, which a launcher may tell: its metrics are at the port
+    /// The rank with its number on its host, which a launcher may give: its metrics are at the port
     /// with that number from the job's on.
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: Option<u16>) -> Self {
@@ -179,8 +179,8 @@ fn inbox_of(job: &Job) -> Result<Option<OwnInbox>, ShareError> {
     }
 }
 
-/// Whether ranks of a host share memory. Faults on purpose are those of a network, so a job that
-/// asks for some uses one, unless it names memory.
+/// Whether ranks of a host share memory. Injected faults are those of a network, so a job with
+/// faults uses a network, unless it names memory.
 fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
         WireChoice::Auto => !job.faults.any(),
@@ -201,7 +201,7 @@ fn resolve(rendezvous: &str) -> Result<SocketAddr, RankJoinError> {
         .next()
         .ok_or_else(|| wrong("the name has no address".to_owned()))?;
     if first.port() == 0 {
-        return Err(wrong("port 0 is no port to connect to".to_owned()));
+        return Err(wrong("port 0 accepts no connections".to_owned()));
     }
     Ok(first)
 }

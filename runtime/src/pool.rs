@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// More callbacks than this that block at one time have to wait for each other.
+/// If more callbacks than this block at one time, they wait for each other.
 pub const THREADS_MAX: usize = 64;
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -97,7 +97,7 @@ impl PoolShared {
         loop {
             if let Some(callback) = state.queue.pop_front() {
                 drop(state);
-                // A panicking callback is printed by the panic hook and ends alone.
+                // The panic hook prints a panicking callback, which ends alone.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
                 state = self.lock();
                 continue;

@@ -1,4 +1,4 @@
-//! Operations on their way to the driver, and the promise to call back when one has ended.
+//! Operations handed to the driver, and the promise to call back when one has ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::error::EndError;
 use crate::pool::CallbackPool;
 use crate::trace::{FlightRecorder, RecordedOperation};
 
-/// An operation and the longest that it may take.
+/// An operation and its maximum duration.
 #[derive(Debug)]
 pub struct RankTask {
     /// The operation; its deadline is set from `timeout`.
@@ -40,7 +40,7 @@ pub struct EndedOperation {
 /// Called once when an operation has ended, on a thread that may block.
 pub type Done = Box<dyn FnOnce(Result<EndedOperation, EndError>) + Send>;
 
-/// An operation on its way to the driver.
+/// An operation that has been handed to the driver.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) task: RankTask,
@@ -70,7 +70,7 @@ pub(crate) enum CallbackPlace {
 #[derive(Clone, Debug, Default)]
 pub struct Ticket(Arc<TicketSlot>);
 
-/// A callback that waits to be called by the first thread that takes it.
+/// A callback that waits for the first thread that takes it.
 #[derive(Default)]
 struct TicketSlot {
     has_ended: AtomicBool,

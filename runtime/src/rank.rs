@@ -42,16 +42,16 @@ use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
 use crate::vigil::ProcessVigil;
 
-/// How long a closing rank waits until others have got what it owes them.
+/// How long a closing rank waits until others have received the messages that it owes them.
 const DEBT_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a closing rank looks whether it still owes something.
+/// How often a closing rank checks whether it still owes a message.
 const DEBT_PAUSE: Duration = Duration::from_millis(5);
-/// How long a closing rank that owes nothing goes on answering others that are not done.
+/// How long a closing rank that owes nothing keeps answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A joined rank. Dropping it without [`LocalRank::close`] looks to the others as if it had died.
+/// A joined rank. If it is dropped without [`LocalRank::close`], the others see it as lost.
 #[derive(Debug)]
 pub struct LocalRank {
     rank: Rank,
@@ -174,7 +174,7 @@ impl LocalRank {
         let caller = CallbackPlace::CallbackPool(Arc::clone(&self.pool), ticket.clone());
         let submission = self.submission(task, done, caller);
         self.inbox.with(|link| {
-            // A driver that has stopped drops the promise, and thereby keeps it.
+            // A driver that has stopped drops the promise, which calls back.
             let _ = link.submit(Box::new(move |seat, now| seat.submit(now, submission)));
         });
         ticket
@@ -210,7 +210,7 @@ impl LocalRank {
     /// Drives until `is_done`, unless another thread drives already.
     fn drive(&self, command: MachineCommand<RankDriver>, is_done: impl FnMut() -> bool) {
         self.inbox.with(|link| {
-            // A driver that has stopped drops its promises, and thereby keeps them.
+            // A driver that has stopped drops its promises, which call back.
             let _ = link.drive(command, is_done);
             if self.pending.any() {
                 link.hand_back();
@@ -390,17 +390,18 @@ impl LocalRank {
 
     /// Ends a group on this rank: its pending operations here fail, messages that it has sent and
     /// no rank has received are cancelled, and messages that come for it later are refused. Slower
-    /// ranks still get what completed operations owe them. The group's number is not used again.
+    /// ranks still get the messages that completed operations owe them. The group's number is not
+    /// used again.
     pub fn end_group(&self, group: u16) {
         self.inbox.with(|link| {
             let _ = link.submit(Box::new(move |seat, now| seat.end_group(now, group)));
         });
     }
 
-    /// Waits up to `patience` for operations to end, and until the others have got what those owe
-    /// them. Stays reachable for 5 s, or until the others are done too; the log names those that
-    /// are not. Then stops all threads. Operations that have not ended fail with
-    /// [`EndError::Closed`]. Closing twice does nothing.
+    /// Waits up to `patience` for operations to end, and until the others have received the
+    /// messages that those owe them. Stays reachable for 5 s, or until the others are done too; the
+    /// log names those that are not. Then stops all threads. Operations that have not ended fail
+    /// with [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
         self.close_within(patience, DEBT_PATIENCE);
     }
@@ -425,8 +426,8 @@ impl LocalRank {
         self.end();
     }
 
-    /// Waits until the other ranks have got the messages of operations that have ended here. Ranks
-    /// that are lost need none.
+    /// Waits until the other ranks have received the messages of operations that have ended here.
+    /// Ranks that are lost need none.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a caller waits is no matter of the protocol"
@@ -441,8 +442,8 @@ impl LocalRank {
             if start.elapsed() > patience {
                 let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
                 log::info!(
-                    "ranks {owed:?} have not taken in {patience:?} what operations that ended here \
-                     owe them: this rank goes without that"
+                    "ranks {owed:?} have not received within {patience:?} the messages of \
+                    operations that ended here: this rank leaves anyway"
                 );
                 return;
             }
@@ -467,7 +468,7 @@ impl LocalRank {
 impl Drop for LocalRank {
     fn drop(&mut self) {
         if self.inbox.is_of_parent() {
-            // Threads, connections and files are the parent's, and so is their end.
+            // Threads, connections and files belong to the parent, which ends them.
             let control = self.control.get_mut();
             std::mem::forget(control.unwrap_or_else(PoisonError::into_inner).take());
             let vigil = self.vigil.get_mut();
@@ -491,7 +492,7 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
     }
 }
 
-/// Tells all ranks of those that share memory with this one and whose processes end.
+/// Reports to all ranks which of those that share memory with this one have ended.
 fn vigil_over(lives: Vec<(Rank, RankLife)>, voice: ControlSender) -> ProcessVigil {
     ProcessVigil::over(lives, move |rank| voice.lost(rank, "its process has ended"))
 }

@@ -21,7 +21,7 @@ use crate::promise::{CallbackPromise, EndedOperation, Submission};
 use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
-/// operations have ended, and goes on answering; its last answers may be on their way.
+/// operations have ended, and keeps answering; its last answers may be in flight.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
 
 /// The communicator of a rank with the callbacks of its operations.
@@ -297,8 +297,7 @@ impl RankDriver {
         }
     }
 
-    /// Has the recorder written at the first failure, by a thread of the pool: a file system may
-    /// take its time.
+    /// Has a thread of the pool write the recorder at the first failure: a file system may be slow.
     fn dump(&self, reason: &str) {
         if self.recorder.note_failure(reason, || self.situation()) {
             let recorder = Arc::clone(&self.recorder);

@@ -48,8 +48,8 @@ pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank,
     log::debug!("joined over {wire}, data at {addresses:?}, mtu {mtu:?}");
 }
 
-/// A warning if some ranks' ports take larger packets than others. An RDMA device drops packets
-/// that are too large without a word.
+/// A warning if some ranks' ports take larger packets than others. An RDMA device silently drops
+/// packets that are too large.
 fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     let smallest = roster.iter().min_by_key(|peer| peer.mtu)?;
     let largest = roster.iter().max_by_key(|peer| peer.mtu)?;
@@ -64,14 +64,14 @@ fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     })
 }
 
-/// A warning if the job tolerates losses and its all-reduces are lossless all the same.
+/// A warning if the job tolerates losses but its all-reduces are lossless.
 fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
     let hosts = hosts(roster).len();
     (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
         format!(
-            "all-reduces of {hosts} hosts are lossless in spite of the tolerance, since a ring is \
-             faster there: if the network carries what all hosts send to all, say so by \
-             collectives.core = \"100%\", or name collectives.algorithm = \"direct\""
+            "all-reduces of {hosts} hosts are lossless despite the tolerance, since a ring is \
+            faster there: if the network carries all hosts sending to all, set \
+             collectives.core = \"100%\", or set collectives.algorithm = \"direct\""
         )
     })
 }

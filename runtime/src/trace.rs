@@ -114,7 +114,7 @@ impl FlightRecorder {
         self.change(recorded, || OperationChange::Completed(Instant::now()));
     }
 
-    /// It was refused, or has failed with this still to do.
+    /// It was refused, or has failed while still needing this.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn failed(
         &self,
@@ -160,7 +160,7 @@ impl FlightRecorder {
         true
     }
 
-    /// Writes the dump of the first failure, if that was not done; gives the file. Blocks for as
+    /// Writes the dump of the first failure, if that was not done; returns the file. Blocks for as
     /// long as the file system does.
     pub(crate) fn keep(&self) -> Option<PathBuf> {
         let mut kept = self.kept();
@@ -324,8 +324,8 @@ fn unix_time() -> Duration {
     now.unwrap_or_default()
 }
 
-/// Writes a file so that it is whole or not there. The name tells the job's run and the rank: ranks
-/// of several hosts, and restarts, may share a folder.
+/// Writes a file so that it is complete or absent. The name contains the job's run and the rank:
+/// ranks of several hosts, and restarts, may share a folder.
 fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join(name);
@@ -335,6 +335,6 @@ fn write(text: &str, folder: &Path, name: &str) -> std::io::Result<PathBuf> {
     file.write_all(b"\n")?;
     drop(file);
     std::fs::rename(&unfinished, &path)?;
-    // The error may be read from elsewhere than the folder was named.
+    // The error may be read from a folder other than the one in which the path was given.
     Ok(path.canonicalize().unwrap_or(path))
 }

@@ -22,11 +22,11 @@ const CALLER_SPIN: Span = Span::from_micros(200);
 pub(crate) struct HostVicinity {
     /// The names of this rank's files, which are needed until all ranks have entered.
     pub(crate) names: InboxNames,
-    /// Tell which of the ranks' processes have ended.
+    /// The handles that report which of the ranks' processes have ended.
     pub(crate) lives: Vec<(Rank, RankLife)>,
     /// The ranks that are reached through memory: those that found room for their rings.
     pub(crate) reached: Vec<Rank>,
-    /// The sizes on the way to them.
+    /// The sizes on the paths to them.
     pub(crate) path: Option<MemoryPath>,
     /// The rings, if they reach any rank.
     pub(crate) neighbours: Option<HostNeighbours>,
@@ -89,7 +89,7 @@ pub(crate) fn enter(
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DrivePace {
     /// How a rank waits. If ranks share cores, a rank that looks for packets keeps their sender
-    /// from running. So it sleeps at once, unless the job wants it otherwise.
+    /// from running. So it sleeps at once, unless the job says otherwise.
     pub(crate) idle: IdleMode,
     /// How long a caller may look for packets before it sleeps: if every rank has a core, for
     /// longer than waking up takes.
@@ -140,7 +140,7 @@ pub(crate) fn hosts(roster: &[RosterPeer]) -> Vec<u16> {
     (0..roster.len()).map(first).collect()
 }
 
-/// What the job is fitted to.
+/// The facts that the job is fitted to.
 pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
     let hosts = hosts(roster);
     let of_host = |host| hosts.iter().filter(|other| **other == host).count();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::shm::RankLife;
 
-/// Time between two checks. A process counts as ended if it was at two checks: a rank that leaves
+/// Time between two checks. A process counts as ended if two checks find it so: a rank that leaves
 /// properly has said so by then.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 

@@ -32,7 +32,7 @@ fn bucket(layer: u16) -> RankTask {
     }
 }
 
-/// Submits all buckets as a backward pass does, the last layers first; gives the layers in the
+/// Submits all buckets as a backward pass does, the last layers first; returns the layers in the
 /// order in which they were done.
 fn order_of_completion(rank: &LocalRank) -> Vec<u16> {
     let (tell, told) = channel();
@@ -70,7 +70,7 @@ fn orders_over(wire: WireChoice) -> Vec<Vec<u16>> {
 }
 
 /// Callbacks run on several threads and ranks are not in step, so single buckets may change places:
-/// what must hold is that the front half is done before nearly all of the back half.
+/// the front half must be done before nearly all of the back half.
 #[test]
 fn front_buckets_finish_before_back_buckets() {
     for wire in [WireChoice::Udp, WireChoice::Auto] {

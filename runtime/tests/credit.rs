@@ -13,12 +13,12 @@ use gradwire_runtime::{EndedOperation, LocalRank, RankTask};
 use world::{PATIENCE, on_ranks, sum};
 
 const BUCKETS: u16 = 8;
-/// Not a multiple of anything: shards, chunks and segments have short ends.
+/// Not a multiple of any size: shards, chunks and segments have short ends.
 const ELEMENTS: u32 = 40_009;
 /// A shard has several.
 const CHUNK: ByteCount = ByteCount::kib(16);
 
-/// Values whose sums round, and so tell in which order they were added.
+/// Values whose sums round, so that they show the order in which they were added.
 fn gradients(rank: u16, layer: u16) -> Vec<u8> {
     let value = |at: u32| {
         let mixed = (at + 1).wrapping_mul(2_654_435_761) ^ u32::from(rank * 31 + layer);
@@ -42,7 +42,7 @@ fn bucket(rank: &LocalRank, world_size: u16, layer: u16) -> RankTask {
     }
 }
 
-/// What a rank has at the end of each layer; all are submitted as a backward pass does.
+/// A rank's values at the end of each layer; all are submitted as a backward pass does.
 fn reduced(rank: &LocalRank, world_size: u16) -> Vec<Vec<u8>> {
     let (tell, told) = channel();
     for layer in (0..BUCKETS).rev() {
@@ -101,7 +101,7 @@ fn credit_does_not_change_the_bits() {
             let (bounded, held) = with_credit(credit, algorithm, world_size);
             assert!(bounded == unbounded, "{algorithm:?}, credit {credit}");
             let each_held = held.iter().all(|&held| held > 0);
-            // A shard's chunks are ready at once: of them all but one wait.
+            // A shard's chunks are ready at once: all but one of them wait.
             assert!(
                 each_held || credit >= CHUNK.get(),
                 "credit {credit}: {held:?}"

@@ -17,12 +17,12 @@ use gradwire_runtime::{EndError, LocalRank, RankTask};
 
 use world::{PATIENCE, on_ranks, sum};
 
-/// How soon everybody knows, on a machine that has other things to do: far below any timeout.
+/// How soon every rank knows, on a busy machine: far below any timeout.
 const SOON: Duration = Duration::from_secs(4);
 const RULE: &str = "all ranks of a group must call the same operation in the same order with the \
                     same shape and type";
 
-/// The errors of operations that are submitted one after the other, and all fail. Gives them when
+/// The errors of operations that are submitted one after the other, and all fail. Returns them when
 /// the last has ended.
 #[expect(
     clippy::disallowed_methods,
@@ -149,7 +149,7 @@ fn an_absent_rank_is_named_on_every_rank() {
             let limit = Span::from_millis(400);
             let absent = rank.rank() == Rank(2);
             let sequence = if absent { 6 } else { 7 };
-            // The absent rank's own one has no limit: it hears of the others'.
+            // The absent rank's own operation has no limit: it hears of the others' failure.
             let limit = if absent {
                 Span::from_millis(60_000)
             } else {

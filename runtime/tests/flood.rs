@@ -1,11 +1,11 @@
-//! All-reduces of two ranks while somebody on the host floods their data ports: random bytes and
+//! All-reduces of two ranks while a process on the host floods their data ports: random bytes and
 //! packets of another job from an address of its own and, where this process may open raw sockets,
 //! recorded and damaged packets from the address of a rank. Sums stay exact, nothing hangs, every
 //! kind is counted under its name.
 //!
-//! The test prints how fast the all-reduces were: without a flood, with one that goes elsewhere
-//! (it takes a core all the same), and with one that hits. With `GRADWIRE_SLOW=1`, a release build
-//! and `--nocapture` these are figures; otherwise they are too few to be.
+//! The test prints how fast the all-reduces were: without a flood, with one at another port (it
+//! takes a core all the same), and with one at their ports. With `GRADWIRE_SLOW=1`, a release build
+//! and `--nocapture` these are measurements; otherwise they are too few.
 
 #[expect(dead_code, reason = "other facts need more of it")]
 mod world;
@@ -30,7 +30,7 @@ const RATE: u64 = 200_000;
 /// Packets of a run, and the payload of each.
 const RUN: u64 = 40;
 const RUN_PAYLOAD: u16 = 1300;
-/// Bytes that are no packet of any version.
+/// Bytes that are not a packet of any version.
 static GARBAGE: [u8; 1400] = [0xFF; 1400];
 const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
@@ -178,7 +178,7 @@ impl Attacker {
         let run: Vec<u8> = (0..RUN / 2)
             .flat_map(|_| [&packet, other].concat())
             .collect();
-        // A full buffer of the kernel takes less than was meant.
+        // A full buffer of the kernel accepts less than was sent.
         let _ = self.sprayer.send_to(&run, target);
     }
 
@@ -205,7 +205,7 @@ impl Attacker {
                 self.stranger.send_to(&packet, to)
             }
         };
-        // A full buffer of the kernel takes less than was meant.
+        // A full buffer of the kernel accepts less than was sent.
         let _ = sent;
     }
 }
@@ -240,7 +240,7 @@ fn now() -> Instant {
     reason = "a slow test asks GRADWIRE_SLOW, see CONTRIBUTING.md"
 )]
 fn is_slow() -> bool {
-    // What takes long without optimisation is not the flood.
+    // Without optimisation the rest takes long, not the flood.
     !cfg!(debug_assertions) && std::env::var_os("GRADWIRE_SLOW").is_some()
 }
 

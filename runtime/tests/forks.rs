@@ -21,9 +21,9 @@ fn task(sequence: u32) -> RankTask {
     }
 }
 
-/// Runs `body` in a forked child; tells whether it returned true.
+/// Runs `body` in a forked child; returns whether it returned true.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child calls only functions that do without the threads that it lacks.
+    // SAFETY: the child calls only functions that work without the threads that it lacks.
     match unsafe { fork() }.expect("the system has processes") {
         // SAFETY: the child ends here, without running what its parent has registered.
         ForkResult::Child => unsafe { nix::libc::_exit(i32::from(!body())) },

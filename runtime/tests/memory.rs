@@ -46,7 +46,7 @@ fn two(job: &Job) -> [OpenRank; 2] {
     [0, 1].map(|rank| open(rank, 2, job))
 }
 
-/// Lets the ranks of jobs of two meet and sum; gives the wire of each rank.
+/// Lets the ranks of jobs of two meet and sum; returns the wire of each rank.
 fn wires(jobs: Vec<[OpenRank; 2]>) -> Vec<&'static str> {
     let wires = Mutex::new(Vec::new());
     thread::scope(|scope| {

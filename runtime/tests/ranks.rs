@@ -305,7 +305,7 @@ fn a_timeout_names_the_awaited_ranks() {
     let (tell, told) = (Mutex::new(Some(tell)), Mutex::new(told));
     on_ranks(2, &Job::default(), |rank| {
         if rank.rank() == Rank(0) {
-            // Dropped also when an assertion fails, so that rank 1 does not wait for ever.
+            // Dropped also when an assertion fails, so that rank 1 does not wait forever.
             let _tell = tell.lock().expect("locked once").take();
             let mut task = all_reduce(2, 1, &[1.0]);
             task.timeout = Some(Span::from_millis(300));

@@ -1,5 +1,5 @@
-//! The flight recorder of ranks of one process: what it tells while they run, what it leaves when
-//! something fails.
+//! The flight recorder of ranks of one process: what it reports while they run, and what it leaves
+//! when an operation fails.
 
 mod meeting;
 mod world;

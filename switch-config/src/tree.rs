@@ -3,12 +3,11 @@
 //!
 //! An entry has a name that tells it from its siblings, perhaps a value, and entries below it. The
 //! notations of [`crate::notation`] say how their text spells that: a command and its first words,
-//! a word of a `set` line, a key. An entry also keeps the line that it was read from, so that
-//! writing the tree gives the text back byte for byte, except where something changed it.
+//! a word of a `set` line, a key. An entry also keeps the line that it was read from.
 //!
 //! - [`diff`] compares a running tree with a wanted one, and lists the steps between them.
 //! - [`load`] changes a running tree as a switch does when it loads a change.
-//! - [`rules`] is all that a platform says about its tree: order, ownership, indentation.
+//! - [`rules`] is all that a platform says about its tree: order and ownership.
 //! - [`order`] sorts names that have numbers in them.
 
 pub mod diff;
@@ -37,19 +36,12 @@ pub struct ConfigEntry {
     pub sign: Sign,
     /// Its line, without white space around; `None`: it is part of the lines below it.
     pub line: Option<String>,
-    /// Number of its line in the text, from 1, in notations whose lines of one entry may stand
-    /// apart.
-    pub number: usize,
-    /// White space before the line.
-    pub head: String,
-    /// White space behind the line, without the line feed.
-    pub tail: String,
     /// Entries that belong to it.
     pub below: Vec<Self>,
 }
 
 impl ConfigEntry {
-    /// An entry with a line and others below it, not indented yet. Its name is its line until a
+    /// An entry with a line and others below it. Its name is its line until a
     /// notation says otherwise.
     pub fn new(line: impl Into<String>, below: Vec<Self>) -> Self {
         let line = line.into();
@@ -123,28 +115,6 @@ impl ConfigEntry {
     pub fn at<N: AsRef<str>>(&self, path: &[N]) -> Option<&Self> {
         path.iter()
             .try_fold(self, |entry, name| entry.child(name.as_ref()))
-    }
-
-    /// Indents it by `head`, and each level below it by so many spaces more.
-    pub fn indent(&mut self, head: &str, spaces: usize) {
-        head.clone_into(&mut self.head);
-        let deeper = format!("{head}{}", " ".repeat(spaces));
-        for entry in &mut self.below {
-            entry.indent(&deeper, spaces);
-        }
-    }
-
-    /// Adds its line, and those below it, to a text.
-    pub fn write(&self, text: &mut String) {
-        if let Some(line) = &self.line {
-            text.push_str(&self.head);
-            text.push_str(line);
-            text.push_str(&self.tail);
-            text.push('\n');
-        }
-        for entry in &self.below {
-            entry.write(text);
-        }
     }
 }
 

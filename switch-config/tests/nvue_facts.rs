@@ -289,18 +289,11 @@ fn a_text_that_is_no_configuration_is_refused_with_its_line() {
     }
     let json = r#"[{"set": {"interface": {"swp1": {}, "swp3": {}}}}]"#;
     assert!(nvue().read(&plan, json).is_ok());
-    let error = nvue()
-        .change(&plan, json)
-        .expect_err("its lines are to be kept");
-    assert!(error.to_string().contains("not of json"), "{error}");
-    let flow = "- set:\n    qos: {roce: {mode: lossy}}\n";
-    let error = nvue()
-        .change(&plan, flow)
-        .expect_err("its lines are to be kept");
-    assert!(
-        error.to_string().contains("expected an indented block"),
-        "{error}"
-    );
+    hold(&plan, json);
+    hold(&plan, "- set:\n    qos: {roce: {mode: lossy}}\n");
+    let error = nvue().change(&plan, "- set:\n    qos: 5\n");
+    let error = error.expect_err("no place for the plan").to_string();
+    assert!(error.contains("`qos: 5`: expected a map here"), "{error}");
 }
 
 #[test]

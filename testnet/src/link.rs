@@ -1,6 +1,6 @@
 //! The fate of a packet between two hosts.
 //!
-//! A link is a port with a queue and a wire behind it. The queue serves at a rate, marks ECT and
+//! A link is a port with a queue and a wire after it. The queue serves at a rate, marks ECT and
 //! drops not-ECT packets above a threshold and drops everything above its limit, as a RED/ECN port
 //! does. The wire adds latency and jitter, loses single packets or bursts, and duplicates.
 
@@ -28,7 +28,7 @@ pub struct Profile {
     pub queue: Option<Queue>,
     /// Time on the wire.
     pub latency: Span,
-    /// Extra time of each packet, evenly distributed up to this: packets overtake each other.
+    /// Extra delay of each packet, uniform up to this: packets overtake each other.
     pub jitter: Span,
     /// Share of packets that the wire loses.
     pub drop: Share,

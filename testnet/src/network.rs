@@ -62,7 +62,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Makes each host's clock read that much at the start; without it all clocks start at zero.
+    /// Makes each host's clock start at that reading; without it all clocks start at zero.
     ///
     /// # Panics
     /// When there is not one reading per host.

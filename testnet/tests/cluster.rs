@@ -1,4 +1,5 @@
-//! A job of several ranks under random faults keeps its promises; failing seeds stay mended.
+//! A job of several ranks under random faults keeps its promises; seeds that once failed still
+//! pass.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use gradwire_testnet::cluster::schedule::ClusterSchedule;
 use gradwire_testnet::cluster::shrink::shrink;
 use gradwire_testnet::cluster::week;
 
-/// Schedules that have failed once, one per line; the text behind # says what they found.
+/// Schedules that have failed once, one per line; the text after # says what they found.
 const REGRESSIONS: &str = include_str!("../regressions/cluster.txt");
 
 /// How many seeds: those of GRADWIRE_SEEDS, or many where long tests are wanted.

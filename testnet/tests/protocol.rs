@@ -30,7 +30,7 @@ struct Recorder {
     received: BTreeMap<(Rank, MessageKey), Option<Bitmap>>,
     sent: BTreeMap<(Rank, MessageKey), Option<Bitmap>>,
     in_flight: Vec<ByteCount>,
-    /// When the first packet of each message came.
+    /// When the first packet of each message arrived.
     begun: BTreeMap<(Rank, MessageKey), Instant>,
     /// When holes were accepted.
     accepted: Vec<Instant>,
@@ -173,7 +173,7 @@ struct Scenario {
     job: Job,
     profile: Profile,
     messages: Vec<Message>,
-    /// The time at which every host hears that its own kernel dropped packets.
+    /// The time at which every host learns that its own kernel dropped packets.
     host_drops_at: Option<Instant>,
 }
 
@@ -212,7 +212,7 @@ fn random_job(rng: &mut impl Rng) -> Job {
         let window = rng.random_range(unscheduled.max(64)..=1024);
         job.transport.window = ByteCount::kib(window);
     }
-    // In long bursts of loss both ways a peer may be unheard for seconds without being lost.
+    // In long bursts of loss both ways a peer may be silent for seconds without being lost.
     job.transport.peer_timeout = Span::from_millis(60_000);
     if rng.random_bool(0.5) {
         let window = ByteCount::kib(rng.random_range(16..=512));

@@ -106,8 +106,8 @@ impl FaultInjector {
         self.last_arrival = now;
     }
 
-    /// Decides about a packet of `bytes` bytes. `look` reads its header, or returns `None` if it
-    /// cannot; it is called only when the decision depends on the header.
+    /// Decides the fate of a packet of `bytes` bytes. `look` reads its header, or returns `None` if
+    /// it cannot; it is called only when the decision depends on the header.
     pub fn judge(
         &mut self,
         look: impl FnOnce() -> Option<FaultSubject>,

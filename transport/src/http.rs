@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::gethostname;
 
-/// The longest time from the first byte of a request to the last byte of the answer.
+/// The maximum time from the first byte of a request to the last byte of the answer.
 const CLIENT_TIME: Duration = Duration::from_secs(1);
 /// Clients at one time.
 const CLIENTS_MAX: usize = 64;
@@ -146,8 +146,8 @@ fn serve(
     }
 }
 
-/// Waits until a client comes or sends something, or the first one's time is over. Tells whether
-/// one comes, and which send.
+/// Waits until a client connects or sends bytes, or the first one's time is over. Returns whether
+/// one connects, and which send.
 fn wait(listener: &TcpListener, clients: &[WaitingClient]) -> (bool, Vec<bool>) {
     let sockets = clients.iter().map(|client| client.stream.stream.as_fd());
     let sockets = [listener.as_fd()].into_iter().chain(sockets);
@@ -161,14 +161,15 @@ fn wait(listener: &TcpListener, clients: &[WaitingClient]) -> (bool, Vec<bool>) 
     });
     let expired = clients.iter().any(|client| client.stream.left().is_err());
     let most = if expired { PollTimeout::ZERO } else { most };
-    // An interrupted wait is a short one.
+    // An interrupted wait ends early.
     let _ = poll(&mut polled, most);
     let mut ready = polled.iter().map(|one| one.any() == Some(true));
     let knocks = ready.next() == Some(true);
     (knocks, ready.collect())
 }
 
-/// Takes the clients that have come. Among too many the one that has waited longest has to go.
+/// Accepts the clients that have connected. If there are too many, the one that has waited longest
+/// must go.
 fn accept(listener: &TcpListener, clients: &mut Vec<WaitingClient>) {
     loop {
         match listener.accept() {
@@ -198,7 +199,7 @@ enum ClientStage {
     Done,
 }
 
-/// Reads what a client has sent, and answers if its request is whole.
+/// Reads the bytes that a client has sent, and answers if its request is complete.
 fn attend(
     client: &mut WaitingClient,
     page: &mut impl FnMut(&str) -> Option<HttpPage>,
@@ -211,7 +212,7 @@ fn attend(
             Some(page) => ("200 OK", page),
             None => ("404 Not Found", said("there is no such page\n")),
         },
-        ParsedRequest::Otherwise => ("405 Method Not Allowed", said("only GET is known\n")),
+        ParsedRequest::Otherwise => ("405 Method Not Allowed", said("only GET is supported\n")),
         ParsedRequest::Elsewhere => ("421 Misdirected Request", said(OTHER_HOST)),
         ParsedRequest::Garbage => ("400 Bad Request", said("this is not HTTP\n")),
         ParsedRequest::Unfinished if client.request.len() >= REQUEST_BYTES => {
@@ -266,7 +267,7 @@ fn path_of(request: &[u8]) -> ParsedRequest {
     }
 }
 
-/// Whether the host that a request names is this one, as far as its name tells. A request without a
+/// Whether the request's host name means this host, as far as the name shows. A request without a
 /// name comes from no browser.
 fn names_this_host(headers: &[httparse::Header<'_>]) -> bool {
     let mut hosts = headers

@@ -9,7 +9,7 @@ use nix::net::if_::InterfaceFlags;
 /// The largest IP packet that the interface with `address` takes, in bytes.
 ///
 /// # Errors
-/// When no interface of this host has the address, or the system does not tell its MTU.
+/// When no interface of this host has the address, or the system does not report its MTU.
 pub fn mtu(address: IpAddr) -> io::Result<u32> {
     mtu_of(&name(address)?)
 }
@@ -17,7 +17,7 @@ pub fn mtu(address: IpAddr) -> io::Result<u32> {
 /// The largest IP packet that the interface of this name takes, in bytes.
 ///
 /// # Errors
-/// When there is no such interface, or the system does not tell its MTU.
+/// When there is no such interface, or the system does not report its MTU.
 pub fn mtu_of(name: &str) -> io::Result<u32> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"))?;
     text.trim().parse().map_err(io::Error::other)

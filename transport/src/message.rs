@@ -25,8 +25,8 @@ const MEMORY_VALUES: usize = 9;
 const MEMORY_DROPS: usize = 8;
 /// A super-packet as received: the largest there is, and the space that a ring needs before it.
 pub const SLOT_BYTES: usize = 65_536 + RING_PACKETS_AT;
-/// The most packets of one gathered send: only packets of at least 4 KiB are gathered, and a send
-/// has less than 64 KiB.
+/// The maximum number of packets of one gathered send: only packets of at least 4 KiB are gathered,
+/// and a send has less than 64 KiB.
 const GATHERED_MAX: usize = 16;
 
 /// The parameters of a send, apart from its bytes.

@@ -1,6 +1,6 @@
 //! This process and its forked children. A child has a copy of all memory, but none of the threads.
 //! If it used a rank's keys and counters, two packets would have one nonce; if it kept a descriptor
-//! whose end tells of a death, its parent would never seem dead.
+//! whose end signals a death, its parent would never seem dead.
 //!
 //! Not here: what a rank does when a child calls it.
 #![expect(unsafe_code, reason = "forks are followed by calls of libc")]
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
-/// The most descriptors that are released; of further ones children keep copies.
+/// The maximum number of descriptors that are released; of further ones children keep copies.
 const RELEASED_MAX: usize = 4096;
 /// A place without a descriptor.
 const NONE: RawFd = -1;
 /// Bytes of the page that the kernel clears in children.
 const PAGE: usize = 4096;
 
-/// Tells a process from its forked children: they have another mark.
+/// Distinguishes a process from its forked children: they have another mark.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProcessMark(u32);
 

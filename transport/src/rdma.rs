@@ -7,8 +7,8 @@
 //! - Headers, keys and the replay window are those of every wire. So the number and key of a queue
 //!   pair protect nothing and need not be secret.
 //! - Only the memory of the rings is registered. Registering tensors would save no copy: sealed
-//!   packets are written anew, and unsealed ones would need a list of two parts (header, segment)
-//!   per request, and a registration per tensor that outlives the operation.
+//!   packets are written to a new place, and unsealed ones would need a list of two parts (header,
+//!   segment) per request, and a registration per tensor that outlives the operation.
 //!
 //! `library` loads libibverbs, whose structures are in `abi`. `device` chooses device, port and
 //! GID, and `watch` notices when they fail. `memory` registers memory, `send_queues` and
@@ -161,7 +161,7 @@ impl Rdma {
     }
 
     /// The counts so far, in the terms of sockets. The ring cannot count its drops, so each time
-    /// that it was dry counts as one packet.
+    /// that it was empty counts as one packet.
     pub fn counters(&self) -> SocketCounters {
         SocketCounters {
             sent_packets: self.sending.tally.packets,
@@ -240,7 +240,7 @@ impl Rdma {
         Ok(self.sending.arm(&self.device)?)
     }
 
-    /// Makes arrivals wake the sleeper from now on. The caller looks once more before it sleeps.
+    /// The caller checks once more before it sleeps. The caller looks once more before it sleeps.
     ///
     /// # Errors
     /// When the device no longer works.
@@ -248,7 +248,7 @@ impl Rdma {
         Ok(self.receiving.arm(&self.device)?)
     }
 
-    /// Reads the notices that have come, and checks the device.
+    /// Reads the pending notices, and checks the device.
     ///
     /// # Errors
     /// When the device no longer works.

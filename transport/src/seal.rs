@@ -96,12 +96,12 @@ impl Seal {
         }
     }
 
-    /// Whether payloads may be sent from where they lie. Encryption has to write them anew.
+    /// Whether payloads may be sent from where they are. Encryption must write them to a new place.
     pub fn may_gather(&self) -> bool {
         matches!(self.protection, Protection::Checksum(_))
     }
 
-    /// Bytes of the tag behind the payload of every packet.
+    /// Bytes of the tag after the payload of every packet.
     pub fn tag_bytes(&self) -> usize {
         match self.protection {
             Protection::Checksum(_) => 0,
@@ -109,7 +109,7 @@ impl Seal {
         }
     }
 
-    /// Writes packets of a run one behind the other, at most [`SLOT_BYTES`] together.
+    /// Writes packets of a run one after the other, at most [`SLOT_BYTES`] together.
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
         let mut staging = std::mem::take(&mut self.staging);
         let mut end = 0;
@@ -141,7 +141,7 @@ impl Seal {
         bytes
     }
 
-    /// Writes the headers of a run one behind the other; payloads stay where they lie in `message`.
+    /// Writes the headers of a run one after the other; payloads stay where they are in `message`.
     ///
     /// # Panics
     /// When packets [may not be gathered](Self::may_gather).

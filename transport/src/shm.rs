@@ -2,8 +2,8 @@
 //!
 //! - Every rank makes an inbox: a file in `/dev/shm` with one ring per neighbour, and a named pipe
 //!   that ends the rank's sleep. File names travel over the control plane. When all ranks have
-//!   attached, the files are unlinked; the memory goes with the last rank. Files of ranks that died
-//!   before are removed by the next rank that makes an inbox.
+//!   attached, the files are unlinked; the memory is freed with the last rank. Files of ranks that
+//!   died before are removed by the next rank that makes an inbox.
 //! - Little of a ring is allocated at first, and more when its reader lags behind, as long as half
 //!   of the free memory stays free. A rank without room for its rings is reached by sockets.
 //! - The writer copies a packet from the tensor into its ring. The reader reduces or copies it
@@ -35,9 +35,9 @@ pub use ring::RingPacket;
 
 /// The folder of shared memory.
 const FOLDER: &str = "/dev/shm";
-/// The most bytes of a ring: more than a core's cache is no faster.
+/// Maximum bytes of a ring: more than a core's cache is no faster.
 pub const RING_MAX: u64 = 1 << 20;
-/// The least bytes of a ring: several packets.
+/// Minimum bytes of a ring: several packets.
 const RING_MIN: u64 = 256 << 10;
 /// Payload bytes of a full packet. It is short enough that the reader starts while the writer is
 /// still writing, and long enough that the work per packet is negligible.
@@ -56,14 +56,14 @@ pub struct MemoryOffer {
 }
 
 impl MemoryOffer {
-    /// Whether the name is one that a rank makes: a rank that is told another one could be led to
-    /// any file of its user.
+    /// Whether the name is one that a rank makes: otherwise a rank could be led to any file of its
+    /// user.
     fn is_sound(&self) -> bool {
         is_inbox_name(&self.name)
     }
 }
 
-/// What the names of all inboxes begin with.
+/// The common prefix of the names of all inboxes.
 const PREFIX: &str = "gradwire-";
 
 fn is_inbox_name(name: &str) -> bool {
@@ -133,7 +133,7 @@ pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
 /// The ranks that share memory and the size of their rings, equal on each of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemoryTerms {
-    /// The ranks of this host in order, this one among them, and the names of their inboxes.
+    /// The ranks of this host in order, including this one, and the names of their inboxes.
     ranks: Vec<(Rank, String)>,
     me: Rank,
     ring_bytes: u64,
@@ -198,7 +198,7 @@ impl MemoryTerms {
 /// Memory could not be shared.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot {what} {}: {source}; transport.wire = \"udp\" does without shared memory",
+    "cannot {what} {}: {source}; transport.wire = \"udp\" works without shared memory",
     path.display()
 )]
 pub struct ShareError {
@@ -280,7 +280,7 @@ impl HostNeighbours {
         std::mem::take(&mut self.inbox.names)
     }
 
-    /// The handles that tell whether the other ranks' processes live. Returns them once.
+    /// The handles that show whether the other ranks' processes live. Returns them once.
     pub fn take_lives(&mut self) -> Vec<(Rank, RankLife)> {
         let outboxes = (0..).map(Rank).zip(&mut self.outboxes);
         let lives =
@@ -322,7 +322,7 @@ impl HostNeighbours {
         self.inbox.rings.is_empty()
     }
 
-    /// The bell that ends this rank's sleep when a packet comes.
+    /// The bell that ends this rank's sleep when a packet arrives.
     pub(crate) fn bell(&self) -> &InboxBell {
         &self.inbox.bell
     }

@@ -97,7 +97,7 @@ impl PacketSlot {
         Self::Own(vec![0; SLOT_BYTES])
     }
 
-    /// The reader's own buffer; gives a lent one back.
+    /// The reader's own buffer; returns a lent one.
     pub(crate) fn own(&mut self) -> &mut Vec<u8> {
         if matches!(self, Self::Lent(_)) {
             *self = Self::new();

@@ -29,11 +29,11 @@ use crate::seal::Destination;
 pub use crate::wake::ReadableSockets;
 use crate::wake::SocketPoller;
 
-/// The most packets of one GSO send.
+/// The maximum number of packets of one GSO send.
 const GSO_PACKETS_MAX: usize = 64;
-/// The most bytes of one GSO send.
+/// The maximum number of bytes of one GSO send.
 const GSO_BYTES_MAX: usize = 65_000;
-/// Packets of at least this many bytes are sent from where they lie, unless they are sealed.
+/// Packets of at least this many bytes are sent from where they are, unless they are sealed.
 /// Shorter ones are copied together first, which costs less than two vectors a packet.
 const GATHER_FROM: usize = 4096;
 /// Packets that go one by one to a peer before a run is tried again.
@@ -237,8 +237,8 @@ impl Sockets {
         self.segmentation = GsoMode::OneByOne;
     }
 
-    /// Sends the packets of a run. Returns how many of them the kernel has taken: fewer than all if
-    /// its buffer is full.
+    /// Sends the packets of a run. Returns how many of them the kernel has accepted: fewer than all
+    /// if its buffer is full.
     ///
     /// # Errors
     /// The kernel's error about the socket itself. Packets that it refuses, because the peer does
@@ -377,7 +377,7 @@ impl Sockets {
     }
 
     /// Records that socket `index` had this many drops at some time. A packet's number is as old as
-    /// the packet, so it may be less than one the kernel has given since.
+    /// the packet, so it may be less than one that the kernel has given since.
     fn note_drops(&mut self, index: usize, drops: u32) {
         let new = drops.wrapping_sub(self.drops_seen[index]) as i32;
         if new > 0 {

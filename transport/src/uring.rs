@@ -87,7 +87,7 @@ pub enum UringUnavailable {
         /// The kernel's release.
         kernel: String,
     },
-    /// There is not enough memory that may be locked.
+    /// The limit of locked memory is too low.
     #[error(
         "no memory for a ring ({source}): raise the limit of locked memory (`ulimit -l`) or of the \
          container's memory, or set transport.wire to \"udp\""
@@ -96,8 +96,8 @@ pub enum UringUnavailable {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A packet through loopback did not come out as it went in.
-    #[error("a packet by io_uring got lost on loopback: set transport.wire to \"udp\"")]
+    /// A packet through loopback did not arrive unchanged.
+    #[error("a packet sent by io_uring was lost on loopback: set transport.wire to \"udp\"")]
     Silent,
     /// Something else.
     #[error("io_uring does not work here: {source}; set transport.wire to \"udp\"")]

@@ -1,4 +1,4 @@
-//! Asks which sockets have packets, and sleeps until a packet, a command or a point in time comes.
+//! Asks which sockets have packets, and sleeps until a packet, a command or a point in time.
 #![expect(unsafe_code, reason = "poll and epoll take descriptors by number")]
 
 use std::io;
@@ -57,7 +57,7 @@ impl ThreadWaker {
     ) {
         let (bell, room) = others;
         let event = self.event.as_fd();
-        // In the place of a missing descriptor the event is asked again, which changes nothing.
+        // If there is no descriptor, the event is asked again, which changes nothing.
         let bell = bell.map_or(event, borrowed);
         let (room, flags) = match room {
             Some(RoomNotice::Writable(descriptor)) => (borrowed(descriptor), PollFlags::POLLOUT),
@@ -156,7 +156,7 @@ pub(crate) fn wait_readable(sockets: &SocketPoller, most: Span) {
 
 fn wait(polled: &mut [PollFd<'_>], most: Span) {
     let time = TimeSpec::from(std::time::Duration::from_nanos(most.as_nanos()));
-    // An error is an interrupted wait, which is a short one: callers look again anyway.
+    // An error is an interrupted wait, which ends early: callers check again anyway.
     let _ = ppoll(polled, Some(time), None);
 }
 

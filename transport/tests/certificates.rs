@@ -254,7 +254,7 @@ fn a_wrong_token_fails_despite_certificates() {
         PATIENCE,
         Box::new(drop),
     );
-    // Rank 0 has none, which is told apart from another one.
+    // Rank 0 has none, which is distinguished from another one.
     assert!(matches!(
         error,
         Err(JoinError::Refused(JoinRefusal::TokenMissing {

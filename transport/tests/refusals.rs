@@ -99,8 +99,8 @@ fn packets_that_this_host_keeps_are_no_loss() {
     let mut job = job(1500);
     (job.transport.wire, job.transport.entropies) = (WireChoice::Udp, 2);
     job.transport.spray_burst = 8;
-    // The least that the kernel has: a run fills a socket, so the third packet finds no room,
-    // however small the window has become on a busy machine.
+    // The minimum of the kernel: a run fills a socket, so the third packet finds no room, however
+    // small the window has become on a busy machine.
     let little = |sockets: &mut Sockets| {
         let set = sockets.limit_send_buffers(1);
         set.expect("the kernel takes any size");

@@ -57,7 +57,7 @@ fn pair() -> (HostNeighbours, HostNeighbours) {
     both.into()
 }
 
-/// Sends one packet; tells whether there was room.
+/// Sends one packet; returns whether there was room.
 fn send(neighbours: &mut HostNeighbours, number: u32, payload: &[u8]) -> bool {
     send_as(neighbours, A, number, payload)
 }
@@ -271,7 +271,7 @@ fn ranks_that_join_at_once_keep_their_files() {
 fn a_reader_that_lags_behind_gets_the_whole_ring() {
     const WINDOW: usize = 31;
     let packet = content(0, 16_384);
-    // So many packets wait whenever one is read.
+    // This many packets wait whenever one is read.
     for behind in [0, 1, 3] {
         let (mut from, mut to) = pair();
         (0..behind).for_each(|_| assert!(send(&mut from, 0, &packet)));

@@ -171,7 +171,7 @@ fn runs_arrive_whole(wire: WireChoice) {
             assert_eq!(header.class, policy.class_of(layer, 12));
             assert_eq!(header.magnitude, Magnitude(header.segment as u8));
         }
-        // PROBE travels in the class of the data that it asks about.
+        // PROBE has the class of the data that it asks about.
         let as_data = |header: &Header| matches!(header.kind, PacketKind::Data | PacketKind::Probe);
         assert!(headers.iter().all(as_data) || dscp == 40);
     }

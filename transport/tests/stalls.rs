@@ -1,5 +1,5 @@
 //! A host that stands still below its sockets as well as above them: packets that had reached it
-//! come up only after its driver has gone on.
+//! are delivered only after its driver has continued.
 
 #[expect(dead_code, reason = "other facts need more of it")]
 mod members;
@@ -18,10 +18,10 @@ use members::{LOOPBACK, Message, WAIT, await_whole, job, open, pair_between, tra
 
 /// How long the host stands still.
 const STALL: Duration = Duration::from_millis(250);
-/// How much later than its driver the queue below the sockets goes on.
+/// How much later than its driver the queue below the sockets continues.
 const LATER: Duration = Duration::from_millis(15);
 
-/// Carries packets between two members. When told, it holds back the last packets of the next
+/// Carries packets between two members. On command, it holds back the last packets of the next
 /// message, passes the PROBE that follows them, and then stands still for [`STALL`].
 struct Relay {
     ends: [UdpSocket; 2],

@@ -1,5 +1,5 @@
-//! What is special to io_uring: slots that are used up and returned, one thread, many messages.
-//! What it has in common with plain sockets is in the facts of `sockets` and `driver`.
+//! What is special to io_uring: slots that are used up and returned, one thread, many messages. The
+//! tests of `sockets` and `driver` cover its common behaviour with plain sockets.
 
 #[expect(dead_code, reason = "other facts need more of it")]
 mod members;

@@ -30,7 +30,7 @@ pub const TRIALS: usize = 15;
 
 /// Points that are measured before the model is asked for one.
 const DESIGN: usize = 5;
-/// Variance of a single measurement; the values told so far are scaled to a variance of 1.
+/// Variance of a single measurement; the reported values are scaled to a variance of 1.
 const NOISE: f64 = 1e-3;
 /// Points among which the crate looks for the largest expected improvement: 4 for each of 8 x 8.
 const CANDIDATES: usize = 256;

@@ -3,10 +3,10 @@
 //!
 //! Start here:
 //! - [`search::ToleranceSearch`] derives the next trial, or the result, from the trials so far. It
-//!   has no memory: the same trials give the same answer, so an interrupted search can go on.
+//!   has no memory: the same trials give the same answer, so an interrupted search can continue.
 //! - [`judge::ToleranceJudge`] decides whether the trials of one setting show that it costs the
 //!   metric less than the margin.
-//! - [`gain::TimeGain`] decides whether a tolerance that the metric bears gains any time.
+//! - [`gain::TimeGain`] decides whether an accepted tolerance gains any time.
 //!
 //! A trial is one short training of the user's script with one [`ToleranceSetting`] and one seed;
 //! its result is one number. Not here: how a trial is run, and which packets it loses.

@@ -109,7 +109,7 @@ impl Reader<'_> {
         let mut tasks = in_order(tasks).map_err(|stuck| {
             self.wrong(
                 &entries[stuck],
-                "it waits, over its dependencies, for itself",
+                "it waits for itself through its dependencies",
             )
         })?;
         let mut latest: BTreeMap<u32, u32> = BTreeMap::new();
@@ -134,7 +134,7 @@ impl Reader<'_> {
             place.ok_or_else(|| {
                 self.wrong(
                     entry,
-                    format!("it depends on operation {id}, which is not there"),
+                    format!("it depends on operation {id}, which the trace lacks"),
                 )
             })
         };

@@ -47,8 +47,8 @@ pub enum WorkloadError {
     },
     /// The trigger of a flow never fires for it.
     #[error(
-        "flow {flow} waits for trigger {trigger} ({kind}), which is told {told} times before \
-         everything stands still; let flows that begin by themselves tell it often enough"
+        "flow {flow} waits for trigger {trigger} ({kind}), which is told only {told} times; let \
+        flows that begin by themselves tell it often enough"
     )]
     NeverStarts {
         /// Index of the flow.
@@ -139,7 +139,10 @@ pub enum WorkloadError {
         peer: u32,
     },
     /// Tasks of several hosts wait for each other in a circle.
-    #[error("{what} can never be complete: what it waits for waits for it ({stuck} tasks do so)")]
+    #[error(
+        "{what} can never be complete: its dependencies wait for it ({stuck} tasks are in such \
+    a circle)"
+    )]
     Stuck {
         /// The first such task.
         what: String,

@@ -224,7 +224,7 @@ impl Reader {
             .find(|&(_, said, found)| said as usize != found);
         if let Some((key, said, found)) = wrong {
             return Err(TextError::Whole(format!(
-                "the header says `{key} {said}`, the file has {found}: correct the one or the other"
+                "the header says `{key} {said}`, the file has {found}: correct one of them"
             )));
         }
         let Some(hosts) = self.hosts else {

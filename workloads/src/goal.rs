@@ -219,7 +219,7 @@ impl Block {
     }
 }
 
-/// The fault of a rank or label that is there already.
+/// The fault of a rank or label that exists already.
 fn twice(line: usize, what: &str) -> TextError {
-    TextError::line(line, format!("{what} is there already; write it once"))
+    TextError::line(line, format!("{what} exists already; write it once"))
 }

@@ -16,12 +16,11 @@
 //! `ALLGATHER` for one rank's part; only the author of a file knows which one was meant.
 //!
 //! Order of a step, as in the `iterate_...` functions there: the layers forward, each collective
-//! blocking; then backward, where the collective of a weight gradient never blocks. The
-//! collective of an input gradient blocks the weight gradient of its layer for transformers and
-//! the layer before for other hybrids. `DATA` and `HYBRID_DLRM` compute the weight gradient
-//! first. A layer of `checkpoint_initiates` runs forward again from the checkpoint before it.
-//! In `HYBRID_DLRM` the all-to-all of the first layer blocks the layer behind
-//! `DLRM_LAST_BOTTOM_LAYER` only.
+//! blocking; then backward, where the collective of a weight gradient never blocks. The collective
+//! of an input gradient blocks the weight gradient of its layer for transformers and the layer
+//! before for other hybrids. `DATA` and `HYBRID_DLRM` compute the weight gradient first. A layer of
+//! `checkpoint_initiates` runs forward again from the checkpoint before it. In `HYBRID_DLRM` the
+//! all-to-all of the first layer blocks only the layer after `DLRM_LAST_BOTTOM_LAYER`.
 //!
 //! LayerGroups (`groups`): with `DATA`, `HYBRID_DLRM` and `MICRO` all ranks share weight
 //! gradients only; with `MODEL` and `DISTRIBUTED_INFERENCE` all share everything but

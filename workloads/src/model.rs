@@ -6,7 +6,7 @@
 //! (`measured`), or are estimated from the work of each layer where no table exists (`estimated`);
 //! [`Model::times`] says which.
 //!
-//! Forward times were not measured beside the gradients. A layer's forward pass takes
+//! Forward times were not measured with the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.
 //!
 //! The steps that train a model are in [`crate::training`].
@@ -44,7 +44,7 @@ pub const NAMES: [&str; 10] = [
 /// No model has this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{given}` is no model{nearest}; known are {}; or a file: NAME.csv, NAME.txt (SimAI, \
+    "`{given}` is not a model{nearest}; known are {}; or a file: NAME.csv, NAME.txt (SimAI, \
      ASTRA-sim), NAME.et or NAME.json (Chakra)",
     NAMES.join(", ")
 )]
@@ -180,7 +180,7 @@ mod tests {
             .expect_err("there is none")
             .to_string();
         assert!(
-            error.starts_with("`vgg61` is no model (did you mean `vgg16`?); known are alexnet")
+            error.starts_with("`vgg61` is not a model (did you mean `vgg16`?); known are alexnet")
         );
         let error = Model::named("").expect_err("there is none").to_string();
         assert!(

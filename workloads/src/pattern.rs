@@ -14,12 +14,12 @@
 //!
 //! A training step is `step:MODEL:HOW`, the model one of [`crate::model::NAMES`] or a table of the
 //! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
-//! first 8 hosts). Behind it, with commas: `steps=3` (as without it; first to third), `slow=1.5`
-//! (the last worker computes 1.5 times as long), `update=all` (forward waits for all updates and
-//! not for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how gradients are
-//! cut for servers), `scale=16` (a 16th of all sizes and times).
+//! first 8 hosts). After it, separated by commas: `steps=3` (as without it; first to third),
+//! `slow=1.5` (the last worker computes 1.5 times as long), `update=all` (forward waits for all
+//! updates and not only for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how
+//! gradients are cut for servers), `scale=16` (a 16th of all sizes and times).
 //!
-//! `@hosts=0-63` or `@hosts=0,4,8-11` behind any of them puts it on these hosts only.
+//! `@hosts=0-63` or `@hosts=0,4,8-11` after any of them puts it on these hosts only.
 
 mod flows;
 mod notation;
@@ -35,7 +35,7 @@ use crate::workload::{Hosts, Workload};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern is unknown.
-    #[error("`{given}` is no workload{nearest}; known are {}", examples())]
+    #[error("`{given}` is not a workload{nearest}; known are {}", examples())]
     Unknown {
         /// The line, as given.
         given: String,
@@ -93,7 +93,7 @@ impl Workload {
         Self::from_pattern_with(text, hosts, seed, &[])
     }
 
-    /// Works as [`Self::from_pattern`], with the caller's models beside the named ones.
+    /// Like [`Self::from_pattern`], with the caller's models in addition to the named ones.
     ///
     /// # Errors
     /// [`PatternError`] names the fault and shows a correct line.
@@ -110,7 +110,7 @@ impl Workload {
         let count = placed
             .as_ref()
             .map_or(hosts.count, |list| list.len() as u32);
-        let line = Line {
+        let line = PatternLine {
             text,
             hosts: Hosts { count, ..hosts },
             seed,
@@ -134,16 +134,10 @@ impl Workload {
         let (name, rest) = text.split_once(':')?;
         (name.trim() == STEP).then(|| step::model_of(rest))
     }
-
-    /// Whether `text` begins like a one-line workload and is no path.
-    pub fn is_pattern(text: &str) -> bool {
-        let name = text.split_once(':').map_or(text, |(name, _)| name);
-        names().any(|known| known == name.trim())
-    }
 }
 
 /// A line and the hosts that it is read for.
-struct Line<'a> {
+struct PatternLine<'a> {
     /// The whole line, for messages.
     text: &'a str,
     hosts: Hosts,
@@ -151,7 +145,7 @@ struct Line<'a> {
     models: &'a [Model],
 }
 
-impl Line<'_> {
+impl PatternLine<'_> {
     fn workload(&self, pattern: &str) -> Result<Workload, PatternError> {
         let (name, rest) = pattern.split_once(':').unwrap_or((pattern, ""));
         let (name, rest) = (name.trim(), rest.trim());
@@ -198,7 +192,7 @@ fn listed(text: &str, list: &str, hosts: Hosts) -> Result<Vec<u32>, PatternError
     let given = || text.to_owned();
     let list = notation::hosts(list).ok_or_else(|| PatternError::Form {
         given: given(),
-        what: format!("`{list}` is no list of hosts"),
+        what: format!("`{list}` is not a list of hosts"),
         example: "permutation:2MB@hosts=0-63,72",
     })?;
     match list.iter().find(|&&host| host >= hosts.count) {

@@ -1,4 +1,4 @@
-//! Places a workload on hosts, and another workload beside it.
+//! Places a workload on hosts, and another workload in parallel.
 
 use gradwire_protocol::units::Layer;
 
@@ -23,7 +23,7 @@ pub enum PlacementError {
     /// A host is listed twice.
     #[error("host {0} is listed twice: list every host once")]
     Twice(u32),
-    /// Two workloads side by side name different algorithms.
+    /// Two parallel workloads name different algorithms.
     #[error("`{one}` and `{other}` name different algorithms; all-reduces of one run have one")]
     Algorithms {
         /// Name of the first workload.
@@ -63,7 +63,7 @@ impl Workload {
     ///
     /// Only the training steps of this workload are measured. If it has some, a run ends when all
     /// programs have ended, also those of the background, and all flows of this workload. Flows of
-    /// a background without layers ride like untagged traffic, in the last class.
+    /// a background without layers travel like untagged traffic, in the last class.
     #[must_use]
     pub fn with_background(mut self, background: Self) -> Self {
         // Of several backgrounds the first one marks the end of the foreground.
@@ -81,7 +81,7 @@ impl Workload {
         self.and(background)
     }
 
-    /// Returns this workload and another one beside it; the training steps of both are measured.
+    /// Returns this workload in parallel with another one; the training steps of both are measured.
     ///
     /// # Errors
     /// [`PlacementError::Algorithms`] when both name an algorithm and these differ.
@@ -94,8 +94,8 @@ impl Workload {
         Ok(self.and(other))
     }
 
-    /// Puts another workload beside this one. The other keeps its own triggers, groups, messages
-    /// and compute units. A host with programs of both runs them side by side.
+    /// Adds another workload in parallel to this one. The other keeps its own triggers, groups,
+    /// messages and compute units. A host with programs of both runs them side by side.
     ///
     /// The algorithm is this workload's, if it has one. Layers keep their numbers. The layer count
     /// outside training jobs is the larger one, so that a workload without layers competes as layer

@@ -88,7 +88,7 @@ pub enum Update {
     All,
 }
 
-/// Most groups of two in a workload: the number of group ids on the wire.
+/// Maximum number of groups of two in a workload: the number of group ids on the wire.
 const PAIRS_MAX: u32 = 60_000;
 
 impl Training {

@@ -117,7 +117,7 @@ pub enum Work {
         to: u32,
         /// Its bytes, at least one.
         bytes: ByteCount,
-        /// Tells messages of a pair apart.
+        /// Distinguishes the messages of a pair.
         tag: u32,
     },
     /// Receives from a host.
@@ -126,12 +126,12 @@ pub enum Work {
         from: u32,
         /// Its bytes.
         bytes: ByteCount,
-        /// Tells messages of a pair apart.
+        /// Distinguishes the messages of a pair.
         tag: u32,
     },
 }
 
-/// The kind of a collective, and its algorithm where there is a choice.
+/// The kind of a collective, and its algorithm if there is a choice.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum CollectiveKind {
@@ -153,7 +153,7 @@ pub enum CollectiveKind {
         /// Position in the group.
         root: u32,
     },
-    /// No rank goes on before all have arrived.
+    /// No rank continues before all have arrived.
     Barrier,
 }
 

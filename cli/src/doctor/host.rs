@@ -66,7 +66,7 @@ fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<HostFinding> 
     let offload = match measured {
         Ok(offload) => offload,
         Err(error) => {
-            let found = format!("no UDP socket opens on {address}: {error}");
+            let found = format!("cannot open a UDP socket on {address}: {error}");
             let mend = "ip address show  # and give --bind an address of this host";
             return vec![HostFinding::problem("gso", found).mend(mend)];
         }
@@ -104,7 +104,7 @@ fn run_kept(address: IpAddr, measured: io::Result<Offload>) -> Vec<HostFinding> 
 
 fn features(name: &str) -> Vec<HostFinding> {
     let Ok(features) = device::features(name) else {
-        let found = format!("{name} does not tell its features");
+        let found = format!("{name} does not report its features");
         return vec![HostFinding::ok("interface_gro", found)];
     };
     let on = |feature: &str| features.get(feature).copied().unwrap_or(false);
@@ -147,7 +147,7 @@ fn features(name: &str) -> Vec<HostFinding> {
 fn mtu(name: &str, interface: io::Result<u32>, wanted: Mtu) -> HostFinding {
     let check = "interface_mtu";
     let Ok(mtu) = interface else {
-        return HostFinding::warning(check, format!("{name} does not tell its MTU"))
+        return HostFinding::warning(check, format!("{name} does not report its MTU"))
             .costs("a job with transport.mtu = \"auto\" does not start")
             .mend(format!("ip link show dev {name}"));
     };
@@ -217,8 +217,8 @@ fn send_buffer(wmem_max: Option<u64>, force: Force) -> HostFinding {
     let check = "send_buffer";
     let shown = wmem_max.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
     let forced = match force {
-        Force::Allowed => "and CAP_NET_ADMIN may go beyond",
-        Force::Denied => "without CAP_NET_ADMIN it is the limit",
+        Force::Allowed => "which this process may exceed (CAP_NET_ADMIN)",
+        Force::Denied => "which is the limit without CAP_NET_ADMIN",
     };
     let found = format!("net.core.wmem_max is {shown}, {forced}");
     if force == Force::Allowed || wmem_max.is_none_or(|bytes| bytes >= SEND_BUFFER_BYTES) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gradwire_lab::error::LabError;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Rank;
+use gradwire_report::printing::OutputForm;
 use gradwire_runtime::{OpenError, RankJoinError};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Membership, RosterPeer};
@@ -18,7 +19,7 @@ use gradwire_transport::probe::{ProbeClient, ProbeServer, system};
 use super::finding::HostFinding;
 use super::options::Doctor;
 use super::pair::{self, Pair};
-use super::print::{DoctorReport, OutputForm};
+use super::print::DoctorReport;
 use crate::environment::Environment;
 use crate::exit::CommandError;
 
@@ -113,7 +114,7 @@ fn paths(
 fn untold(rank: Rank) -> HostFinding {
     HostFinding::warning(
         "reports",
-        format!("rank {rank} does not tell what it found"),
+        format!("rank {rank} did not report its findings"),
     )
     .costs("its host and the paths from it are not in this list")
     .mend(format!(

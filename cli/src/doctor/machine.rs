@@ -87,7 +87,7 @@ fn shared_file() -> io::Result<()> {
     let removed = std::fs::remove_file(&path);
     match shared? == path.as_bytes() {
         true => removed,
-        false => Err(io::Error::other("it does not keep what is written")),
+        false => Err(io::Error::other("it does not keep written data")),
     }
 }
 
@@ -104,9 +104,9 @@ fn io_uring(refused: Option<UringUnavailable>) -> HostFinding {
     };
     HostFinding::ok(
         check,
-        format!("not allowed ({error}); UDP sockets do without"),
+        format!("not allowed ({error}); UDP sockets work without it"),
     )
-    .costs("nothing that was measured: 43 Gb/s with it, 40 to 45 without")
+    .costs("nothing measurable: 43 Gb/s with it, 40 to 45 without")
     .mend(mend)
 }
 
@@ -144,7 +144,10 @@ fn cores_of(cores: u32, ranks: u32) -> HostFinding {
 fn frequency(governor: &str) -> HostFinding {
     let check = "cpu_frequency";
     match governor {
-        "" => HostFinding::ok(check, "no governor to be seen, as in a virtual machine"),
+        "" => HostFinding::ok(
+            check,
+            "no frequency governor is visible, as in a virtual machine",
+        ),
         "powersave" | "conservative" => {
             HostFinding::warning(check, format!("the governor is {governor}"))
                 .costs("cores that wait for packets slow down: longer round trips")

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gradwire_protocol::units::Span;
 
-use crate::values::span;
+use gradwire_lab::values::span;
 
 /// Shown below the options.
 pub const DOCTOR_EXAMPLES: &str = "\
@@ -31,8 +31,8 @@ interrupted.";
 /// Options of `gradwire doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct Doctor {
-    /// Local address that a job would use; without it, the one towards the peers, or every
-    /// interface's. With --serve, where to answer: 0.0.0.0 without it, "::" for IPv6.
+    /// Local address that a job would use; by default the one that reaches the peers, or those of
+    /// all interfaces. With --serve, the address to answer on: 0.0.0.0 by default, "::" for IPv6.
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
     /// Ranks of the job on this host.
@@ -44,10 +44,10 @@ pub struct Doctor {
         value_name = "COUNT"
     )]
     pub ranks: u32,
-    /// All ranks of the job; without it, those of this host.
+    /// Number of ranks of the job; by default those of this host.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "COUNT")]
     pub world: Option<u16>,
-    /// The job file; without it, GRADWIRE_JOB, else the default job.
+    /// The job file; by default GRADWIRE_JOB, else the default job.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Print one JSON object instead of the list.
@@ -59,7 +59,7 @@ pub struct Doctor {
     /// Answer the probes of other hosts instead of checking this one.
     #[arg(long, conflicts_with_all = ["peer", "rank"], help_heading = "Paths to other hosts")]
     pub serve: bool,
-    /// Port to answer on; 0 takes any free one.
+    /// Port to answer on; 0 for any free port.
     #[arg(
         long,
         default_value_t = 29_410,
@@ -83,7 +83,7 @@ pub struct Doctor {
         help_heading = "Paths between ranks"
     )]
     pub rendezvous: Option<String>,
-    /// The secret that all ranks share; without it, GRADWIRE_TOKEN.
+    /// The secret that all ranks share; by default GRADWIRE_TOKEN.
     #[arg(long, requires = "rank", help_heading = "Paths between ranks")]
     pub token: Option<String>,
     /// How long to wait for the other ranks.

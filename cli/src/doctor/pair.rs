@@ -171,12 +171,12 @@ fn direction(name: &str, peer: IpAddr, (tried, path): (u32, &PathMtu)) -> HostFi
     };
     let found = match told {
         None => format!(
-            "black hole: packets above {bytes} bytes vanish {way} without a word, and both ends \
-             say {tried}"
+            "black hole: packets above {bytes} bytes vanish {way} without an ICMP error, though \
+            both ends allow {tried}"
         ),
         Some(told) => format!(
-            "packets above {bytes} bytes do not fit {way}; ICMP says so ({told}), and both ends \
-             say {tried}"
+            "packets above {bytes} bytes do not fit {way}: ICMP reports {told}, though both ends \
+            allow {tried}"
         ),
     };
     HostFinding::problem(name, found).costs(costs).mend(mend)
@@ -195,7 +195,7 @@ fn ports(open: &[bool; SOCKETS]) -> HostFinding {
         check,
         format!("{through} of {SOCKETS} pairs of ports are open"),
     )
-    .costs("a job takes ports that the kernel chooses: what leaves by the others is lost")
+    .costs("a job uses ports that the kernel chooses: packets on closed pairs are lost")
     .mend(
         "nft insert rule inet filter input udp dport 1024-65535 accept  # on both hosts, \
              limited to their addresses",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use gradwire_report::printing::OutputForm;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{FindingState, HostFinding, worst};
@@ -38,15 +39,6 @@ pub struct DoctorReport {
     pub pairs: Vec<Pair>,
 }
 
-/// Whether people or programs read it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum OutputForm {
-    /// A list.
-    List,
-    /// One object on one line.
-    Json,
-}
-
 impl DoctorReport {
     /// How many findings have this state.
     pub fn count(&self, state: FindingState) -> usize {
@@ -61,13 +53,7 @@ impl DoctorReport {
 
     /// The text for standard output.
     pub fn text(&self, form: OutputForm) -> String {
-        match form {
-            OutputForm::Json => {
-                let object = serde_json::to_string(self);
-                object.expect("findings are plain text and numbers") + "\n"
-            }
-            OutputForm::List => self.list(),
-        }
+        form.lines(|| self.list(), || self)
     }
 
     fn list(&self) -> String {
@@ -204,7 +190,7 @@ mod tests {
 
     #[test]
     fn text_has_marks_costs_mends_and_ranks() {
-        let text = report().text(OutputForm::List);
+        let text = report().text(OutputForm::Text);
         for line in [
             "rank 0, host alpha (10.0.0.1)",
             "  ok       gso             runs leave whole",

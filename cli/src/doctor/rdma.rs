@@ -200,7 +200,7 @@ fn mtu(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_mtu";
     let name = beneath.name;
     let Some(mtu) = beneath.mtu else {
-        return HostFinding::ok(check, format!("{place}: {name} does not tell its MTU"));
+        return HostFinding::ok(check, format!("{place}: {name} does not report its MTU"));
     };
     let Some(payload) = rdma::payload(mtu) else {
         return HostFinding::problem(check, format!("{place}: {mtu} bytes of {name} carry none"))
@@ -241,7 +241,7 @@ fn pausing(place: &str, beneath: &Beneath<'_>) -> HostFinding {
             .mend(format!("ethtool -A {name} rx off tx off"));
     }
     match paused {
-        None => HostFinding::ok(check, format!("{place}: {name} has no PFC to be set")),
+        None => HostFinding::ok(check, format!("{place}: {name} has no PFC settings")),
         Some([]) => HostFinding::ok(check, format!("{place}: {name} pauses no priority")),
         Some(some) => HostFinding::warning(check, format!("{place}: {name} pauses {}", list(some)))
             .costs(costs)
@@ -257,7 +257,7 @@ fn sorting(place: &str, beneath: &Beneath<'_>, job: &Job) -> HostFinding {
     let check = "rdma_classes";
     let name = beneath.name;
     let Some(told) = &beneath.bridging else {
-        let found = format!("{place}: {name} does not tell how it sorts DSCPs");
+        let found = format!("{place}: {name} does not report how it maps DSCPs to priorities");
         return HostFinding::ok(check, found);
     };
     let dscps: Vec<u8> = job.priority.dscps.iter().map(|Dscp(dscp)| *dscp).collect();
@@ -296,8 +296,7 @@ fn marking(place: &str, beneath: &Beneath<'_>) -> HostFinding {
     let check = "rdma_ecn";
     let found = match &beneath.own_control {
         None => format!(
-            "{place}: receivers read marks from each packet; {} has no control of its own to be \
-             set",
+            "{place}: receivers read marks from each packet; {} has no congestion control settings",
             beneath.name
         ),
         Some(told) => format!(

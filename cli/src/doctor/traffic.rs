@@ -93,7 +93,7 @@ pub(super) fn ecn(tags: &[TagFate]) -> HostFinding {
         false => HostFinding::warning(check, found),
     };
     finding
-        .costs("queues drop what is protected, and senders learn of congestion by loss alone")
+        .costs("queues drop protected packets, and senders detect congestion by loss alone")
         .mend("nft list ruleset | grep ecn  # on the hosts and routers between")
 }
 

@@ -1,7 +1,5 @@
 //! The options of `gradwire eval`. Doc comments on options are the help text.
 
-use std::path::PathBuf;
-
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gradwire_lab::eval::request::EvalRequest;
@@ -37,53 +35,24 @@ others run, the report is written, and the exit code is 1. A goal that is missed
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Run DLCP's evaluation and ByteScheduler's, and write a report.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, mut_arg("only", |one| one.value_parser(tables())))]
     Dlcp(Dlcp),
 }
 
 /// Options of `gradwire eval dlcp`.
 #[derive(Args, Clone, Debug)]
 pub struct Dlcp {
-    /// Few cells of every table, in minutes: to see that all of it works.
-    #[arg(long)]
-    pub quick: bool,
-    /// Only this table; may be repeated.
-    #[arg(
-        long,
-        value_name = "TABLE",
-        value_parser = PossibleValuesParser::new(TABLES.map(|table| table.name))
-    )]
-    pub only: Vec<String>,
+    /// The tables, and the folder of the report.
+    #[command(flatten)]
+    pub request: EvalRequest,
     /// Only list the cells, and whether they are finished.
     #[arg(long)]
     pub list: bool,
     /// Print the report, or the list, as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Folder of the report; made where it is missing.
-    #[arg(long, value_name = "DIR", default_value = "out/eval-dlcp")]
-    pub out: PathBuf,
-    /// Folder of plans that stand for those of the same names, which DIR/plans has.
-    #[arg(long, value_name = "DIR")]
-    pub plans: Option<PathBuf>,
-    /// Cells that run at the same time; without it, one per core.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub parallel: Option<u16>,
-    /// The Python that has gradwire and PyTorch, for the tables of real training.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    pub python: PathBuf,
 }
 
-impl Dlcp {
-    /// The parameters of the evaluation.
-    pub fn request(&self) -> EvalRequest {
-        EvalRequest {
-            quick: self.quick,
-            only: self.only.clone(),
-            out: self.out.clone(),
-            plans: self.plans.clone(),
-            parallel: self.parallel,
-            python: self.python.clone(),
-        }
-    }
+fn tables() -> PossibleValuesParser {
+    PossibleValuesParser::new(TABLES.map(|table| table.name))
 }

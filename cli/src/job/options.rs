@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradwire_protocol::units::Share;
 
-use crate::values::share;
+use gradwire_lab::values::share;
 
 /// The commands for job files.
 #[derive(Debug, Subcommand)]
@@ -15,6 +15,7 @@ pub enum JobCommand {
     #[command(after_help = "Example:\n  gradwire job check job.toml --json")]
     Check(JobCheck),
     /// List every key of a job file: its purpose, the allowed values, its default.
+    #[command(after_help = "Example:\n  gradwire job keys")]
     Keys,
 }
 
@@ -32,7 +33,7 @@ pub struct JobCheck {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Job")]
 pub struct JobOptions {
-    /// The job file; without it, GRADWIRE_JOB, else the default job.
+    /// The job file; by default GRADWIRE_JOB, else the default job.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Share of a message that may be missing, such as 2% or 0.02.
@@ -56,7 +57,7 @@ pub struct JobOptions {
     /// How a rank waits: busy, adaptive or block.
     #[arg(long, value_name = "POLICY")]
     pub idle: Option<String>,
-    /// How all-reduces are done: auto, direct, ring, halving-doubling or hierarchical.
+    /// Algorithm of all-reduces: auto, direct, ring, halving-doubling or hierarchical.
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
 }

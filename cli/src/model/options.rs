@@ -56,7 +56,7 @@ pub enum ModelCommand {
     /// Show the gradients of a model: their sizes, and when the backward pass makes them.
     #[command(after_help = MODEL_SHOW_EXAMPLES)]
     Show(ModelShow),
-    /// Run a PyTorch script unchanged, and keep the cost of its layers as a table of your own.
+    /// Run a PyTorch script unchanged, and write the cost of its layers as a table.
     #[command(after_help = MODEL_RECORD_EXAMPLES)]
     Record(ModelRecord),
 }
@@ -86,11 +86,11 @@ pub struct ModelShow {
 /// Options of `gradwire model record`.
 #[derive(Args, Clone, Debug)]
 pub struct ModelRecord {
-    /// How many steps are recorded; the first two do not count. Then the script is ended.
+    /// How many steps to record; the first two do not count. The script ends after them.
     #[arg(long, default_value_t = 20, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub steps: u32,
-    /// The table that is written.
+    /// The table to write.
     #[arg(long, default_value = "recorded.csv", value_name = "FILE")]
     pub out: PathBuf,
     /// Python that has gradwire and PyTorch; else that of VIRTUAL_ENV, else .venv/bin/python, else

@@ -21,7 +21,7 @@ use crate::exit::{CommandError, Exit};
 /// The recorder's report.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum RecorderAnswer {
     /// The script gave no table.
     Failed { error: String },
     /// It gave one.
@@ -35,11 +35,11 @@ enum Told {
 pub(super) fn record(options: &ModelRecord) -> Result<(), CommandError> {
     let (script, arguments) = script(options)?;
     let (steps, iteration_us) = match told(options, script, arguments)? {
-        Told::Done {
+        RecorderAnswer::Done {
             steps,
             iteration_us,
         } => (steps, iteration_us),
-        Told::Failed { error } => return Err(LabError::Check(error).into()),
+        RecorderAnswer::Failed { error } => return Err(LabError::Check(error).into()),
     };
     let out = options.out.display().to_string();
     let model = files::model(&out)?;
@@ -77,19 +77,23 @@ fn script(options: &ModelRecord) -> Result<(&str, &[String]), CommandError> {
     }
     if !path.is_file() {
         return Err(CommandError::Usage(format!(
-            "`{script}` is no file; {example}"
+            "`{script}` is not a file; {example}"
         )));
     }
     if options.out.extension().is_none_or(|ending| ending != "csv") {
         let out = options.out.display();
         return Err(CommandError::Usage(format!(
-            "--out {out}: allowed are names that end in .csv, by which the simulator knows tables"
+            "--out {out}: the name must end in .csv, by which the simulator recognizes tables"
         )));
     }
     Ok((script, arguments))
 }
 
-fn told(options: &ModelRecord, script: &str, arguments: &[String]) -> Result<Told, LabError> {
+fn told(
+    options: &ModelRecord,
+    script: &str,
+    arguments: &[String],
+) -> Result<RecorderAnswer, LabError> {
     let python = Environment::read().python(options.python.as_deref());
     let mut command = Command::new(&python);
     command.args(["-m", "gradwire.record", "--told", "--steps"]);
@@ -112,7 +116,8 @@ fn ended(script: &str, python: &Path, status: ExitStatus) -> LabError {
     LabError::Process {
         who: script.to_owned(),
         message: format!(
-            "`{} -m gradwire.record` told no outcome ({status}; its reason stands above); it needs \
+            "`{} -m gradwire.record` reported no outcome ({status}; see its output above); it \
+            needs \
              a Python with gradwire and PyTorch, see --python",
             python.display()
         ),

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use gradwire_report::columns::heads;
+use gradwire_report::printing::OutputForm;
 use serde_json::json;
 
 use super::ground::{check_ranks, job_on, passed, progress_bar, security};
 use super::options;
-use super::table::{RowFormat, gigabytes, rounded};
+use super::table::{gigabytes, rounded};
 use crate::exit::CommandError;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
@@ -61,12 +63,12 @@ pub fn run(options: &options::BucketsOptions) -> Result<(), CommandError> {
         network: place.network(),
         wire: crew.wire().to_owned(),
         security: security(&job, crew.wire()),
-        known: Order::of(&known),
-        unknown: Order::of(&unknown),
+        known: LayerOrder::of(&known),
+        unknown: LayerOrder::of(&unknown),
     };
-    match options.ground.format() {
-        RowFormat::Text => report.text(),
-        RowFormat::Json => report.json(),
+    match options.ground.form() {
+        OutputForm::Text => report.text(),
+        OutputForm::Json => report.json(),
     }
     crew.end()?;
     Ok(passed(wrong)?)
@@ -85,7 +87,7 @@ fn bucket_bytes(options: &options::BucketsOptions) -> Result<u64, CommandError> 
 }
 
 /// When and in which order the layers were complete.
-struct Order {
+struct LayerOrder {
     /// Of each layer the median time on the slowest rank.
     times_us: Vec<f64>,
     /// Of each layer its place in the order of these times, from 0.
@@ -95,7 +97,7 @@ struct Order {
     pairs: usize,
 }
 
-impl Order {
+impl LayerOrder {
     fn of(rounds: &[Vec<Measured>]) -> Self {
         let rounds: Vec<Vec<f64>> = rounds.iter().map(|round| slowest(round)).collect();
         let layers = rounds[0].len();
@@ -147,8 +149,8 @@ struct BucketsReport {
     network: &'static str,
     wire: String,
     security: &'static str,
-    known: Order,
-    unknown: Order,
+    known: LayerOrder,
+    unknown: LayerOrder,
 }
 
 impl BucketsReport {
@@ -163,14 +165,11 @@ impl BucketsReport {
              over {}, security {}",
             self.network, self.wire, self.security
         );
-        println!(
-            "#{:>6} {:>10} {:>9} {:>12} {:>16} {:>12}",
-            "layer", "submitted", "complete", "time", "without layers:", "time"
-        );
-        println!(
-            "#{:>6} {:>10} {:>9} {:>12} {:>16} {:>12}",
-            "", "as", "as", "us", "complete as", "us"
-        );
+        let names = "layer | submitted | complete | time | without layers: | time";
+        let units = "| as | as | us | complete as | us";
+        for line in [names, units] {
+            println!("{}", heads(&[7, 10, 9, 12, 16, 12], line));
+        }
         for layer in 0..layers {
             println!(
                 "{layer:>7} {:>10} {:>9} {:>12.1} {:>16} {:>12.1}",
@@ -208,7 +207,7 @@ impl BucketsReport {
                 })
             );
         }
-        let order = |order: &Order| {
+        let order = |order: &LayerOrder| {
             json!({
                 "inversions": order.inversions,
                 "pairs": order.pairs,
@@ -238,12 +237,12 @@ impl BucketsReport {
 mod tests {
     use super::*;
 
-    fn order(times: &[f64]) -> Order {
+    fn order(times: &[f64]) -> LayerOrder {
         let rank = Measured {
             times_us: times.to_vec(),
             ..Measured::default()
         };
-        Order::of(&[vec![rank]])
+        LayerOrder::of(&[vec![rank]])
     }
 
     #[test]

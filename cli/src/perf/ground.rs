@@ -38,8 +38,8 @@ pub(super) fn refuse_spinning(job: &Job) -> Result<(), CommandError> {
     match job.transport.idle {
         IdleMode::Adaptive | IdleMode::Block => Ok(()),
         IdleMode::Busy => Err(CommandError::Usage(
-            "ranks with idle policy \"busy\" would take the cores of what is measured in turn \
-             with them: allowed here are \"adaptive\" and \"block\""
+            "ranks with idle policy \"busy\" would take cores from the rivals that are measured in \
+            alternation: allowed here are \"adaptive\" and \"block\""
                 .to_owned(),
         )),
     }

@@ -4,13 +4,15 @@
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
 use gradwire_protocol::units::Share;
+use gradwire_report::columns::heads;
+use gradwire_report::printing::OutputForm;
 use serde_json::{Map, Value, json};
 
 use super::ground::{
     job_on, on_the_network, one_size, passed, progress_bar, refuse_spinning, security,
 };
 use super::options::{LossOptions, RivalOptions};
-use super::table::{RowFormat, gigabytes, ratio_json, rounded};
+use super::table::{gigabytes, ratio_json, rounded};
 use crate::exit::CommandError;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
@@ -21,6 +23,8 @@ use gradwire_lab::crew::rounds::{ROUND_PATIENCE, Ratio, RoundSeries, RoundsPlan}
 use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
+/// Widths of the columns.
+const WIDTHS: [usize; 11] = [9, 9, 10, 11, 8, 11, 8, 7, 13, 8, 8];
 /// The tolerance that is measured when the job has none.
 const TOLERANCE: f64 = 0.1;
 
@@ -36,7 +40,7 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let mut gloo = gloo(&options.comparison, options.ranks, &place)?;
     let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
     let mut report = LossReport {
-        format: options.ground.format(),
+        form: options.ground.form(),
         bytes,
         ranks: options.ranks,
         rounds,
@@ -99,7 +103,10 @@ impl Jobs {
     fn new(options: &LossOptions) -> Result<Self, CommandError> {
         if let Some(drop) = options.ground.job.drop {
             let drop = show_share(drop);
-            let text = format!("--drop {drop}: here it is --drops, with one share or several");
+            let text = format!(
+                "--drop {drop}: this command takes --drops, with one share or \
+            several"
+            );
             return Err(CommandError::Usage(text));
         }
         let mut job = job_on(&options.ground)?;
@@ -174,7 +181,7 @@ impl Gloo<'_> {
 
 /// Prints the measurements.
 struct LossReport {
-    format: RowFormat,
+    form: OutputForm,
     bytes: u64,
     ranks: u16,
     rounds: u32,
@@ -186,7 +193,7 @@ struct LossReport {
 }
 
 /// One line: who, of which series, beside which other one.
-struct Line<'a> {
+struct GoodputRow<'a> {
     backend: &'static str,
     tolerance: Share,
     free: &'a RoundSeries,
@@ -195,9 +202,6 @@ struct Line<'a> {
 
 impl LossReport {
     fn head(&self) {
-        if self.format == RowFormat::Json {
-            return;
-        }
         let Self {
             bytes,
             ranks,
@@ -207,36 +211,22 @@ impl LossReport {
             network,
             ..
         } = self;
-        println!(
+        self.form.remark(format_args!(
             "# all-reduce of {bytes} bytes, {ranks} ranks on this machine ({network}) over {wire}, \
-             security {security}, rounds {rounds}"
-        );
-        println!(
-            "# goodput is size / time; its share is of the same ranks' when nothing is dropped, \
+             security {security}, rounds {rounds}\n\
+             # goodput is size / time; its share is of the same ranks' when nothing is dropped, \
              measured in turn"
-        );
-        println!(
-            "#{:>8} {:>9} {:>10} {:>11} {:>8} {:>11} {:>8} {:>7} {:>13} {:>8} {:>8}",
-            "dropped",
-            "backend",
-            "tolerance",
-            "loss-free",
-            "goodput",
-            "lossy",
-            "goodput",
-            "share",
-            "rounds",
-            "lost",
-            "repaired",
-        );
-        println!(
-            "#{:>8} {:>9} {:>10} {:>11} {:>8} {:>11} {:>8} {:>7} {:>13} {:>8} {:>8}",
-            "", "", "", "us", "GB/s", "us", "GB/s", "%", "min-max", "segments", "segments",
-        );
+        ));
+        let names = "dropped | backend | tolerance | loss-free | goodput | lossy | goodput | share \
+                     | rounds | lost | repaired";
+        let units = "||| us | GB/s | us | GB/s | % | min-max | segments | segments";
+        for line in [names, units].map(|line| heads(&WIDTHS, line)) {
+            self.form.remark(format_args!("{line}"));
+        }
     }
 
     fn print(&mut self, drop: Share, tolerance: Share, series: &[RoundSeries]) {
-        let ours = |tolerance, lossy| Line {
+        let ours = |tolerance, lossy| GoodputRow {
             backend: "gradwire",
             tolerance,
             free: &series[0],
@@ -244,7 +234,7 @@ impl LossReport {
         };
         let mut lines = vec![ours(Share::NONE, &series[1]), ours(tolerance, &series[2])];
         if let [_, _, _, free, lossy] = series {
-            lines.push(Line {
+            lines.push(GoodputRow {
                 backend: "gloo",
                 tolerance: Share::NONE,
                 free,
@@ -252,10 +242,8 @@ impl LossReport {
             });
         }
         for line in lines {
-            match self.format {
-                RowFormat::Text => println!("{}", self.text(drop, &line)),
-                RowFormat::Json => println!("{}", self.json(drop, &line)),
-            }
+            self.form
+                .print(|| self.text(drop, &line), || self.json(drop, &line));
             let key = format!("{}, {}", line.backend, show_share(line.tolerance));
             let of_drop = self.shares.entry(show_share(drop));
             let of_drop = of_drop.or_insert_with(|| json!({}));
@@ -264,16 +252,10 @@ impl LossReport {
     }
 
     fn finish(&self) {
-        if self.format == RowFormat::Text {
-            println!("# gradwire: each receiver drops single packets, below what splits GRO");
-            println!(
-                "# gloo: the kernel drops single packets where they arrive (tc, BPF); segmentation \
-                 offload is off on its links, loss-free too"
-            );
-            return;
-        }
-        println!(
-            "{}",
+        let text = "# gradwire: each receiver drops single packets, below what splits GRO\n\
+                    # gloo: the kernel drops single packets where they arrive (tc, BPF); \
+                    segmentation offload is off on its links, loss-free too";
+        let summary = || {
             json!({
                 "summary": {
                     "collective": "all-reduce",
@@ -286,10 +268,11 @@ impl LossReport {
                 },
                 "goodput_shares": self.shares,
             })
-        );
+        };
+        self.form.print(|| text.to_owned(), summary);
     }
 
-    fn text(&self, drop: Share, line: &Line<'_>) -> String {
+    fn text(&self, drop: Share, line: &GoodputRow<'_>) -> String {
         let share = Ratio::of(line.free, line.lossy);
         let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
         let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
@@ -307,7 +290,7 @@ impl LossReport {
         )
     }
 
-    fn json(&self, drop: Share, line: &Line<'_>) -> Value {
+    fn json(&self, drop: Share, line: &GoodputRow<'_>) -> Value {
         let share = Ratio::of(line.free, line.lossy);
         let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
         let ours = line.backend == "gradwire";

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gradwire_protocol::units::{ByteCount, Share};
+use gradwire_report::printing::OutputForm;
 
-use super::table::RowFormat;
 use crate::environment::Environment;
 use crate::exit::CommandError;
 use crate::job::options::JobOptions;
-use crate::values::{share, size};
 use gradwire_lab::crew::place::CrewPlace;
 use gradwire_lab::crew::rival::Rival;
+use gradwire_lab::values::{share, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,7 +81,7 @@ pub enum PerfCommand {
     /// Sum of 32-bit floats over all ranks, for a range of sizes.
     #[command(after_help = EXAMPLES)]
     AllReduce(CollectiveOptions),
-    /// Sum over all ranks, of which each rank gets a block.
+    /// Sum over all ranks; each rank gets a block of it.
     #[command(after_help = EXAMPLES)]
     ReduceScatter(CollectiveOptions),
     /// Every rank gets the blocks of all ranks.
@@ -102,20 +102,20 @@ pub enum PerfCommand {
     /// Ping-pong between rank 0 and rank 1: latency and bandwidth one way.
     #[command(after_help = EXAMPLES)]
     SendRecv(CollectiveOptions),
-    /// Goodput of all-reduces whose packets are dropped, as a share of the loss-free one.
+    /// Goodput of all-reduces while packets are dropped, as a share of the loss-free goodput.
     #[command(after_help = LOSS_EXAMPLES, mut_arg("drop", |one| one.hide(true)))]
     Loss(LossOptions),
-    /// Measure the algorithms of all-reduce, and write which is best into a job file.
+    /// Measure the algorithms of all-reduce, and write the best ones into a job file.
     #[command(
         after_help = TUNE_EXAMPLES,
         long_flag = "tune",
         mut_arg("algorithm", |one| one.hide(true))
     )]
     Tune(TuneOptions),
-    /// Many all-reduces at once: in which order of layers are they complete?
+    /// Run many all-reduces at once: in which order of layers do they complete?
     #[command(after_help = BUCKETS_EXAMPLES)]
     Buckets(BucketsOptions),
-    /// Many all-reduces after each other: does a rank's memory stay flat?
+    /// Run many all-reduces one after the other: does a rank's memory stay flat?
     #[command(after_help = SOAK_EXAMPLES)]
     Soak(SoakOptions),
 }
@@ -126,13 +126,13 @@ pub struct CollectiveOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
-    /// From which size to which.
+    /// The sizes.
     #[command(flatten)]
     pub sizes: SizeRange,
-    /// Timed iterations per size; without it, about half a second's worth, 5 to 200.
+    /// Timed iterations per size; by default about half a second's worth, 5 to 200.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
     pub iterations: Option<u32>,
-    /// Iterations per size before the timed ones, at least; small sizes get about 50 ms of them.
+    /// Minimum iterations per size before the timed ones; small sizes get about 50 ms of them.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub warmup: u32,
     /// Place of the ranks, their job, and the form of the output.
@@ -160,13 +160,13 @@ pub struct SizeRange {
 /// Place of the ranks, their job, and the form of the output.
 #[derive(Args, Clone, Debug)]
 pub struct GroundOptions {
-    /// JSON, one object a line, instead of the table.
+    /// Print JSON, one object a line, instead of the table.
     #[arg(long)]
     pub json: bool,
     /// The job.
     #[command(flatten)]
     pub job: JobOptions,
-    /// Give each rank a network namespace of its own, joined by veth links; needs root.
+    /// Run each rank in a network namespace of its own, joined by veth links; needs root.
     #[arg(long, help_heading = "Network")]
     pub netns: bool,
     /// Addresses of this machine, one for each rank, instead of loopback: as for several NICs.
@@ -201,12 +201,8 @@ impl GroundOptions {
     }
 
     /// For whom rows are printed.
-    pub fn format(&self) -> RowFormat {
-        if self.json {
-            RowFormat::Json
-        } else {
-            RowFormat::Text
-        }
+    pub fn form(&self) -> OutputForm {
+        self.json.into()
     }
 }
 
@@ -217,10 +213,11 @@ pub struct RivalOptions {
     /// Measure other libraries too, in alternation, and print the ratios.
     #[arg(long, value_delimiter = ',', value_name = "LIBRARIES")]
     pub against: Vec<RivalLibrary>,
-    /// Rounds in which all take turns; 1 without --against, else 5.
+    /// Rounds in which all libraries take turns; 1 without --against, else 5.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "COUNT")]
     pub rounds: Option<u32>,
-    /// Python that has PyTorch; else that of VIRTUAL_ENV, else .venv/bin/python, else python3.
+    /// Python that has PyTorch; by default that of VIRTUAL_ENV, else .venv/bin/python, else
+    /// python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
 }
@@ -294,7 +291,7 @@ pub struct TuneOptions {
         value_name = "RANKS"
     )]
     pub ranks: Vec<u16>,
-    /// From which size to which.
+    /// The sizes.
     #[command(flatten)]
     pub sizes: SizeRange,
     /// Rounds in which the algorithms take turns.
@@ -319,7 +316,7 @@ pub struct BucketsOptions {
     /// How many ranks to start, at least 2.
     #[arg(short = 'n', long, default_value_t = 2, value_name = "RANKS")]
     pub ranks: u16,
-    /// How many all-reduces are on their way at once; each is a layer.
+    /// How many all-reduces are in flight at once; each is a layer.
     #[arg(
         long,
         default_value_t = 64,
@@ -330,7 +327,7 @@ pub struct BucketsOptions {
     /// Size of all of them together.
     #[arg(long, default_value = "256M", value_parser = size, value_name = "SIZE")]
     pub total: ByteCount,
-    /// How often; times and orders are medians.
+    /// How many rounds; times and orders are medians.
     #[arg(
         long,
         default_value_t = 5,
@@ -360,7 +357,7 @@ pub struct SoakOptions {
         value_name = "COUNT"
     )]
     pub count: u32,
-    /// By how much the resident set of a rank may grow.
+    /// How much the resident set of a rank may grow.
     #[arg(long, default_value = "1M", value_parser = size, value_name = "SIZE")]
     pub growth: ByteCount,
     /// Place of the ranks, their job, and the form of the output.

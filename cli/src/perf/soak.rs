@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
+use gradwire_report::printing::OutputForm;
 use serde_json::json;
 
 use super::ground::{job_on, one_size, passed, progress_bar, security};
 use super::options::SoakOptions;
-use super::table::{RowFormat, rounded};
+use super::table::rounded;
 use crate::exit::CommandError;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
@@ -31,7 +32,7 @@ pub fn run(options: &SoakOptions) -> Result<(), CommandError> {
     let place = options.ground.place(options.ranks)?;
     let mut crew = Crew::of_ranks(options.ranks, &job, &place)?;
     let report = SoakReport {
-        format: options.ground.format(),
+        form: options.ground.form(),
         wire: crew.wire().to_owned(),
         security: security(&job, crew.wire()),
         bytes,
@@ -96,7 +97,7 @@ fn growth(before: &[u64], after: &[u64]) -> u64 {
 }
 
 struct SoakReport<'a> {
-    format: RowFormat,
+    form: OutputForm,
     wire: String,
     security: &'static str,
     bytes: u64,
@@ -105,59 +106,48 @@ struct SoakReport<'a> {
 
 impl SoakReport<'_> {
     fn head(&self, network: &str) {
-        if self.format == RowFormat::Json {
-            return;
-        }
         let (count, bytes, ranks) = (self.options.count, self.bytes, self.options.ranks);
-        println!(
+        self.form.remark(format_args!(
             "# {count} all-reduces of {bytes} bytes, {ranks} ranks on this machine ({network}) \
-             over {}, security {}",
-            self.wire, self.security
-        );
-        println!("#{:>11}  resident set of each rank, KiB", "all-reduces");
+             over {}, security {}\n#{:>11}  resident set of each rank, KiB",
+            self.wire, self.security, "all-reduces"
+        ));
     }
 
     fn sample(&self, done: u32, resident: &[u64]) {
-        match self.format {
-            RowFormat::Text => {
-                let ranks = resident
-                    .iter()
-                    .map(|bytes| format!(" {:>10}", bytes / 1024));
-                println!("{done:>12} {}", ranks.collect::<String>());
-            }
-            RowFormat::Json => {
-                println!(
-                    "{}",
-                    json!({ "all_reduces": done, "resident_bytes": resident })
-                );
-            }
-        }
+        let text = || {
+            let ranks = resident.iter();
+            let ranks = ranks.map(|bytes| format!(" {:>10}", bytes / 1024));
+            format!("{done:>12} {}", ranks.collect::<String>())
+        };
+        let value = || json!({ "all_reduces": done, "resident_bytes": resident });
+        self.form.print(text, value);
     }
 
     fn finish(&self, (before, after): (&[u64], &[u64]), time_us: f64) -> u64 {
-        let growth = growth(before, after);
-        match self.format {
-            RowFormat::Text => println!(
-                "# grown by at most {} KiB of {} KiB allowed; median time {time_us:.1} us",
-                growth / 1024,
-                self.options.growth.get() / 1024
-            ),
-            RowFormat::Json => println!(
-                "{}",
-                json!({
-                    "summary": {
-                        "ranks": self.options.ranks,
-                        "size_bytes": self.bytes,
-                        "all_reduces": self.options.count,
-                        "wire": self.wire,
-                        "security": self.security,
-                        "time_us": rounded(time_us),
-                        "growth_bytes": growth,
-                        "growth_allowed_bytes": self.options.growth.get(),
-                    }
-                })
-            ),
-        }
+        let (growth, allowed) = (growth(before, after), self.options.growth.get());
+        let text = || {
+            let (growth, allowed) = (growth / 1024, allowed / 1024);
+            format!(
+                "# grown by at most {growth} KiB of {allowed} KiB allowed; median time \
+                 {time_us:.1} us"
+            )
+        };
+        let value = || {
+            json!({
+                "summary": {
+                    "ranks": self.options.ranks,
+                    "size_bytes": self.bytes,
+                    "all_reduces": self.options.count,
+                    "wire": self.wire,
+                    "security": self.security,
+                    "time_us": rounded(time_us),
+                    "growth_bytes": growth,
+                    "growth_allowed_bytes": allowed,
+                }
+            })
+        };
+        self.form.print(text, value);
         growth
     }
 }

@@ -39,7 +39,7 @@ pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), Comm
         remarks: field.remarks(&job),
         job: job.clone(),
     };
-    let mut table = PerfTable::new(subject, ground.format());
+    let mut table = PerfTable::new(subject, ground.form());
     let progress = progress_bar(sizes.len());
     let mut wrong = Vec::new();
     for bytes in sizes {
@@ -130,7 +130,7 @@ impl<'a> Field<'a> {
                      with segmentation offload off on its links meanwhile"
                 ),
                 CrewPlace::Host | CrewPlace::Addresses(_) => {
-                    "gloo: none of its packets are dropped, that takes --netns".to_owned()
+                    "gloo: none of its packets are dropped; dropping them needs --netns".to_owned()
                 }
             });
         }

@@ -2,6 +2,8 @@
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::job::notation::show_share;
+use gradwire_report::columns::heads;
+use gradwire_report::printing::OutputForm;
 use serde_json::{Map, Value, json};
 
 use gradwire_lab::crew::ELEMENT_BYTES;
@@ -99,40 +101,29 @@ pub fn ratio_json(ratio: &Ratio) -> Value {
 #[derive(Debug)]
 pub struct PerfTable {
     subject: PerfSubject,
-    format: RowFormat,
+    form: OutputForm,
     rows: Vec<SizeRow>,
-}
-
-/// For whom rows are printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RowFormat {
-    /// For people.
-    Text,
-    /// For programs: one JSON object a line.
-    Json,
 }
 
 impl PerfTable {
     /// A table; in text it starts with its subject and the names of the columns.
-    pub fn new(subject: PerfSubject, format: RowFormat) -> Self {
-        if format == RowFormat::Text {
-            println!("{}", subject.heading());
-        }
+    pub fn new(subject: PerfSubject, form: OutputForm) -> Self {
+        form.remark(format_args!("{}", subject.heading()));
         Self {
             subject,
-            format,
+            form,
             rows: Vec::new(),
         }
     }
 
     /// Adds a row.
     pub fn print(&mut self, row: SizeRow) {
-        match self.format {
-            RowFormat::Text => println!("{}", self.subject.text(&row)),
-            RowFormat::Json => {
-                for object in self.subject.objects(&row) {
-                    println!("{object}");
-                }
+        let Self { subject, form, .. } = self;
+        match form {
+            OutputForm::Text => println!("{}", subject.text(&row)),
+            OutputForm::Json => {
+                let objects = subject.objects(&row).into_iter();
+                objects.for_each(|object| println!("{object}"));
             }
         }
         self.rows.push(row);
@@ -140,15 +131,19 @@ impl PerfTable {
 
     /// Ends the table: who was faster, and where.
     pub fn finish(&self) {
-        match self.format {
-            RowFormat::Text => {
-                for line in self.subject.verdicts(&self.rows) {
-                    println!("# {line}");
-                }
-                println!("# every result was compared with the exact one on every rank");
-            }
-            RowFormat::Json => println!("{}", self.subject.summary(&self.rows)),
-        }
+        let text = || {
+            let verdicts = self.subject.verdicts(&self.rows).into_iter();
+            let verdicts: String = verdicts
+                .map(|line| {
+                    format!(
+                        "# {line}
+"
+                    )
+                })
+                .collect();
+            verdicts + "# every result was compared with the exact one on every rank"
+        };
+        self.form.print(text, || self.subject.summary(&self.rows));
     }
 }
 
@@ -174,29 +169,19 @@ impl PerfSubject {
         for remark in &self.remarks {
             text += &format!("# {remark}\n");
         }
-        let names = [
-            "count", "type", "redop", "time", "algbw", "busbw", "lost", "repaired", "sent",
-            "#wrong",
-        ];
-        let units = [
-            "elements", "", "", "us", "GB/s", "GB/s", "segments", "segments", "segments", "",
-        ];
-        let line = |first: &str, columns: [&str; 10]| {
-            let [a, b, c, d, e, f, g, h, i, j] = columns;
-            format!(
-                "#{first:>11} {a:>12} {b:>6} {c:>6} {d:>10} {e:>8} {f:>8} {g:>8} {h:>8} {i:>10} \
-                 {j:>7}"
-            )
-        };
-        let (mut first, mut second) = (line("size", names), line("bytes", units));
+        let mut widths = vec![12, 12, 6, 6, 10, 8, 8, 8, 8, 10, 7];
+        let mut names = "size | count | type | redop | time | algbw | busbw | lost | repaired \
+                         | sent | #wrong"
+            .to_owned();
+        let mut units =
+            "bytes | elements | | | us | GB/s | GB/s | segments | segments | segments |".to_owned();
         for (_, rival) in self.rivals() {
-            first += &format!(
-                " {:>12} {:>8} {:>7} {:>13}",
-                rival.name, "algbw", "ratio", "rounds"
-            );
-            second += &format!(" {:>12} {:>8} {:>7} {:>13}", "us", "GB/s", "", "min-max");
+            widths.extend([12, 8, 7, 13]);
+            names += &format!(" | {} | algbw | ratio | rounds", rival.name);
+            units += " | us | GB/s | | min-max";
         }
-        format!("{text}{first}\n{second}")
+        let (names, units) = (heads(&widths, &names), heads(&widths, &units));
+        format!("{text}{names}\n{units}")
     }
 
     fn text(&self, row: &SizeRow) -> String {

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Share};
+use gradwire_report::printing::OutputForm;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, Item};
 
 use super::ground::{job_on, passed, progress_bar, refuse_spinning, sizes};
 use super::options::TuneOptions;
-use super::table::{RowFormat, rounded};
+use super::table::rounded;
 use crate::exit::CommandError;
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::crew::launcher::Crew;
@@ -44,7 +45,7 @@ pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     // algorithm.
     job.tolerance = Share::NONE;
     let document = options.out.as_deref().map(document::read).transpose()?;
-    let format = options.ground.format();
+    let form = options.ground.form();
     let mut worlds = options.ranks.clone();
     worlds.sort_unstable();
     worlds.dedup();
@@ -53,11 +54,11 @@ pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     for world in worlds {
         let sizes = sizes(PerfCollective::AllReduce, world, &options.sizes)?;
         let mut tuning = Tuning::new(options, world, &job)?;
-        tuning.head(format);
+        tuning.head(form);
         let progress = progress_bar(sizes.len());
         for bytes in sizes {
             let line = tuning.measure(options, bytes, (&job, &mut wrong))?;
-            progress.suspend(|| line.print(format));
+            progress.suspend(|| form.print(|| line.text(), || line.json()));
             progress.inc(1);
             found.push(line);
         }
@@ -68,7 +69,7 @@ pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     if let (Some(path), Some(document)) = (&options.out, document) {
         write(path, document, &entries)?;
     }
-    tell(format, &entries, options.out.as_deref());
+    tell(form, &entries, options.out.as_deref());
     Ok(())
 }
 
@@ -100,25 +101,16 @@ impl Tuning {
         })
     }
 
-    fn head(&self, format: RowFormat) {
-        if format == RowFormat::Json {
-            return;
-        }
+    fn head(&self, form: OutputForm) {
         let (world, wire) = (self.world, self.crews[0].wire());
-        println!(
-            "# all-reduce, {world} ranks on this machine ({}) over {wire}",
-            self.network
-        );
         let names = ALGORITHMS.map(|(name, _)| format!("{name:>17}")).concat();
         let units = ALGORITHMS.map(|_| format!("{:>17}", "us")).concat();
-        println!(
-            "#{:>11}{names}  {:<17} {:>7} {:>7}",
-            "size", "taken", "faster", "rounds"
-        );
-        println!(
-            "#{:>11}{units}  {:<17} {:>7} {:>7}",
-            "bytes", "", "times", "won"
-        );
+        form.remark(format_args!(
+            "# all-reduce, {world} ranks on this machine ({}) over {wire}\n\
+             #{:>11}{names}  {:<17} {:>7} {:>7}\n\
+             #{:>11}{units}  {:<17} {:>7} {:>7}",
+            self.network, "size", "taken", "faster", "rounds", "bytes", "", "times", "won"
+        ));
     }
 
     fn measure(
@@ -126,7 +118,7 @@ impl Tuning {
         options: &TuneOptions,
         bytes: u64,
         (job, wrong): (&Job, &mut Vec<String>),
-    ) -> Result<Line, CommandError> {
+    ) -> Result<AlgorithmRow, CommandError> {
         let plan = RoundsPlan {
             kind: PerfCollective::AllReduce,
             bytes,
@@ -146,13 +138,13 @@ impl Tuning {
                 job,
             ));
         }
-        Ok(Line::new(self.world, bytes, &series))
+        Ok(AlgorithmRow::new(self.world, bytes, &series))
     }
 }
 
 /// The measurements of one world and size.
 #[derive(Clone, Debug)]
-struct Line {
+struct AlgorithmRow {
     world: u16,
     bytes: u64,
     times_us: Vec<f64>,
@@ -163,7 +155,7 @@ struct Line {
     rounds: usize,
 }
 
-impl Line {
+impl AlgorithmRow {
     fn new(world: u16, bytes: u64, series: &[RoundSeries]) -> Self {
         let taken = clear_winner(series);
         let others = (0..series.len()).filter(|at| *at != taken);
@@ -184,13 +176,6 @@ impl Line {
 
     fn name(&self) -> &'static str {
         ALGORITHMS[self.taken].0
-    }
-
-    fn print(&self, format: RowFormat) {
-        match format {
-            RowFormat::Text => println!("{}", self.text()),
-            RowFormat::Json => println!("{}", self.json()),
-        }
     }
 
     fn text(&self) -> String {
@@ -239,7 +224,7 @@ fn clear_winner(series: &[RoundSeries]) -> usize {
 }
 
 /// Entries of `collectives.table`: neighbouring sizes with one winner are one entry.
-fn entries(lines: &[Line]) -> Vec<String> {
+fn entries(lines: &[AlgorithmRow]) -> Vec<String> {
     let mut entries = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let next = lines.get(at + 1);
@@ -271,27 +256,20 @@ fn set_table(document: &mut DocumentMut, entries: &[String]) {
     document::table(document, "collectives").insert("table", Item::Value(array.into()));
 }
 
-fn tell(format: RowFormat, entries: &[String], out: Option<&Path>) {
-    if format == RowFormat::Json {
-        let out = out.map(|path| path.display().to_string());
-        println!(
-            "{}",
-            json!({ "summary": { "table": entries, "written_to": out } })
-        );
-        return;
-    }
-    let quoted: Vec<String> = entries
-        .iter()
-        .map(|entry| format!("    {entry:?},"))
-        .collect();
-    println!(
-        "# collectives.table: for groups of at most so many ranks, tensors of at most so many"
-    );
-    println!("# bytes; the first entry that matches is taken");
-    println!("[collectives]\ntable = [\n{}\n]", quoted.join("\n"));
-    if let Some(path) = out {
-        println!("# written to {}", path.display());
-    }
+fn tell(form: OutputForm, entries: &[String], out: Option<&Path>) {
+    let text = || {
+        let quoted = entries.iter().map(|entry| format!("    {entry:?},\n"));
+        let written = out.map(|path| format!("# written to {}\n", path.display()));
+        format!(
+            "# collectives.table: for groups of at most so many ranks, tensors of at most so many\n\
+             # bytes; the first entry that matches is taken\n[collectives]\ntable = [\n{}]\n{}",
+            quoted.collect::<String>(),
+            written.unwrap_or_default()
+        )
+    };
+    let written_to = out.map(|path| path.display().to_string());
+    let value = || json!({ "summary": { "table": entries, "written_to": written_to } });
+    form.print(text, value);
 }
 
 #[cfg(test)]
@@ -326,7 +304,7 @@ mod tests {
 
     #[test]
     fn neighbours_with_one_winner_are_one_entry() {
-        let line = |world, bytes, taken| Line {
+        let line = |world, bytes, taken| AlgorithmRow {
             world,
             bytes,
             times_us: Vec::new(),

@@ -7,7 +7,7 @@ use clap::Args;
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::job::options::JobOptions;
-use crate::values::{size, span};
+use gradwire_lab::values::{size, span};
 
 /// Shown below the options.
 pub const RANK_EXAMPLES: &str = "\
@@ -24,19 +24,19 @@ pub struct Rank {
     /// How many ranks the job has, at least 2.
     #[arg(long)]
     pub world: u16,
-    /// Where rank 0 listens: host:port. Rank 0 opens this port itself; 0 takes any free one.
+    /// Where rank 0 listens: host:port. Rank 0 opens this port itself; port 0 is any free one.
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: String,
-    /// The secret that all ranks of the job share; without it, GRADWIRE_TOKEN.
+    /// The secret that all ranks of the job share; by default GRADWIRE_TOKEN.
     #[arg(long)]
     pub token: Option<String>,
-    /// This rank's certificate in PEM, with --key and --ca; without it, GRADWIRE_CERT.
+    /// This rank's certificate in PEM, with --key and --ca; by default GRADWIRE_CERT.
     #[arg(long, value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// The key of the certificate; without it, GRADWIRE_KEY.
+    /// The key of the certificate; by default GRADWIRE_KEY.
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// The authority that every rank's certificate must be of; without it, GRADWIRE_CA.
+    /// The authority that must have signed every rank's certificate; by default GRADWIRE_CA.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Local address that peers can reach.
@@ -48,8 +48,8 @@ pub struct Rank {
     /// How many all-reduces, the same on all ranks.
     #[arg(long, default_value_t = 1_000, value_name = "COUNT")]
     pub iterations: u32,
-    /// This rank's contribution, 32-bit floats: one all-reduce of them instead of those of a
-    /// pattern. Files of all ranks have the same size.
+    /// File with this rank's contribution, 32-bit floats, for one all-reduce instead of generated
+    /// ones. The files of all ranks must have the same size.
     #[arg(
         long,
         requires = "result",
@@ -57,7 +57,7 @@ pub struct Rank {
         value_name = "FILE"
     )]
     pub tensor: Option<PathBuf>,
-    /// Where the sum of the ranks' tensors is written.
+    /// File to write the sum of the ranks' tensors to.
     #[arg(long, requires = "tensor", value_name = "FILE")]
     pub result: Option<PathBuf>,
     /// How long to wait for the other ranks.

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gradwire_lab::sim::scenario::{self, Scenario};
-use gradwire_protocol::job::notation;
-use gradwire_protocol::units::{Share, Span};
+use gradwire_lab::sim::compare::ComparisonPlan;
+use gradwire_lab::sim::scenario::Scenario;
+use gradwire_lab::values;
 use gradwire_testnet::cluster::faults::FaultSet;
 use gradwire_testnet::cluster::schedule::RANKS_MAX;
 
 use super::sweep::options::{self, SweepOptions};
 use crate::environment::Environment;
-use crate::values::share;
 
 const SIM_RUN_EXAMPLES: &str = "\
 Examples:
@@ -78,7 +77,7 @@ pub enum SimCommand {
     /// Run a workload once: completion times, losses, queues.
     #[command(after_help = SIM_RUN_EXAMPLES)]
     Run(SimRun),
-    /// Run a workload with several transports and seeds: ratios and how sure they are.
+    /// Run a workload with several transports and seeds: ratios and their confidence intervals.
     #[command(after_help = SIM_COMPARE_EXAMPLES, mut_arg("transport", |one| one.hide(true)))]
     Compare(SimCompare),
     /// Run every combination of a plan on all cores; finished ones are never run again.
@@ -92,70 +91,12 @@ pub enum SimCommand {
     Report(SimReport),
 }
 
-/// Options of a simulated scenario.
-#[derive(Args, Clone, Debug)]
-pub struct ScenarioOptions {
-    /// The fabric: a shape such as fat-tree:k=16@100G, or a file: fabric.toml, .topo of htsim, .txt
-    /// of HPCC.
-    pub fabric: String,
-    /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
-    /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
-    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
-    /// with " + " between them; each job of training steps is measured by itself.
-    pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile; several with
-    /// " + " between them. Beside training steps its flows are cut off when the last step has
-    /// ended.
-    #[arg(long, value_name = "WORKLOAD")]
-    pub background: Option<String>,
-    /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
-    /// pfabric, ndp or roce. The last five take only collectives.algorithm, chunk, order and credit
-    /// from the job: each message of a collective is a flow. With credit 0, the default, a flow
-    /// begins as soon as it may, and order has no effect. With a credit, order = layers is
-    /// ByteScheduler, and order = arrival first come, first served.
-    #[arg(long, default_value_t = scenario::default_transport())]
-    pub transport: String,
-    /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
-    #[arg(long, value_name = "FILE")]
-    pub job: Option<PathBuf>,
-    /// Share of a message that may be missing, such as 10% or 0.1.
-    #[arg(long, value_parser = share, value_name = "SHARE")]
-    pub tolerance: Option<Share>,
-    /// A key of the job and its value, such as transport.window=1MiB; may be repeated.
-    #[arg(long, value_parser = assignment, value_name = "KEY=VALUE")]
-    pub set: Vec<(String, String)>,
-    /// How switches choose among equal paths: ecmp, random or adaptive; without it, as the fabric
-    /// says, else ecmp.
-    #[arg(long, value_name = "HOW")]
-    pub balance: Option<String>,
-    /// Seed of all draws.
-    #[arg(long, default_value_t = scenario::default_seed(), value_parser = seeds)]
-    pub seed: u64,
-    /// Threads of one simulation; any number gives the same bytes.
-    #[arg(long, default_value_t = scenario::default_threads(), value_parser = threads)]
-    pub threads: usize,
-    /// Simulated time after which a run is stopped.
-    #[arg(long, default_value = "10s", value_parser = span_ps, value_name = "SPAN")]
-    pub limit: Span,
-}
-
-impl ScenarioOptions {
-    /// The scenario that was typed; without `--job` its job is that of `GRADWIRE_JOB`.
-    pub fn scenario(&self) -> Scenario {
-        let from_environment = || Environment::read().job;
-        Scenario {
-            fabric: self.fabric.clone(),
-            workload: self.workload.clone(),
-            background: self.background.clone(),
-            transport: self.transport.clone(),
-            job: self.job.clone().or_else(from_environment),
-            tolerance: self.tolerance,
-            set: self.set.clone(),
-            balance: self.balance.clone(),
-            seed: self.seed,
-            threads: self.threads,
-            limit: self.limit,
-        }
+/// The scenario that was typed; without `--job` its job is that of `GRADWIRE_JOB`.
+pub fn scenario(typed: &Scenario) -> Scenario {
+    let job = typed.job.clone().or_else(|| Environment::read().job);
+    Scenario {
+        job,
+        ..typed.clone()
     }
 }
 
@@ -164,7 +105,7 @@ impl ScenarioOptions {
 pub struct SimRun {
     /// The scenario.
     #[command(flatten)]
-    pub scenario: ScenarioOptions,
+    pub scenario: Scenario,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -173,24 +114,9 @@ pub struct SimRun {
 /// Options of `gradwire sim compare`.
 #[derive(Args, Clone, Debug)]
 pub struct SimCompare {
-    /// The scenario.
+    /// The comparison.
     #[command(flatten)]
-    pub scenario: ScenarioOptions,
-    /// The transports; ratios are to the first.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "gradwire,dctcp,ndp,roce,pfabric",
-        value_name = "NAMES",
-        conflicts_with = "transport"
-    )]
-    pub transports: Vec<String>,
-    /// How many seeds, from --seed upwards.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
-    pub seeds: u16,
-    /// Runs at a time; as many as there are cores for --threads without it.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
-    pub parallel: Option<u16>,
+    pub plan: ComparisonPlan,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -200,7 +126,7 @@ pub struct SimCompare {
 #[derive(Args, Clone, Debug)]
 pub struct SimFuzz {
     /// The first seed.
-    #[arg(long, default_value_t = 0, value_parser = seeds)]
+    #[arg(long, default_value_t = 0, value_parser = values::seed)]
     pub seed: u64,
     /// How many seeds.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
@@ -208,13 +134,13 @@ pub struct SimFuzz {
     /// These faults, with + between them, instead of those of each seed; or none.
     #[arg(long, value_name = "FAULTS")]
     pub faults: Option<FaultSet>,
-    /// So many ranks, instead of those of each seed.
+    /// Number of ranks, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..=i64::from(RANKS_MAX)))]
     pub ranks: Option<u16>,
-    /// So many operations, instead of those of each seed.
+    /// Number of operations, instead of that of each seed.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub operations: Option<u16>,
-    /// Seeds at a time; as many as there are cores without it.
+    /// Seeds at a time; by default one per core.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "SEEDS")]
     pub parallel: Option<u16>,
     /// Print every packet of the first seed, and run no other.
@@ -236,7 +162,7 @@ pub struct SimFuzz {
 pub struct SimReport {
     /// The scenario.
     #[command(flatten)]
-    pub scenario: ScenarioOptions,
+    pub scenario: Scenario,
     /// Several transports in one report, instead of --transport.
     #[arg(
         long,
@@ -248,57 +174,4 @@ pub struct SimReport {
     /// The HTML file to write.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-}
-
-fn span_ps(text: &str) -> Result<Span, String> {
-    let allowed = || "allowed is a number with s, ms, us, ns or ps".to_owned();
-    notation::span(text).ok_or_else(allowed)
-}
-
-fn seeds(text: &str) -> Result<u64, String> {
-    let seed = text.parse().ok().filter(|seed| *seed <= i64::MAX as u64);
-    seed.ok_or_else(|| "allowed are whole numbers from 0".to_owned())
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| "allowed are 1 to 64".to_owned())
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    let pair = text
-        .split_once('=')
-        .filter(|(key, _)| !key.trim().is_empty());
-    let pair = pair.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
-    pair.ok_or_else(|| "allowed is KEY=VALUE, such as transport.window=1MiB".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Typed {
-        #[command(flatten)]
-        scenario: ScenarioOptions,
-    }
-
-    #[test]
-    fn words_equal_the_typed_ones() {
-        let line = "single:4@25G permutation:2MB --transport ndp --tolerance 10% \
-                    --set transport.window=1MiB --balance random --seed 7 --threads 2 --limit 20ms";
-        let scenario = |words: Vec<String>| {
-            let program = std::iter::once("gradwire".to_owned());
-            Typed::parse_from(program.chain(words)).scenario.scenario()
-        };
-        let typed: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let words = scenario(typed.clone()).words(&[]);
-        assert_eq!(scenario(words), scenario(typed));
-        let plain = Scenario::new("a", "b");
-        assert_eq!(plain.words(&[]), ["a", "b"]);
-        let two = ["ndp".to_owned(), "roce".to_owned()];
-        assert_eq!(plain.words(&two), ["a", "b", "--transports", "ndp,roce"]);
-    }
 }

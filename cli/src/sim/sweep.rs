@@ -121,7 +121,7 @@ fn one(cells: &[SweepCell], id: &str, folder: Option<&SweepFolder>) -> Result<()
     let unknown =
         || CommandError::Usage(format!("--cell {id}: no such cell; --list names them all"));
     let cell = cell.ok_or_else(unknown)?;
-    crew::run(&[cell], 1, &|record| match folder {
+    crew::run(&[cell], 1, |record| match folder {
         Some(folder) => folder.keep(&record),
         None => {
             println!("{}", json::line(&record));
@@ -146,13 +146,13 @@ fn run_missing(
     let missing: Vec<&SweepCell> = missing.collect();
     let progress = progress_bar(cells.len(), cells.len() - missing.len());
     let at_once = options.parallel.map_or_else(cores, usize::from);
-    let ran = crew::run(&missing, at_once, &|record| {
+    let ran = crew::run(&missing, at_once, |record| {
         folder.keep(&record)?;
         progress.inc(1);
         Ok(())
     });
     progress.finish_and_clear();
-    Ok(ran?)
+    Ok(ran.map(drop)?)
 }
 
 fn progress_bar(cells: usize, finished: usize) -> ProgressBar {

@@ -3,7 +3,7 @@
 use clap::Args;
 use gradwire_protocol::units::{ByteCount, Dscp, Span};
 
-use crate::values::{size, span};
+use gradwire_lab::values::{size, span};
 
 /// Which plan is made: options that all commands share.
 #[derive(Args, Clone, Debug)]

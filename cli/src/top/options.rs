@@ -29,7 +29,7 @@ way round.";
 /// Options of `gradwire top`.
 #[derive(Args, Clone, Debug)]
 pub struct Top {
-    /// The job's `metrics.port`: of each host, this port and up to 63 above it are asked.
+    /// The job's `metrics.port`: this port and up to 63 above it are asked on each host.
     #[arg(long, default_value_t = 9400, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
     /// A host of the job, by name or address; can be given several times.
@@ -38,7 +38,7 @@ pub struct Top {
     /// Time from one refresh to the next.
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "SPAN")]
     pub interval: Span,
-    /// Print one table, of one interval, and end; so it is too when the output is no terminal.
+    /// Print one table, of one interval, and end; the default when the output is not a terminal.
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object a line and refresh, until the last rank is gone.

@@ -59,7 +59,7 @@ pub enum KeyWish {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Order {
+enum SortOrder {
     #[default]
     Largest,
     Smallest,
@@ -74,7 +74,7 @@ pub struct View {
     /// Which column is chosen.
     column: usize,
     /// By the head of which column rows are sorted.
-    sorted: Option<(&'static str, Order)>,
+    sorted: Option<(&'static str, SortOrder)>,
     /// Width of the ranks' table, which decides the columns that fit.
     width: usize,
 }
@@ -104,8 +104,8 @@ impl View {
             KeyCode::Char('s') => {
                 let head = columns[self.column.min(columns.len() - 1)].head;
                 let order = match self.sorted {
-                    Some((sorted, Order::Largest)) if sorted == head => Order::Smallest,
-                    _ => Order::Largest,
+                    Some((sorted, SortOrder::Largest)) if sorted == head => SortOrder::Smallest,
+                    _ => SortOrder::Largest,
                 };
                 self.sorted = Some((head, order));
                 self.sort();
@@ -134,8 +134,8 @@ impl View {
         let compare = |column: &Column, a: &TopRow, b: &TopRow| {
             let weights = ((column.weight)(b), (column.weight)(a));
             match order {
-                Order::Largest => weights.0.total_cmp(&weights.1),
-                Order::Smallest => weights.1.total_cmp(&weights.0),
+                SortOrder::Largest => weights.0.total_cmp(&weights.1),
+                SortOrder::Smallest => weights.1.total_cmp(&weights.0),
             }
         };
         let named = |columns: Vec<Column>| columns.into_iter().find(|one| one.head == head);

@@ -22,7 +22,7 @@ pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, LabError> {
         }
         if let Some((other, _)) = dumps.get(&dump.rank) {
             let (rank, other) = (dump.rank, other.display());
-            let message = format!("it is of rank {rank}, as {other} is: give one of them");
+            let message = format!("it is of rank {rank}, like {other}: give only one of them");
             return Err(LabError::input(path.display(), message));
         }
         dumps.insert(dump.rank, (path, dump));

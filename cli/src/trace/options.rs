@@ -26,8 +26,8 @@ microseconds.";
 /// The commands for traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Compare the traces of a job's ranks: who waits for whom, who is behind, which calls do not
-    /// fit.
+    /// Compare the traces of a job's ranks: which rank waits for which, which is behind, which
+    /// calls disagree.
     #[command(after_help = TRACE_SHOW_EXAMPLES)]
     Show(TraceShow),
 }
@@ -35,10 +35,10 @@ pub enum TraceCommand {
 /// Options of `gradwire trace show`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceShow {
-    /// Traces of ranks of one run, or folders that have some.
+    /// Trace files of one run, or folders with such files.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How many of the operations that took longest are listed.
+    /// How many of the longest operations to list.
     #[arg(long, default_value_t = 5, value_name = "COUNT")]
     pub longest: u16,
     /// Print one JSON object instead of the tables.

@@ -11,7 +11,7 @@ pub enum TuneCommand {
     /// Find the chunk and the credit with which simulated training steps are fastest.
     #[command(after_help = SCHEDULE_EXAMPLES)]
     Schedule(ScheduleOptions),
-    /// Find the largest tolerance that a training script's own metric bears.
+    /// Find the largest tolerance that keeps a training script's own metric within a margin.
     #[command(after_help = LOSS_EXAMPLES)]
     Loss(TuneLossOptions),
 }

@@ -174,7 +174,10 @@ fn impossible_rival_comparisons_are_refused_with_alternatives() {
             &["loss", "--against", "gloo"],
             "--against gloo needs --netns",
         ),
-        (&["loss", "--drop", "1%"], "--drop 1%: here it is --drops"),
+        (
+            &["loss", "--drop", "1%"],
+            "--drop 1%: this command takes --drops",
+        ),
         (
             &["loss", "--against", "openmpi"],
             "shared memory loses nothing",

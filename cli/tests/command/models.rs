@@ -111,7 +111,7 @@ fn impossible_recordings_are_refused_with_the_remedy() {
         (
             &["missing.py"][..],
             2,
-            "`missing.py` is no file; give a Python script",
+            "`missing.py` is not a file; give a Python script",
         ),
         (
             &["torchrun", "train.py"],
@@ -119,7 +119,11 @@ fn impossible_recordings_are_refused_with_the_remedy() {
             "torchrun --nproc-per-node 2 -m gradwire.record",
         ),
         (&["--steps", "2", script], 2, "3..=10000"),
-        (&["--out", "mine.txt", script], 2, "names that end in .csv"),
+        (
+            &["--out", "mine.txt", script],
+            2,
+            "the name must end in .csv",
+        ),
         (
             &["--python", "/no/python", script],
             5,

@@ -84,7 +84,7 @@ fn what_cannot_be_tuned_is_refused_with_one_line() {
         (
             &scaled,
             "--transport dctcp",
-            "chunk and credit are gradwire's",
+            "only gradwire has chunk and credit",
         ),
         (
             &scaled,

@@ -188,14 +188,20 @@ fn what_is_no_trace_is_refused_by_name() {
     let other = written("other.json", &other.to_json());
     let copy = written("copy.json", &json);
     let cases = [
-        (vec![half.as_str()], "half.json: it is no whole JSON object"),
-        (vec![&foreign], "foreign.json: it is no trace of gradwire"),
+        (
+            vec![half.as_str()],
+            "half.json: it is not a complete JSON object",
+        ),
+        (
+            vec![&foreign],
+            "foreign.json: it is not a trace of gradwire",
+        ),
         (vec!["/nowhere.json"], "cannot read /nowhere.json"),
         (
             vec![&good, &other],
             "it is of run 0000beef of job shown, but",
         ),
-        (vec![&good, &copy], "it is of rank 0, as"),
+        (vec![&good, &copy], "it is of rank 0, like"),
         (
             vec![env!("CARGO_MANIFEST_DIR")],
             "the folder has no file gradwire-*.json",

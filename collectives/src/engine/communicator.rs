@@ -112,7 +112,7 @@ impl Communicator {
         self
     }
 
-    /// Remembers so much instead of the usual. The other ranks need not know.
+    /// Remembers this much instead of the usual. The other ranks need not know.
     #[must_use]
     pub fn with_limits(mut self, limits: CommunicatorLimits) -> Self {
         self.agreement.keep(limits.completed);

@@ -1,7 +1,7 @@
 //! How much a communicator remembers. Smaller numbers are for tests.
 
 /// How much a communicator remembers. A job reaches the [usual](CommunicatorLimits::USUAL) numbers
-/// after minutes or days; a test that takes smaller ones sees at once how it bears them.
+/// after minutes or days; a test with smaller ones sees at once how it handles them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CommunicatorLimits {
     /// Completed operations, of all groups together, at least 1.

@@ -10,8 +10,8 @@
 //! idle until word comes back that a message has arrived.
 //!
 //! Why older steps first: a rank may be a step ahead of another one. If its front layers overtook
-//! the messages that the other rank needs to get there, both would wait for each other for ever.
-//! For the same reason no message starves: only messages of its own or an older step overtake it.
+//! the messages that the other rank needs to get there, both would wait for each other forever. For
+//! the same reason no message starves: only messages of its own or an older step overtake it.
 //!
 //! Urgency itself is decided by [`gradwire_protocol::priority`].
 

@@ -3,7 +3,7 @@
 //! Elements are little-endian bytes at any address, since a payload starts wherever its packet
 //! landed. Each loop is written once, over fixed arrays of bytes that compilers turn into vector
 //! code without alignment; `pulp` compiles it for each level of the processor's vector units and
-//! takes the best one that is there. All levels give the same bits, but for the payloads of NaNs.
+//! chooses the best available one. All levels give the same bits, but for the payloads of NaNs.
 //! Half-precision types are computed in f32 and rounded once per reduction; their conversions are
 //! in `halves`.
 

@@ -107,13 +107,13 @@ impl fmt::Display for TimedOut {
 pub struct OperationOutcome {
     /// Segments that others were to send to this rank.
     pub expected_segments: u64,
-    /// Of these, segments that this rank did without.
+    /// Of these, segments that this rank accepted as lost.
     pub lost_segments: u64,
-    /// The largest share of one message's segments that this rank did without.
+    /// The largest share of one message's segments that this rank accepted as lost.
     pub max_lost_share: Share,
     /// Segments that this rank had to send.
     pub sent_segments: u64,
-    /// Of these, segments that others did without.
+    /// Of these, segments that others accepted as lost.
     pub missed_segments: u64,
     /// The rank that a receive has its buffer from.
     pub source: Option<Rank>,

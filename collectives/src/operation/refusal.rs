@@ -104,7 +104,7 @@ pub enum SubmitError {
         rule: &'static str,
     },
     /// An operation with this sequence number is on its way.
-    #[error("{label} is on its way already; each operation of a group has a number of its own")]
+    #[error("{label} is in progress already; each operation of a group has a number of its own")]
     SequenceInUse {
         /// The operation.
         label: OperationLabel,

@@ -7,7 +7,7 @@ use crate::plan::region::TensorRegion;
 /// Part numbers of collectives lie below this, those of point-to-point messages from here on.
 pub(crate) const PARTS: u16 = 0x8000;
 
-/// The effect of an arriving segment on the bytes that are there.
+/// The effect of an arriving segment on the bytes in its place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SegmentLanding {
     /// It replaces them.
@@ -75,7 +75,7 @@ impl PlannedReceive {
         }
     }
 
-    /// The same message with the sum of so many ranks' values.
+    /// The same message with the sum of `contributors` ranks' values.
     pub(crate) fn of(self, contributors: u16) -> Self {
         Self {
             contributors,
@@ -118,7 +118,7 @@ impl PlannedSend {
         }
     }
 
-    /// The same message with the sum of so many ranks' values.
+    /// The same message with the sum of `contributors` ranks' values.
     pub(crate) fn of(self, contributors: u16) -> Self {
         Self {
             contributors,

@@ -77,9 +77,7 @@ impl RankBench {
             if round.kind == PerfCollective::Barrier {
                 measured.barrier_ns.push(done.span_ns);
             }
-            measured.operations_lost_segments += done.outcome.lost_segments;
-            let share = done.outcome.max_lost_share.get();
-            measured.max_lost_share = measured.max_lost_share.max(share);
+            measured.add_losses(&done.outcome);
             self.check(&mut measured, &buffer, (round.kind, &exercise.expected));
         }
         self.barrier()?;
@@ -141,9 +139,7 @@ impl RankBench {
                 buffer, outcome, ..
             } = result?;
             measured.times_us[usize::from(layer)] = (ended_ns - start) as f64 / 1e3;
-            measured.operations_lost_segments += outcome.lost_segments;
-            let share = outcome.max_lost_share.get();
-            measured.max_lost_share = measured.max_lost_share.max(share);
+            measured.add_losses(&outcome);
             let result = bytes_of(buffer);
             self.check(
                 &mut measured,
@@ -298,6 +294,13 @@ impl RankBench {
             tensor_key: TENSOR_KEY,
             deadline: None,
         }
+    }
+}
+
+impl Measured {
+    fn add_losses(&mut self, outcome: &OperationOutcome) {
+        self.operations_lost_segments += outcome.lost_segments;
+        self.max_lost_share = self.max_lost_share.max(outcome.max_lost_share.get());
     }
 }
 

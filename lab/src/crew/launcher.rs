@@ -3,8 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +11,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::Job;
 
+use super::leash::{self, how_it_ended};
 use super::messages::{BucketsRound, FromRank, Measured, Open, Round, ToRank};
 use super::place::CrewPlace;
 use crate::error::LabError;
@@ -51,11 +51,10 @@ impl Crew {
     /// # Errors
     /// [`LabError`] of the first rank that fails; the others have been ended by then.
     pub fn of_ranks(world: u16, job: &Job, place: &CrewPlace) -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(LabError::system("finding this program"))?;
         let start = || {
-            let mut command = Command::new(&program);
-            command.arg("perf-rank").stderr(Stdio::inherit());
-            command
+            let mut command = leash::own(&["perf-rank"])?;
+            command.stderr(Stdio::inherit());
+            Ok(command)
         };
         Self::start("rank", (world, start), job, place)
     }
@@ -66,7 +65,7 @@ impl Crew {
     /// As [`Crew::of_ranks`].
     pub fn start(
         name: &'static str,
-        (world, command): (u16, impl Fn() -> Command),
+        (world, command): (u16, impl Fn() -> io::Result<Command>),
         job: &Job,
         place: &CrewPlace,
     ) -> Result<Self, LabError> {
@@ -78,7 +77,7 @@ impl Crew {
             answers,
         };
         for rank in 0..usize::from(world) {
-            let mut command = command();
+            let mut command = command().map_err(LabError::system("finding this program"))?;
             crew.members
                 .push(Member::start(&mut command, (place, rank), &heard)?);
         }
@@ -214,7 +213,10 @@ impl Crew {
     }
 
     fn unexpected(&self, rank: usize, line: &str) -> LabError {
-        self.failure(rank, format!("said {line:?}, which is no answer"))
+        self.failure(
+            rank,
+            format!("answered {line:?}, which is not a valid answer"),
+        )
     }
 
     fn failure(&self, rank: usize, message: String) -> LabError {
@@ -302,15 +304,6 @@ fn keep_last_lines(errors: ChildStderr, kept: &Mutex<VecDeque<String>>) {
         if kept.len() > ERROR_LINES {
             kept.pop_front();
         }
-    }
-}
-
-/// How a process ended, in words that follow its name.
-pub fn how_it_ended(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("was ended by signal {signal}"),
-        (None, Some(code)) => format!("ended with exit code {code}"),
-        (None, None) => "ended".to_owned(),
     }
 }
 

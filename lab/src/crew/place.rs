@@ -199,15 +199,11 @@ fn veth(mtu: u32, other_end: &str, other: &File) -> String {
 }
 
 fn ip(room: &File, lines: &[String]) -> Result<(), LabError> {
-    batch("ip", room, lines)
+    netns::batch(OPTION, "ip", room, lines)
 }
 
 fn tc(room: &File, lines: &[String]) -> Result<(), LabError> {
-    batch("tc", room, lines)
-}
-
-fn batch(program: &str, room: &File, lines: &[String]) -> Result<(), LabError> {
-    netns::batch(OPTION, program, room, lines)
+    netns::batch(OPTION, "tc", room, lines)
 }
 
 fn refused(source: io::Error) -> LabError {

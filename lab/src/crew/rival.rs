@@ -80,7 +80,7 @@ fn gloo(python: &Path, ranks: u16, place: &CrewPlace) -> Result<Crew, LabError> 
         command
             .env("OMP_NUM_THREADS", "1")
             .env("GLOO_SOCKET_IFNAME", place.interface());
-        command
+        Ok(command)
     };
     Crew::start("gloo rank", (ranks, command), &Job::default(), place)
 }
@@ -130,7 +130,7 @@ fn open_mpi(ranks: u16) -> Result<Crew, LabError> {
         command
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command
+        Ok(command)
     };
     Crew::start("mpirun", (1, command), &Job::default(), &CrewPlace::Host)
 }

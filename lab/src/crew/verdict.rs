@@ -36,11 +36,11 @@ pub fn faults_of_round(kind: PerfCollective, ranks: &[Measured], job: &Job) -> V
         if measured.wrong_elements > 0 {
             let count = measured.wrong_elements;
             faults.push(format!(
-                "{count} elements on rank {rank} are no sum of contributions"
+                "{count} elements on rank {rank} are not a sum of contributions"
             ));
         }
         if measured.hashes != ranks[0].hashes {
-            faults.push(format!("rank {rank} has another result than rank 0"));
+            faults.push(format!("rank {rank} has a different result from rank 0"));
         }
         if measured.max_lost_share > job.tolerance.get() {
             let share = measured.max_lost_share * 100.0;
@@ -84,7 +84,7 @@ fn early_leavers(ranks: &[Measured]) -> Option<String> {
         first_left < last_came
     };
     let count = (0..barriers).filter(left_early).count();
-    (count > 0).then(|| format!("{count} barriers let a rank go before all were there"))
+    (count > 0).then(|| format!("{count} barriers released a rank before all had entered"))
 }
 
 #[cfg(test)]
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn every_broken_promise_is_named() {
-        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are no sum"));
-        assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("another result"));
+        assert!(faults_with(|rank| rank.wrong_elements = 1)[0].contains("on rank 1 are not a sum"));
+        assert!(faults_with(|rank| rank.hashes = vec![8])[0].contains("a different result"));
         assert!(faults_with(|rank| rank.max_lost_share = 0.11)[0].contains("lost 11.00%"));
         assert!(faults_with(|rank| rank.ledger_lost_segments = 1)[0].contains("counts 1"));
     }
@@ -156,6 +156,6 @@ mod tests {
             faults_of_round(PerfCollective::Barrier, &ranks, &Job::default())
         };
         assert_eq!(faults(20), Vec::<String>::new());
-        assert!(faults(19)[0].contains("1 barriers let a rank go"));
+        assert!(faults(19)[0].contains("1 barriers released a rank"));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use gradwire_workloads::workload::Workload;
 use serde_json::Value;
 
+use crate::sim::training::mean;
 use crate::sweep::cells::SweepCell;
 use crate::sweep::folder::SweepFolder;
 use crate::sweep::record::CellRecord;
@@ -171,12 +172,6 @@ impl TableEvidence {
         let rank = (numbers.len() * 99).div_ceil(100);
         numbers.get(rank.checked_sub(1)?).copied()
     }
-}
-
-/// Returns the arithmetic mean; `None` of an empty list.
-pub fn mean(numbers: &[f64]) -> Option<f64> {
-    let sum: f64 = numbers.iter().sum();
-    (!numbers.is_empty()).then(|| sum / numbers.len() as f64)
 }
 
 /// Returns how much faster `time` is than `before`, in percent of speed: 100 means half the time.

@@ -1,5 +1,7 @@
 //! The findings of a table, made from its cells.
 
+use serde::Serialize;
+
 use super::section::{Chart, EvalGoal, Grid};
 
 /// Mean time of a step in a result, in microseconds.
@@ -8,13 +10,14 @@ pub const ITERATION: &str = "/training/0/iteration_us";
 pub const ITERATIONS: &str = "/training/0/iterations_us";
 
 /// The findings of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TableFindings {
     /// Paragraphs: the experiment, and how to read the table.
     pub about: Vec<String>,
     /// The numbers.
     pub grids: Vec<Grid>,
-    /// The pictures.
+    /// The pictures, which show the numbers of the grids.
+    #[serde(skip)]
     pub charts: Vec<Chart>,
     /// The goals.
     pub goals: Vec<EvalGoal>,

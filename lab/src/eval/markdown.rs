@@ -1,7 +1,7 @@
 //! A report as Markdown.
 
 use super::report::EvalReport;
-use super::section::{EvalGoal, GoalState, Grid, Section};
+use super::section::{EvalGoal, Grid, Section};
 
 /// The whole report.
 pub fn document(report: &EvalReport) -> String {
@@ -14,7 +14,9 @@ pub fn document(report: &EvalReport) -> String {
 }
 
 fn goals(sections: &[Section]) -> String {
-    let all = sections.iter().flat_map(|section| &section.goals);
+    let all = sections
+        .iter()
+        .flat_map(|section| &section.outcome.found.goals);
     let lines = all.map(|goal| format!("- {}\n", told(goal)));
     let lines: String = lines.collect();
     match lines.as_str() {
@@ -24,40 +26,37 @@ fn goals(sections: &[Section]) -> String {
 }
 
 fn told(goal: &EvalGoal) -> String {
-    let mark = match goal.state {
-        GoalState::Met => "✓",
-        GoalState::Missed => "✗",
-        GoalState::Open => "?",
-    };
+    let mark = goal.state.mark();
     let (state, what, found) = (goal.state, &goal.what, &goal.found);
     format!("{mark} {state}: {what}. Found: {found}.")
 }
 
 fn one(section: &Section) -> String {
-    let label = section.source.label();
+    let (label, outcome) = (section.source.label(), &section.outcome);
+    let found = &outcome.found;
     let mut text = format!("## {} ({label})\n\n", section.title);
-    for paragraph in &section.about {
+    for paragraph in &found.about {
         text += &format!("{paragraph}\n\n");
     }
-    for goal in &section.goals {
+    for goal in &found.goals {
         text += &format!("- {}\n", told(goal));
     }
-    if !section.goals.is_empty() {
+    if !found.goals.is_empty() {
         text.push('\n');
     }
-    for grid in &section.grids {
+    for grid in &found.grids {
         text += &format!("**{}** ({label})\n\n{}\n", grid.caption, table(grid));
     }
-    if let Some(written) = &section.written {
+    if let Some(written) = &outcome.written {
         text += &format!("{}\n\n", written.trim_end());
     }
-    for missing in &section.missing {
+    for missing in &outcome.missing {
         text += &format!("- missing: {missing}\n");
     }
-    if !section.missing.is_empty() {
+    if !outcome.missing.is_empty() {
         text.push('\n');
     }
-    text + &format!("```sh\n{}\n```\n\n", section.commands.join("\n"))
+    text + &format!("```sh\n{}\n```\n\n", outcome.commands.join("\n"))
 }
 
 fn table(grid: &Grid) -> String {

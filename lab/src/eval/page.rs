@@ -3,7 +3,7 @@
 use pulldown_cmark::{Event, Options, Parser, html};
 
 use super::report::EvalReport;
-use super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Section, Source};
+use super::section::{Chart, ChartShape, EvalGoal, Grid, Section, Source};
 use gradwire_report::html::{cell, document, figure, heads, row};
 use gradwire_report::plot::{self, SERIES};
 use gradwire_report::svg::escaped;
@@ -18,7 +18,10 @@ pub fn page(report: &EvalReport) -> String {
         escaped(report.title),
         escaped(&report.about)
     );
-    let all = report.sections.iter().flat_map(|section| &section.goals);
+    let all = report
+        .sections
+        .iter()
+        .flat_map(|section| &section.outcome.found.goals);
     let all: Vec<&EvalGoal> = all.collect();
     if !all.is_empty() {
         body += &format!("<h2>Goals</h2>\n{}", goals(&all));
@@ -46,47 +49,44 @@ fn goals(goals: &[&EvalGoal]) -> String {
     ];
     let mut text = row(&names.map(str::to_owned));
     for goal in goals {
-        let (mark, class) = match goal.state {
-            GoalState::Met => ("✓", "met"),
-            GoalState::Missed => ("✗", "missed"),
-            GoalState::Open => ("?", "open"),
-        };
-        let state = goal.state;
+        let (state, mark) = (goal.state, goal.state.mark());
         text += &row(&[
             format!("<td class=\"told\">{}</td>", escaped(&goal.what)),
             format!("<td class=\"told\">{}</td>", escaped(&goal.found)),
-            format!("<td class=\"{class}\">{mark} {state}</td>"),
+            format!("<td class=\"{state}\">{mark} {state}</td>"),
         ]);
     }
     format!("<table>\n{text}</table>\n")
 }
 
 fn one(section: &Section) -> String {
+    let outcome = &section.outcome;
+    let found = &outcome.found;
     let mut text = format!(
         "<h2 id=\"{}\">{} {}</h2>\n",
         section.name,
         escaped(section.title),
         label(section.source)
     );
-    for paragraph in &section.about {
+    for paragraph in &found.about {
         text += &format!("<p>{}</p>\n", escaped(paragraph));
     }
-    if !section.goals.is_empty() {
-        text += &goals(&section.goals.iter().collect::<Vec<_>>());
+    if !found.goals.is_empty() {
+        text += &goals(&found.goals.iter().collect::<Vec<_>>());
     }
-    for chart in &section.charts {
+    for chart in &found.charts {
         text += &picture(chart, section.source);
     }
-    for grid in &section.grids {
+    for grid in &found.grids {
         text += &table(grid, section.source);
     }
-    if let Some(written) = &section.written {
+    if let Some(written) = &outcome.written {
         text += &format!("<div class=\"written\">\n{}</div>\n", rendered(written));
     }
-    for missing in &section.missing {
+    for missing in &outcome.missing {
         text += &format!("<p><b>missing:</b> {}</p>\n", escaped(missing));
     }
-    let commands = section.commands.iter().map(|line| escaped(line));
+    let commands = outcome.commands.iter().map(|line| escaped(line));
     let commands: Vec<String> = commands.collect();
     text + &format!("<div class=\"command\">{}</div>\n", commands.join("<br>\n"))
 }

@@ -85,6 +85,6 @@ impl EvalReport {
     /// Returns the missing parts of all tables.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter();
-        sections.flat_map(|section| section.missing.iter().map(String::as_str))
+        sections.flat_map(|section| section.outcome.missing.iter().map(String::as_str))
     }
 }

@@ -2,19 +2,28 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
+
 /// The tables to evaluate, and the folder of the report.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct EvalRequest {
-    /// Whether to run only few cells of every table.
+    /// Run only a few cells of every table, in minutes, to see that everything works.
+    #[arg(long)]
     pub quick: bool,
-    /// The tables to run; empty means all.
+    /// Run only this table; may be repeated.
+    #[arg(long, value_name = "TABLE")]
     pub only: Vec<String>,
-    /// Folder of the report.
+    /// Folder of the report; created if it is missing.
+    #[arg(long, value_name = "DIR", default_value = "out/eval-dlcp")]
     pub out: PathBuf,
-    /// Folder of plans that replace the built-in plans of the same names.
+    /// Folder of plans that replace the built-in ones of the same names; DIR/plans has copies to
+    /// edit.
+    #[arg(long, value_name = "DIR")]
     pub plans: Option<PathBuf>,
-    /// Cells that run at the same time; `None` means one per core.
+    /// Cells that run at the same time; by default one per core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
-    /// The Python of the tables of real training.
+    /// The Python that has gradwire and PyTorch, for the tables of real training.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
 }

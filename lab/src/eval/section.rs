@@ -5,6 +5,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::findings::TableFindings;
+
 /// One table with its text, pictures and goals.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
@@ -14,19 +16,21 @@ pub struct Section {
     pub title: &'static str,
     /// The source of its numbers.
     pub source: Source,
-    /// Paragraphs: the experiment, and how to read the table.
-    pub about: Vec<String>,
-    /// The numbers.
-    pub grids: Vec<Grid>,
-    /// The pictures, which show the numbers of the grids.
-    #[serde(skip)]
-    pub charts: Vec<Chart>,
-    /// The goals, and whether they were reached.
-    pub goals: Vec<EvalGoal>,
+    /// Its findings, and how to make them again.
+    #[serde(flatten)]
+    pub outcome: TableOutcome,
+}
+
+/// The outcome of a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableOutcome {
+    /// The findings from the available results.
+    #[serde(flatten)]
+    pub found: TableFindings,
     /// The study's own report in Markdown, if it wrote one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// The command that makes the numbers again.
+    /// The commands that make the numbers again.
     pub commands: Vec<String>,
     /// Missing parts, each with its remedy.
     pub missing: Vec<String>,
@@ -182,6 +186,15 @@ pub enum GoalState {
 }
 
 impl GoalState {
+    /// Returns its mark: a tick, a cross or a question mark.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Self::Met => "✓",
+            Self::Missed => "✗",
+            Self::Open => "?",
+        }
+    }
+
     /// Returns whether `met` is true; `None` leaves the goal open.
     pub fn of(met: Option<bool>) -> Self {
         match met {

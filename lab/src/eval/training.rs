@@ -4,15 +4,17 @@
 //! after the other, since each uses all cores. A command prints JSON, and the last line is its
 //! result.
 
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use gradwire_report::eprintln;
 use serde_json::Value;
 
 use super::findings::TableFindings;
 use super::request::EvalRequest;
+use super::section::TableOutcome;
+use crate::crew::leash;
+use crate::shell;
 use crate::sweep::folder::SweepFolder;
 
 /// The trainings of a table.
@@ -43,21 +45,8 @@ pub struct StudyPart {
     pub also: Option<i32>,
 }
 
-/// The outcome of a study.
-#[derive(Debug)]
-pub struct Trained {
-    /// The findings from its available results.
-    pub found: TableFindings,
-    /// The command, as typed.
-    pub commands: Vec<String>,
-    /// The parts that did not run.
-    pub missing: Vec<String>,
-    /// Its own report in Markdown.
-    pub written: Option<String>,
-}
-
 /// Runs a study to its end.
-pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> Trained {
+pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> TableOutcome {
     let place = folder.path(study.folder);
     let parts = (study.parts)(options, &place);
     let (mut results, mut missing) = (Vec::new(), Vec::new());
@@ -73,7 +62,7 @@ pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> Traine
         }
     }
     let written = study.written.map(|name| place.join(name));
-    Trained {
+    TableOutcome {
         found: (study.found)(&results),
         commands: parts.iter().map(|part| typed(&part.words)).collect(),
         missing,
@@ -82,18 +71,18 @@ pub fn run(study: &Study, options: &EvalRequest, folder: &SweepFolder) -> Traine
 }
 
 fn typed(words: &[String]) -> String {
-    let quoted = words.iter().map(|word| match word.contains(['{', ' ']) {
-        true => format!("'{word}'"),
-        false => word.clone(),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    shell::line(words.iter().map(String::as_str))
 }
 
 /// Runs one part, whose progress goes to the terminal. A kill of this process ends the part, too.
 fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     eprintln!("{}", typed(&part.words));
-    let mut guard = guarded(&part.words).map_err(|error| format!("its guard: {error}"))?;
+    let guard = leash::guarded(part.words.iter().cloned()).and_then(|mut command| {
+        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.spawn()
+    });
+    let mut guard = guard.map_err(|error| format!("its guard: {error}"))?;
     // Held for as long as the part may run.
     let leash = guard.stdin.take();
     let output = guard.wait_with_output();
@@ -106,18 +95,6 @@ fn result(part: &StudyPart, place: &Path) -> Result<Value, String> {
         Some(value) if is_result => Ok(value),
         _ => Err(format!("{} ended with {}", part.words[0], output.status)),
     }
-}
-
-fn guarded(words: &[String]) -> std::io::Result<Child> {
-    Command::new(std::env::current_exe()?)
-        .args(["tune-trial", "--"])
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        // An interrupt from the terminal is for this process; the guard notices its end.
-        .process_group(0)
-        .spawn()
 }
 
 /// Reads a line of JSON; Python's `NaN` and `Infinity` become `null`.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use gradwire_report::printing::OutputForm;
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -24,15 +25,6 @@ pub struct CellWork {
     cells: Vec<(SweepCell, f64)>,
     /// The number that had finished before.
     pub kept: usize,
-}
-
-/// The form of a list of cells.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ListForm {
-    /// For people.
-    Words,
-    /// An object a line.
-    Json,
 }
 
 impl CellWork {
@@ -72,14 +64,14 @@ impl CellWork {
             .collect();
         let progress = bar(seconds.values().sum(), missing.len());
         let cells: Vec<&SweepCell> = missing.iter().map(|(cell, _)| cell).collect();
-        let ran = crew::run(&cells, at_once, &|record| {
+        let ran = crew::run(&cells, at_once, |record| {
             folder.keep(&record)?;
             let seconds = seconds.get(record.id.as_str()).copied();
             progress.inc((seconds.unwrap_or(0.0) * MILLIS) as u64);
             Ok(())
         });
         progress.finish_and_clear();
-        ran
+        ran.map(drop)
     }
 
     /// Returns the approximate CPU seconds of its cells.
@@ -88,15 +80,14 @@ impl CellWork {
     }
 
     /// Lists one cell a line: its id, whether it has finished, its settings.
-    pub fn list(&self, folder: &SweepFolder, form: ListForm) -> String {
+    pub fn list(&self, folder: &SweepFolder, form: OutputForm) -> String {
         let lines = self.cells().map(|cell| {
             let finished = folder.is_finished(&cell.id);
-            if form == ListForm::Json {
-                let listed = json!({ "id": cell.id, "label": cell.label, "finished": finished });
-                return format!("{listed}\n");
-            }
             let state = if finished { "finished" } else { "to run" };
-            format!("{}  {state:<8}  {}\n", cell.id, cell.label)
+            form.lines(
+                || format!("{}  {state:<8}  {}", cell.id, cell.label),
+                || json!({ "id": cell.id, "label": cell.label, "finished": finished }),
+            )
         });
         lines.collect()
     }

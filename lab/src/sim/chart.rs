@@ -7,8 +7,7 @@ use gradwire_netsim::results::statistics::{completion, micros, percentile, slowd
 use gradwire_protocol::units::Span;
 
 use super::drawn::DrawnRun;
-use gradwire_report::plot::{Plot, PlotAxis, across, colour, dashed, stroke, upwards};
-use gradwire_report::svg::Scale;
+use gradwire_report::plot::{Plot, PlotAxis, colour, dashed, stroke};
 
 /// Points of a curve at most; more than a screen has would only make the page heavy.
 const POINTS_MAX: usize = 500;
@@ -34,14 +33,8 @@ pub fn completion_times(runs: &[DrawnRun], size: (f64, f64)) -> Option<String> {
     }
     let mut plot = Plot::new(
         size,
-        PlotAxis {
-            title: "flow completion time, us",
-            scale: Scale::fitting((low * 0.98, high * 1.02), across(size.0)),
-        },
-        PlotAxis {
-            title: "share of flows",
-            scale: Scale::linear((0.0, 1.0), upwards(size.1)),
-        },
+        PlotAxis::fitting("flow completion time, us", (low * 0.98, high * 1.02)),
+        PlotAxis::linear("share of flows", (0.0, 1.0)),
     );
     let mut legend = vec![("alone".to_owned(), dashed("#8a94a0"))];
     plot.curve(&cumulative(&ideal, ideal.len()), &dashed("#8a94a0"));
@@ -125,14 +118,11 @@ fn slowdown_curves(
     );
     let mut plot = Plot::new(
         size,
-        PlotAxis {
-            title: "flow size, bytes",
-            scale: Scale::fitting(spread, across(size.0)),
-        },
-        PlotAxis {
-            title: "slowdown, p99 (solid) and p50 (dashed)",
-            scale: Scale::fitting((low.min(1.0) * 0.95, high * 1.1), upwards(size.1)),
-        },
+        PlotAxis::fitting("flow size, bytes", spread),
+        PlotAxis::fitting(
+            "slowdown, p99 (solid) and p50 (dashed)",
+            (low.min(1.0) * 0.95, high * 1.1),
+        ),
     );
     let mut legend = Vec::new();
     for (run, groups) in runs.iter().zip(groups) {
@@ -157,14 +147,11 @@ fn slowdown_shares(runs: &[DrawnRun], size: (f64, f64)) -> String {
     let (_, high) = extent(curves.iter().flatten().copied());
     let mut plot = Plot::new(
         size,
-        PlotAxis {
-            title: "slowdown (all flows have about the same size)",
-            scale: Scale::fitting((0.98, high * 1.02), across(size.0)),
-        },
-        PlotAxis {
-            title: "share of flows that are slower",
-            scale: Scale::linear((0.0, 1.0), upwards(size.1)),
-        },
+        PlotAxis::fitting(
+            "slowdown (all flows have about the same size)",
+            (0.98, high * 1.02),
+        ),
+        PlotAxis::linear("share of flows that are slower", (0.0, 1.0)),
     );
     let mut legend = Vec::new();
     for (run, values) in runs.iter().zip(&curves) {
@@ -186,14 +173,8 @@ pub fn queues(run: &DrawnRun, highest: u64, size: (f64, f64)) -> String {
     let (outcome, end) = (&run.outcome, run.end());
     let mut plot = Plot::new(
         size,
-        PlotAxis {
-            title: "simulated time, us",
-            scale: Scale::linear((0.0, micros(end)), across(size.0)),
-        },
-        PlotAxis {
-            title: "queue, kB",
-            scale: Scale::linear((0.0, highest.max(1) as f64 / 1e3), upwards(size.1)),
-        },
+        PlotAxis::linear("simulated time, us", (0.0, micros(end))),
+        PlotAxis::linear("queue, kB", (0.0, highest.max(1) as f64 / 1e3)),
     );
     let mut legend = Vec::new();
     let busiest = busiest(&outcome.links);

@@ -3,9 +3,9 @@
 //! Every transport runs every seed once, and ratios are taken seed by seed, so differences between
 //! seeds are in no ratio. A rival that was faster is shown as such.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use clap::Args;
 use gradwire_netsim::results::statistics::{Estimate, Spread};
 use gradwire_report::numbers::count;
 use serde::Serialize;
@@ -13,8 +13,9 @@ use serde::Serialize;
 use super::cost::cores;
 use super::progress::RunProgress;
 use super::scenario::Scenario;
-use super::summary::{ClassDrops, Summary};
+use super::summary::Summary;
 use crate::error::LabError;
+use crate::side_by_side::side_by_side;
 
 /// A compared quantity: its name for people and for programs, and its place in a summary.
 struct Metric {
@@ -106,15 +107,25 @@ struct MetricEstimate {
 }
 
 /// The parameters of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ComparisonPlan {
     /// The scenario, with the first seed.
+    #[command(flatten)]
     pub scenario: Scenario,
     /// The transports; ratios are to the first.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "gradwire,dctcp,ndp,roce,pfabric",
+        value_name = "NAMES",
+        conflicts_with = "transport"
+    )]
     pub transports: Vec<String>,
-    /// How many seeds.
+    /// How many seeds, from --seed upwards.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub seeds: u16,
-    /// Runs at a time; without it, as many as there are cores for their threads.
+    /// Runs at a time; by default as many as the cores allow with --threads.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "RUNS")]
     pub parallel: Option<u16>,
 }
 
@@ -177,40 +188,19 @@ fn parallel(options: &ComparisonPlan) -> usize {
     options.parallel.map_or(fitting, usize::from)
 }
 
-/// Runs all scenarios, so many at a time; summaries are in their order. After the first error no
-/// further run begins.
+/// Runs all scenarios, so many at a time; summaries are in their order.
 fn run_all(scenarios: &[Scenario], parallel: usize) -> Result<Vec<Summary>, LabError> {
     let progress = RunProgress::of_runs(scenarios.len());
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(scenario) = scenarios.get(index) else {
-                return;
-            };
-            let result = scenario.load().and_then(|loaded| {
-                let name = format!("{} seed {}", scenario.transport, scenario.seed);
-                let (_, summary) = scenario.run(&loaded, &mut progress.run(&name, &loaded))?;
-                Ok(summary)
-            });
-            if result.is_err() {
-                next.store(scenarios.len(), Ordering::Relaxed);
-            }
-            let mut results = results.lock().expect("no run ends in the middle of this");
-            results.push((index, result));
-            progress.done(results.len());
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..parallel.min(scenarios.len()) {
-            scope.spawn(work);
-        }
+    let ended = AtomicUsize::new(0);
+    let summaries = side_by_side(scenarios, parallel, |scenario| {
+        let loaded = scenario.load()?;
+        let name = format!("{} seed {}", scenario.transport, scenario.seed);
+        let (_, summary) = scenario.run(&loaded, &mut progress.run(&name, &loaded))?;
+        progress.done(ended.fetch_add(1, Ordering::Relaxed) + 1);
+        Ok(summary)
     });
     progress.end();
-    let mut results = results.into_inner().expect("all runs have ended");
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
+    summaries
 }
 
 fn comparison(
@@ -266,7 +256,7 @@ fn row(summaries: &[Summary], base: &[Summary]) -> TransportRow {
         flows: summaries.iter().map(|summary| summary.flows).sum(),
         finished: summaries.iter().map(|summary| summary.finished).sum(),
         dropped: mean(|summary| {
-            let of_class = summary.drops.iter().map(ClassDrops::dropped);
+            let of_class = summary.drops.iter().map(|row| row.counts.dropped());
             of_class.sum::<u64>() as f64
         }),
         links_lost: mean(|summary| summary.links_lost as f64),

@@ -4,6 +4,8 @@ use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
 use gradwire_netsim::results::statistics;
 use gradwire_protocol::units::{Instant, Span};
+use gradwire_report::html;
+use gradwire_report::plot::colour;
 
 use super::progress;
 use super::scenario::{Loaded, Scenario};
@@ -63,4 +65,9 @@ impl DrawnRun {
     pub fn time(&self) -> Span {
         statistics::makespan(&self.outcome.flows, &self.outcome.tasks)
     }
+}
+
+/// The name of a transport behind a spot of its colour.
+pub fn swatch(transport: &str) -> String {
+    html::swatch(colour(transport), transport)
 }

@@ -1,16 +1,15 @@
 //! The page of a report: its text and tables around the pictures.
 
 use super::chart;
-use super::drawn::DrawnRun;
+use super::drawn::{DrawnRun, swatch};
 use super::map::{self, map, several};
 use super::run::subject;
 use super::steps;
 use super::summary::{ClassDrops, Summary};
 use super::timeline;
 use gradwire_netsim::results::statistics::Spread;
-use gradwire_report::html::{self, cell, document, figure, heads, row, section};
+use gradwire_report::html::{cell, document, figure, heads, row, section};
 use gradwire_report::numbers::{bytes, count};
-use gradwire_report::plot::colour;
 use gradwire_report::svg::escaped;
 
 /// Half of the page's width and all of it.
@@ -79,10 +78,6 @@ fn scale(runs: &[DrawnRun]) -> String {
     format!("{}; seed {}.", parts.join(", "), first.seed)
 }
 
-fn swatch(transport: &str) -> String {
-    html::swatch(colour(transport), transport)
-}
-
 /// A count, which stands out where it is not zero.
 fn loss(value: u64) -> String {
     let class = if value > 0 { " class=\"some\"" } else { "" };
@@ -91,9 +86,9 @@ fn loss(value: u64) -> String {
 
 /// Columns of results: their names, and a function that reads the cell of a run. Columns of flows
 /// are left out where there are no flows.
-type Column = (&'static str, fn(&Summary) -> String);
+type ResultColumn = (&'static str, fn(&Summary) -> String);
 
-const OF_FLOWS: [Column; 6] = [
+const OF_FLOWS: [ResultColumn; 6] = [
     ("FCT p50", |summary| {
         figure_of(&summary.fct_us, |figures| figures.p50)
     }),
@@ -113,12 +108,12 @@ const OF_FLOWS: [Column; 6] = [
         cell(&format!("{:.1}", summary.goodput_gbps))
     }),
 ];
-const OF_ALL: [Column; 5] = [
+const OF_ALL: [ResultColumn; 5] = [
     ("makespan", |summary| {
         cell(&format!("{:.2}", summary.makespan_us))
     }),
     ("dropped", |summary| {
-        let of_classes = summary.drops.iter().map(ClassDrops::dropped);
+        let of_classes = summary.drops.iter().map(|row| row.counts.dropped());
         loss(of_classes.sum::<u64>() + summary.links_lost)
     }),
     ("trimmed", |summary| {
@@ -136,11 +131,11 @@ fn figure_of(figures: &Option<Spread>, of: fn(&Spread) -> f64) -> String {
 }
 
 fn results(runs: &[DrawnRun]) -> String {
-    let of_flows: &[Column] = match runs[0].summary.flows {
+    let of_flows: &[ResultColumn] = match runs[0].summary.flows {
         0 => &[],
         _ => &OF_FLOWS,
     };
-    let columns: Vec<&Column> = of_flows.iter().chain(&OF_ALL).collect();
+    let columns: Vec<&ResultColumn> = of_flows.iter().chain(&OF_ALL).collect();
     let names = columns.iter().map(|(name, _)| *name);
     let mut text = heads(["transport"].into_iter().chain(names));
     for DrawnRun { summary, .. } in runs {
@@ -251,7 +246,7 @@ fn losses(runs: &[DrawnRun]) -> String {
 
 fn loss_rows(summary: &Summary) -> String {
     let used = summary.drops.iter();
-    let used = used.filter(|one| one.counts.queued + one.dropped() + one.counts.trimmed > 0);
+    let used = used.filter(|one| one.counts.queued + one.counts.dropped() + one.counts.trimmed > 0);
     let rows = used.map(|ClassDrops { class, counts }| {
         row(&[
             cell(&format!("class {}", class)),

@@ -8,6 +8,7 @@ use super::progress::RunProgress;
 use super::scenario::Scenario;
 use crate::error::LabError;
 use crate::output::WholeFile;
+use crate::shell;
 
 /// Runs the scenario with each of `transports`, or with its own where the list is empty, one after
 /// the other, and writes the report to `out`. The inner result says whether all flows and tasks
@@ -53,17 +54,7 @@ fn command(scenario: &Scenario, transports: &[String], out: &Path) -> String {
     words.extend(scenario.words(transports));
     words.push("--out".to_owned());
     words.push(out.display().to_string());
-    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    quoted.join(" ")
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=:.,/@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    shell::line(words.iter().map(String::as_str))
 }
 
 #[cfg(test)]
@@ -72,7 +63,7 @@ mod tests {
 
     #[test]
     fn words_with_blanks_are_quoted() {
-        assert_eq!(quoted("fat-tree:k=8@100G"), "fat-tree:k=8@100G");
-        assert_eq!(quoted("my fabric's.toml"), r"'my fabric'\''s.toml'");
+        assert_eq!(shell::word("fat-tree:k=8@100G"), "fat-tree:k=8@100G");
+        assert_eq!(shell::word("my fabric's.toml"), r"'my fabric'\''s.toml'");
     }
 }

@@ -167,7 +167,7 @@ fn losses(summary: &Summary) -> String {
         "packets at ports", "queued", "early", "full", "trimmed", "marked"
     );
     let used = summary.drops.iter();
-    for row in used.filter(|row| row.counts.queued + row.dropped() > 0) {
+    for row in used.filter(|row| row.counts.queued + row.counts.dropped() > 0) {
         let of = &row.counts;
         let values = [
             of.queued,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
 
+use clap::Args;
 use gradwire_fabric::fitting;
 use gradwire_fabric::settings;
 use gradwire_netsim::engine::parallel::Glance;
@@ -21,13 +22,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::cost::{self, Meter};
 use super::summary::Summary;
 use crate::error::LabError;
-use crate::{files, job_file};
+use crate::{files, job_file, values};
 
 /// Sets the draws of a background apart from those of the workload.
 const BACKGROUND_SEED: u64 = 0x6261_636b_6772_6f75;
 
 /// One simulation, as typed or as a cell of a sweep.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Args, Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// The fabric: a shape such as fat-tree:k=16@100G, or a file: fabric.toml, .topo of htsim, .txt
@@ -35,12 +36,13 @@ pub struct Scenario {
     pub fabric: String,
     /// The workload: a pattern such as permutation:2MB, training steps such as step:vgg16:ddp or
     /// step:mine.csv:ps=8 (see `gradwire model`), or a file: .cm of htsim, .goal, .txt of SimAI or
-    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on beside it. Several run side by side
-    /// with " + " between them; each job of training steps is measured by itself.
+    /// ASTRA-sim, NAME.0.et of Chakra, with NAME.1.et and so on in the same folder. Several
+    /// workloads, with " + " between them, run in parallel; each job of training steps is measured
+    /// by itself.
     pub workload: String,
-    /// Another workload beside it, which loads the fabric but is in no percentile; several with
-    /// " + " between them. Beside training steps its flows are cut off when the last step has
-    /// ended.
+    /// Another workload, which loads the fabric but is in no percentile; several with " + " between
+    /// them. With training steps, its flows are cut off when the last step has ended.
+    #[arg(long, value_name = "WORKLOAD")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
     /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
@@ -48,28 +50,36 @@ pub struct Scenario {
     /// from the job: each message of a collective is a flow. With credit 0, the default, a flow
     /// begins as soon as it may, and order has no effect. With a credit, order = layers is
     /// ByteScheduler, and order = arrival first come, first served.
+    #[arg(long, default_value_t = default_transport())]
     #[serde(default = "default_transport")]
     pub transport: String,
-    /// The job file; without it, GRADWIRE_JOB, else a job fitted to the fabric.
+    /// The job file; by default GRADWIRE_JOB, else a job fitted to the fabric.
+    #[arg(long, value_name = "FILE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<PathBuf>,
     /// Share of a message that may be missing, such as 10% or 0.1.
+    #[arg(long, value_parser = values::share, value_name = "SHARE")]
     #[serde(default, with = "shares", skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Share>,
     /// A key of the job and its value, such as transport.window=1MiB; may be repeated.
+    #[arg(long, value_parser = assignment, value_name = "KEY=VALUE")]
     #[serde(default, with = "assignments", skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<(String, String)>,
-    /// How switches choose among equal paths: ecmp, random or adaptive; without it, as the fabric
+    /// How switches choose among equal paths: ecmp, random or adaptive; by default as the fabric
     /// says, else ecmp.
+    #[arg(long, value_name = "HOW")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
     /// Seed of all draws.
+    #[arg(long, default_value_t = DEFAULT_SEED, value_parser = values::seed)]
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// Threads of one simulation; any number gives the same bytes.
+    #[arg(long, default_value_t = DEFAULT_THREADS, value_parser = threads)]
     #[serde(default = "default_threads")]
     pub threads: usize,
     /// Simulated time after which a run is stopped.
+    #[arg(long, default_value = "10s", value_parser = values::span_ps, value_name = "SPAN")]
     #[serde(default = "default_limit", with = "spans")]
     pub limit: Span,
 }
@@ -78,23 +88,19 @@ const DEFAULT_TRANSPORT: &str = "gradwire";
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_THREADS: usize = 1;
 
-/// The default transport.
-pub fn default_transport() -> String {
+fn default_transport() -> String {
     DEFAULT_TRANSPORT.to_owned()
 }
 
-/// The default seed.
-pub fn default_seed() -> u64 {
+fn default_seed() -> u64 {
     DEFAULT_SEED
 }
 
-/// The default number of threads.
-pub fn default_threads() -> usize {
+fn default_threads() -> usize {
     DEFAULT_THREADS
 }
 
-/// The default limit.
-pub fn default_limit() -> Span {
+fn default_limit() -> Span {
     Span::from_millis(10_000)
 }
 
@@ -283,13 +289,17 @@ fn usage(error: impl Display) -> LabError {
     LabError::Usage(error.to_string())
 }
 
-/// Reads a length of time.
-///
-/// # Errors
-/// The forms that are allowed.
-fn span(text: &str) -> Result<Span, String> {
-    let allowed = || "allowed is a number with s, ms, us, ns or ps".to_owned();
-    notation::span(text).ok_or_else(allowed)
+fn threads(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
+    count.ok_or_else(|| "allowed are 1 to 64".to_owned())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let pair = text
+        .split_once('=')
+        .filter(|(key, _)| !key.trim().is_empty());
+    let pair = pair.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+    pair.ok_or_else(|| "allowed is KEY=VALUE, such as transport.window=1MiB".to_owned())
 }
 
 mod shares {
@@ -329,14 +339,14 @@ mod shares {
 mod spans {
     //! A length of time in the notation of a job.
 
-    use super::{Deserialize, Deserializer, Serializer, Span, notation};
+    use super::{Deserialize, Deserializer, Serializer, Span, notation, values};
 
     pub(super) fn serialize<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&notation::show_span(*span))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-        super::span(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+        values::span_ps(&String::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -8,15 +8,12 @@ use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::{CollectiveKind, Task, Work};
 
 use super::drawn::DrawnRun;
-use gradwire_report::svg::{Anchor, Drawing, Scale, number};
+use gradwire_report::timeline::{TimelineBar, TimelinePlot};
 
 /// Bars that are drawn; the longest, where there are more tasks.
 const BARS_MAX: usize = 4_000;
-const WIDTH: f64 = 1_140.0;
+/// Room for the names of layers in pixels.
 const LEFT: f64 = 210.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 30.0;
-const FOOT: f64 = 44.0;
 /// Height of all rows together, and of one at most.
 const ROWS: f64 = 480.0;
 const ROW_MAX: f64 = 20.0;
@@ -26,23 +23,23 @@ const LETTERS_MAX: usize = 30;
 
 /// The content of a bar; later variants are drawn over earlier ones.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum What {
+enum BarKind {
     Sent,
     Pulled,
     Backward,
     Forward,
 }
 
-const LEGEND: [(What, &str, &str); 4] = [
-    (What::Forward, "forward", "#16202b"),
-    (What::Backward, "backward", "#8b96a2"),
-    (What::Sent, "all-reduce or push", "#0072b2"),
-    (What::Pulled, "pull", "#e69f00"),
+const LEGEND: [(BarKind, &str, &str); 4] = [
+    (BarKind::Forward, "forward", "#16202b"),
+    (BarKind::Backward, "backward", "#8b96a2"),
+    (BarKind::Sent, "all-reduce or push", "#0072b2"),
+    (BarKind::Pulled, "pull", "#e69f00"),
 ];
 
 /// A task within the step.
-struct Bar<'a> {
-    what: What,
+struct LayerBar<'a> {
+    what: BarKind,
     name: &'a str,
     /// Layers from front to back that it belongs to: the first and the last.
     layers: (usize, usize),
@@ -51,11 +48,11 @@ struct Bar<'a> {
 }
 
 /// The step that is drawn.
-struct Step<'a> {
+struct DrawnStep<'a> {
     layers: &'a [String],
     from: Instant,
     to: Instant,
-    bars: Vec<Bar<'a>>,
+    bars: Vec<LayerBar<'a>>,
 }
 
 /// The last step that a worker of the first job ended, on the worker that was last: its title and
@@ -82,7 +79,7 @@ pub fn last(run: &DrawnRun) -> Option<(String, String)> {
     let number = number.checked_sub(1).filter(|number| *number > 0)?;
     let (host, passes) = of_worker.iter().max_by_key(|(_, passes)| passes[number])?;
     let (from, to) = (passes[number - 1], passes[number]);
-    let step = Step {
+    let step = DrawnStep {
         layers: &job.layers,
         from,
         to,
@@ -102,7 +99,7 @@ fn bars<'a>(
     job: &'a StepEnds,
     host: u32,
     (from, to): (Instant, Instant),
-) -> Vec<Bar<'a>> {
+) -> Vec<LayerBar<'a>> {
     let workload = &run.loaded.setup.workload;
     let program = workload
         .programs
@@ -115,7 +112,7 @@ fn bars<'a>(
         let (started, ended) = (outcome.started?, outcome.ended?);
         (started < to && ended > from).then_some(())?;
         let (what, layers) = kind(task, &job.layers)?;
-        Some(Bar {
+        Some(LayerBar {
             what,
             name: &task.name,
             layers,
@@ -123,7 +120,7 @@ fn bars<'a>(
             to: ended.min(to),
         })
     });
-    let mut bars: Vec<Bar<'_>> = bars.collect();
+    let mut bars: Vec<LayerBar<'_>> = bars.collect();
     bars.sort_by_key(|bar| std::cmp::Reverse(bar.to.since(bar.from)));
     bars.truncate(BARS_MAX);
     bars.sort_by_key(|bar| bar.what);
@@ -131,12 +128,12 @@ fn bars<'a>(
 }
 
 /// The kind of a worker's task, and the layers that it belongs to.
-fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
+fn kind(task: &Task, layers: &[String]) -> Option<(BarKind, (usize, usize))> {
     match &task.work {
         Work::Collective { kind, layers, .. } => {
             let what = match kind {
-                CollectiveKind::Broadcast { .. } => What::Pulled,
-                _ => What::Sent,
+                CollectiveKind::Broadcast { .. } => BarKind::Pulled,
+                _ => BarKind::Sent,
             };
             let places = layers.iter().map(|(_, layer)| usize::from(layer.0));
             let first = places.clone().min()?;
@@ -144,8 +141,8 @@ fn kind(task: &Task, layers: &[String]) -> Option<(What, (usize, usize))> {
         }
         Work::Compute { .. } => {
             let (what, name) = match task.name.strip_prefix("forward ") {
-                Some(name) => (What::Forward, name),
-                None => (What::Backward, task.name.strip_prefix("backward ")?),
+                Some(name) => (BarKind::Forward, name),
+                None => (BarKind::Backward, task.name.strip_prefix("backward ")?),
             };
             let place = layer_of(name, layers)?;
             Some((what, (place, place)))
@@ -166,75 +163,58 @@ fn layer_of(name: &str, layers: &[String]) -> Option<usize> {
         .map(|(place, _)| place)
 }
 
-impl Step<'_> {
+impl DrawnStep<'_> {
     fn picture(&self) -> String {
         let height = (ROWS / self.layers.len() as f64).min(ROW_MAX);
-        let foot = TOP + height * self.layers.len() as f64;
-        let mut drawing = Drawing::new(WIDTH, foot + FOOT);
         let took = micros(self.to.since(self.from));
-        let time = Scale::linear((0.0, took), (LEFT, WIDTH - RIGHT));
-        self.legend(&mut drawing);
-        for tick in time.ticks(8) {
-            let at = time.at(tick);
-            drawing.line((at, TOP), (at, foot), r#"class="grid""#);
-            drawing.text((at, foot + 18.0), Anchor::Middle, "tick", &number(tick));
-        }
-        self.names(&mut drawing, height);
-        for bar in &self.bars {
-            self.draw(&mut drawing, &time, (height, bar));
-        }
-        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-        let title = "simulated time since the end of the forward pass, us";
-        drawing.text((middle, foot + 38.0), Anchor::Middle, "title", title);
-        drawing.element("computing and communication of each layer in one step")
-    }
-
-    fn legend(&self, drawing: &mut Drawing) {
-        let mut x = LEFT;
+        let mut plot = TimelinePlot::new(LEFT, (self.layers.len(), height), took);
         for (what, name, colour) in LEGEND {
             if self.bars.iter().any(|bar| bar.what == what) {
-                let style = format!(r#"fill="{colour}" fill-opacity="0.85""#);
-                drawing.area((x, 6.0), (16.0, 9.0), &style, "");
-                drawing.text((x + 22.0, 15.0), Anchor::Start, "key", name);
-                x += 50.0 + name.len() as f64 * 7.2;
+                plot.key(name, colour);
             }
         }
-    }
-
-    fn names(&self, drawing: &mut Drawing, height: f64) {
         let every = (NAMES_APART / height).ceil().max(1.0) as usize;
         for (place, name) in self.layers.iter().enumerate().step_by(every) {
-            let y = TOP + (place as f64 + 0.5) * height + 4.0;
-            let letters = name.chars().count();
-            let short = match letters > LETTERS_MAX {
-                true => {
-                    let end = name.chars().skip(letters - LETTERS_MAX + 1);
-                    format!("…{}", end.collect::<String>())
-                }
-                false => name.clone(),
-            };
-            drawing.text((LEFT - 10.0, y), Anchor::End, "tick", &short);
+            plot.name(place, &end_of(name));
         }
+        for bar in &self.bars {
+            self.draw(&mut plot, bar);
+        }
+        plot.element(
+            "simulated time since the end of the forward pass, us",
+            "computing and communication of each layer in one step",
+        )
     }
 
     /// Computing is drawn over transfers of the same time.
-    fn draw(&self, drawing: &mut Drawing, time: &Scale, (height, bar): (f64, &Bar<'_>)) {
-        let at = |instant: Instant| time.at(micros(instant.since(self.from)));
-        let (from, to) = (at(bar.from), at(bar.to));
-        let (first, last) = bar.layers;
-        let rows = (last - first + 1) as f64;
+    fn draw(&self, plot: &mut TimelinePlot, bar: &LayerBar<'_>) {
+        let at = |instant: Instant| micros(instant.since(self.from));
+        let (time, (first, last)) = ((at(bar.from), at(bar.to)), bar.layers);
         let (opacity, within) = match bar.what {
-            What::Sent | What::Pulled => (0.45, 0.1),
-            What::Backward | What::Forward => (0.95, 0.2),
+            BarKind::Sent | BarKind::Pulled => (0.45, 0.1),
+            BarKind::Backward | BarKind::Forward => (0.95, 0.2),
         };
         let colour = LEGEND.iter().find(|(what, _, _)| *what == bar.what);
-        let colour = colour.map_or("", |(_, _, colour)| colour);
-        let style = format!(r#"fill="{colour}" fill-opacity="{opacity}""#);
-        let took = micros(bar.to.since(bar.from));
-        let told = format!("{}: {took:.3} us", bar.name);
-        let corner = (from, TOP + (first as f64 + within) * height);
-        let size = ((to - from).max(0.5), (rows - 2.0 * within) * height);
-        drawing.area(corner, (size.0, size.1.max(0.8)), &style, &told);
+        plot.bar(&TimelineBar {
+            time,
+            rows: (
+                first as f64 + within,
+                (last - first + 1) as f64 - 2.0 * within,
+            ),
+            fill: (colour.map_or("", |(_, _, colour)| colour), opacity),
+            told: &format!("{}: {:.3} us", bar.name, time.1 - time.0),
+        });
+    }
+}
+
+/// The last letters of a name that is too long.
+fn end_of(name: &str) -> String {
+    match name.chars().count() {
+        letters if letters > LETTERS_MAX => {
+            let end = name.chars().skip(letters - LETTERS_MAX + 1);
+            format!("…{}", end.collect::<String>())
+        }
+        _ => name.to_owned(),
     }
 }
 

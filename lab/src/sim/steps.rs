@@ -3,14 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::drawn::DrawnRun;
+use super::drawn::{DrawnRun, swatch};
 use super::step;
-use super::summary::Summary;
-use super::training::TrainingSummary;
 use gradwire_netsim::results::statistics::Spread;
-use gradwire_report::html::{self, cell, figure, heads, row, section};
+use gradwire_report::html::{self, figure, section};
 use gradwire_report::numbers::count;
-use gradwire_report::plot::colour;
 use gradwire_report::svg::escaped;
 
 /// Layers of the table of losses; those that lost most.
@@ -27,39 +24,27 @@ const LOSSES: &str = "Share of the segments that hosts expected of a layer's gra
 
 /// The sections of runs that have training steps; empty where no run has any.
 pub fn steps(runs: &[DrawnRun]) -> String {
-    if runs.iter().all(|run| jobs(&run.summary).next().is_none()) {
+    if runs.iter().all(|run| run.summary.training.is_empty()) {
         return String::new();
     }
     section("Training steps", TIMES, &times(runs)) + &pictures(runs) + &losses(runs)
 }
 
-fn jobs(summary: &Summary) -> impl Iterator<Item = &TrainingSummary> {
-    summary.training.iter()
-}
-
-fn swatch(transport: &str) -> String {
-    html::swatch(colour(transport), transport)
-}
-
 fn times(runs: &[DrawnRun]) -> String {
     let names = "transport | job | steps ended | iteration | p99 | computing | exposed | share | \
                  FCT | p99";
-    let mut text = heads(names.split(" | "));
+    let mut rows = Vec::new();
     for DrawnRun { summary, .. } in runs {
-        for job in jobs(summary) {
+        for job in &summary.training {
             let ended = job.iterations_us.len() as u64;
             let share = job.exposed_us.zip(job.iteration_us);
             let share =
                 share.map(|(exposed, iteration)| exposed / iteration.max(f64::MIN_POSITIVE));
             let fct = |of: fn(&Spread) -> f64| micros(job.fct_us.as_ref().map(of));
-            text += &row(&[
-                cell(&swatch(&summary.transport)),
-                cell(&escaped(&job.job)),
-                cell(&format!(
-                    "{} of {}",
-                    count(ended),
-                    count(u64::from(job.steps))
-                )),
+            rows.push(vec![
+                swatch(&summary.transport),
+                escaped(&job.job),
+                format!("{} of {}", count(ended), count(u64::from(job.steps))),
                 micros(job.iteration_us),
                 micros(job.iteration_p99_us),
                 micros(Some(job.compute_us)),
@@ -70,16 +55,16 @@ fn times(runs: &[DrawnRun]) -> String {
             ]);
         }
     }
-    format!("<table>\n{text}</table>\n")
+    html::table(names, rows)
 }
 
 fn micros(value: Option<f64>) -> String {
-    cell(&value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")))
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
 
 fn percent(share: Option<f64>) -> String {
     let share = share.map(|share| format!("{:.1} %", share * 100.0));
-    cell(&share.unwrap_or_else(|| "-".to_owned()))
+    share.unwrap_or_else(|| "-".to_owned())
 }
 
 fn pictures(runs: &[DrawnRun]) -> String {
@@ -101,7 +86,7 @@ type Losses<'a> = BTreeMap<(&'a str, usize, &'a str), Vec<f64>>;
 fn losses(runs: &[DrawnRun]) -> String {
     let mut lost: Losses<'_> = BTreeMap::new();
     for (column, run) in runs.iter().enumerate() {
-        for job in jobs(&run.summary) {
+        for job in &run.summary.training {
             for (place, loss) in job.losses.iter().enumerate() {
                 let key = (job.job.as_str(), place, loss.layer.as_str());
                 lost.entry(key).or_insert_with(|| vec![0.0; runs.len()])[column] = loss.share;
@@ -122,16 +107,12 @@ fn losses(runs: &[DrawnRun]) -> String {
     }
     let transports = runs.iter().map(|run| swatch(&run.summary.transport));
     let names: Vec<String> = ["layer".to_owned()].into_iter().chain(transports).collect();
-    let mut text = heads(names.iter().map(String::as_str));
-    for ((_, _, layer), shares) in &lost {
-        let mut cells = vec![cell(&escaped(layer))];
-        cells.extend(
-            shares
-                .iter()
-                .map(|share| cell(&format!("{:.3} %", share * 100.0))),
-        );
-        text += &row(&cells);
-    }
+    let rows = lost.iter().map(|((_, _, layer), shares)| {
+        let shares = shares.iter();
+        let shares = shares.map(|share| format!("{:.3} %", share * 100.0));
+        [escaped(layer)].into_iter().chain(shares).collect()
+    });
+    let table = html::table(&names.join(" | "), rows);
     let more = match all - lost.len() {
         0 => String::new(),
         more => format!(
@@ -140,11 +121,7 @@ fn losses(runs: &[DrawnRun]) -> String {
         ),
     };
     let told = format!("{LOSSES}{more}");
-    section(
-        "Loss by layer",
-        &told,
-        &format!("<table>\n{text}</table>\n"),
-    )
+    section("Loss by layer", &told, &table)
 }
 
 #[cfg(test)]

@@ -119,13 +119,6 @@ pub struct ClassDrops {
     pub counts: ClassCounts,
 }
 
-impl ClassDrops {
-    /// Packets that ports dropped.
-    pub fn dropped(&self) -> u64 {
-        self.counts.dropped_early + self.counts.dropped_full
-    }
-}
-
 /// How the tasks of programs went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TaskSummary {
@@ -230,8 +223,8 @@ impl Summary {
             tasks: (total - ended, total),
             at_us: self.ended_us,
             remedy: match self.timed_out {
-                true => "the time limit was reached, --limit raises it",
-                false => "nothing happens any more; what they wait for never ends",
+                true => "the time limit was reached; raise it with --limit",
+                false => "no event is left, so they wait forever",
             },
         })
     }

@@ -8,23 +8,20 @@ use gradwire_workloads::workload::{Task, Work};
 
 use super::drawn::DrawnRun;
 use gradwire_report::numbers::count;
-use gradwire_report::svg::{Anchor, Drawing, Scale, number};
+use gradwire_report::timeline::{TimelineBar, TimelinePlot};
 
 /// Ranks that are drawn.
 const RANKS_MAX: usize = 16;
 /// Bars that are drawn; the longest, where there are more tasks.
 const BARS_MAX: usize = 6_000;
-const WIDTH: f64 = 1_140.0;
+/// Room for the names of rows, and the height of a row, in pixels.
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 30.0;
-const FOOT: f64 = 44.0;
 const ROW: f64 = 26.0;
 const COMPUTES: &str = "#56606b";
 const COMMUNICATES: &str = "#0072b2";
 
 /// A task that ended.
-struct Bar<'a> {
+struct RankBar<'a> {
     rank: usize,
     task: &'a Task,
     from: Instant,
@@ -36,36 +33,28 @@ pub fn timeline(run: &DrawnRun) -> Option<String> {
     let bars = bars(run);
     let end = bars.iter().map(|bar| bar.to).max()?;
     let ranks = bars.iter().map(|bar| bar.rank + 1).max()?;
-    let foot = TOP + ranks as f64 * ROW;
-    let mut drawing = Drawing::new(WIDTH, foot + FOOT);
-    let end = micros(end.since(Instant::START));
-    let time = Scale::linear((0.0, end), (LEFT, WIDTH - RIGHT));
-    legend(&mut drawing);
-    for tick in time.ticks(8) {
-        let at = time.at(tick);
-        drawing.line((at, TOP), (at, foot), r#"class="grid""#);
-        drawing.text((at, foot + 18.0), Anchor::Middle, "tick", &number(tick));
-    }
+    let at = |instant: Instant| micros(instant.since(Instant::START));
+    let mut plot = TimelinePlot::new(LEFT, (ranks, ROW), at(end));
+    plot.key("computes", COMPUTES);
+    plot.key("communicates", COMMUNICATES);
     for (rank, host) in hosts(run).into_iter().enumerate().take(ranks) {
-        let y = TOP + rank as f64 * ROW;
-        drawing.text(
-            (LEFT - 12.0, y + 16.0),
-            Anchor::End,
-            "tick",
-            &format!("host {host}"),
-        );
+        plot.name(rank, &format!("host {host}"));
     }
     for bar in &bars {
-        draw(&mut drawing, &time, bar);
+        let (time, first) = ((at(bar.from), at(bar.to)), bar.rank as f64);
+        // Computing is in the upper half of a rank's row, communication in the lower one.
+        let (within, colour) = match bar.task.work {
+            Work::Compute { .. } => (0.1, COMPUTES),
+            _ => (0.5, COMMUNICATES),
+        };
+        plot.bar(&TimelineBar {
+            time,
+            rows: (first + within, 0.35),
+            fill: (colour, 0.55),
+            told: &format!("{}: {:.3} us", bar.task.name, time.1 - time.0),
+        });
     }
-    let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-    drawing.text(
-        (middle, foot + 38.0),
-        Anchor::Middle,
-        "title",
-        "simulated time, us",
-    );
-    Some(drawing.element("when ranks computed and communicated"))
+    Some(plot.element("simulated time, us", "when ranks computed and communicated"))
 }
 
 /// How many of how many ranks are drawn, in words.
@@ -85,54 +74,24 @@ fn hosts(run: &DrawnRun) -> Vec<u32> {
     hosts
 }
 
-fn bars(run: &DrawnRun) -> Vec<Bar<'_>> {
+fn bars(run: &DrawnRun) -> Vec<RankBar<'_>> {
     let hosts = hosts(run);
     let programs = run.loaded.setup.workload.programs.iter();
     let programs: BTreeMap<u32, &[Task]> = programs
         .map(|program| (program.host, program.tasks.as_slice()))
         .collect();
     let drawn = run.outcome.tasks.iter().filter_map(|outcome| {
-        Some(Bar {
+        Some(RankBar {
             rank: hosts.binary_search(&outcome.host).ok()?,
             task: programs.get(&outcome.host)?.get(outcome.task as usize)?,
             from: outcome.started?,
             to: outcome.ended?,
         })
     });
-    let mut bars: Vec<Bar<'_>> = drawn.collect();
+    let mut bars: Vec<RankBar<'_>> = drawn.collect();
     bars.sort_by_key(|bar| (std::cmp::Reverse(bar.to.since(bar.from)), bar.rank));
     bars.truncate(BARS_MAX);
     bars
-}
-
-fn computes(task: &Task) -> bool {
-    matches!(task.work, Work::Compute { .. })
-}
-
-/// Computing is in the upper half of a rank's row, communication in the lower; simultaneous work
-/// adds up to a darker shade.
-fn draw(drawing: &mut Drawing, time: &Scale, bar: &Bar<'_>) {
-    let at = |instant: Instant| time.at(micros(instant.since(Instant::START)));
-    let (from, to) = (at(bar.from), at(bar.to));
-    let top = TOP + bar.rank as f64 * ROW + 3.0;
-    let (y, colour) = match computes(bar.task) {
-        true => (top, COMPUTES),
-        false => (top + 10.0, COMMUNICATES),
-    };
-    let style = format!(r#"fill="{colour}" fill-opacity="0.55""#);
-    let took = micros(bar.to.since(bar.from));
-    let told = format!("{}: {took:.3} us", bar.task.name);
-    drawing.area((from, y), ((to - from).max(0.5), 9.0), &style, &told);
-}
-
-fn legend(drawing: &mut Drawing) {
-    let mut x = LEFT;
-    for (name, colour) in [("computes", COMPUTES), ("communicates", COMMUNICATES)] {
-        let style = format!(r#"fill="{colour}" fill-opacity="0.75""#);
-        drawing.area((x, 6.0), (16.0, 9.0), &style, "");
-        drawing.text((x + 22.0, 15.0), Anchor::Start, "key", name);
-        x += 110.0;
-    }
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ impl TrainingSummary {
     }
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().sum();
-    (!values.is_empty()).then(|| sum / values.len() as f64)
+/// The arithmetic mean; `None` of an empty list.
+pub fn mean(numbers: &[f64]) -> Option<f64> {
+    let sum: f64 = numbers.iter().sum();
+    (!numbers.is_empty()).then(|| sum / numbers.len() as f64)
 }

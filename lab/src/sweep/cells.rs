@@ -61,7 +61,7 @@ pub fn of(plan: &SweepPlan) -> Result<Vec<SweepCell>, SweepPlanError> {
 /// name the line of the value.
 ///
 /// # Errors
-/// [`SweepPlanError::Entry`].
+/// [`SweepPlanError::Line`].
 pub fn check(plan: &SweepPlan) -> Result<(), SweepPlanError> {
     let mut tried = BTreeSet::new();
     for choice in choices(plan)? {
@@ -93,7 +93,7 @@ fn refused(suspects: &[&PlanEntry], message: String) -> SweepPlanError {
     };
     let about = suspects.iter().find(named).or_else(|| suspects.first());
     match about {
-        Some(entry) => SweepPlanError::Entry {
+        Some(entry) => SweepPlanError::Line {
             line: entry.line,
             message,
         },
@@ -162,7 +162,7 @@ fn scenario(plan: &SweepPlan, choice: &Choice<'_>) -> Result<Scenario, SweepPlan
     serde_json::from_value(written).map_err(|error| {
         let wrong = entries().find_map(|entry| Some((entry, fault(entry)?)));
         match wrong {
-            Some((entry, message)) => SweepPlanError::Entry {
+            Some((entry, message)) => SweepPlanError::Line {
                 line: entry.line,
                 message,
             },

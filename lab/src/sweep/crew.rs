@@ -4,66 +4,40 @@
 //! are measured per cell.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
+use std::process::{Output, Stdio};
 
 use super::cells::SweepCell;
 use super::record::CellRecord;
 use super::worker::CellOrder;
-use crate::crew::launcher::how_it_ended;
+use crate::crew::leash::{self, how_it_ended};
 use crate::error::LabError;
+use crate::side_by_side::side_by_side;
 use gradwire_report::json;
 
-/// Runs cells, `at_once` at a time, and passes each record to `keep`, from several threads.
+/// Runs cells, `at_once` at a time, and passes each record to `keep`, from several threads; returns
+/// what `keep` returns, in the order of the cells.
 ///
 /// # Errors
 /// Returns the first failure of `keep` or of a start; started cells still end.
-pub fn run(
+pub fn run<K: Send>(
     cells: &[&SweepCell],
     at_once: usize,
-    keep: &(dyn Fn(CellRecord) -> Result<(), LabError> + Sync),
-) -> Result<(), LabError> {
-    let program = std::env::current_exe().map_err(LabError::system("cannot find this program"))?;
-    let waiting = Mutex::new(cells.iter());
-    let take = || {
-        waiting
-            .lock()
-            .expect("nobody panics while it is held")
-            .next()
-    };
-    let work = || {
-        while let Some(cell) = take() {
-            if let Err(failure) = record_of(&program, cell).and_then(keep) {
-                while take().is_some() {}
-                return Err(failure);
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..at_once.min(cells.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let ends = threads.into_iter().map(|thread| thread.join());
-        let ends: Vec<_> = ends.map(|end| end.expect("no worker panics")).collect();
-        ends.into_iter().collect()
-    })
+    keep: impl Fn(CellRecord) -> Result<K, LabError> + Sync,
+) -> Result<Vec<K>, LabError> {
+    side_by_side(cells, at_once, |cell| keep(record_of(cell)?))
 }
 
-fn record_of(program: &Path, cell: &SweepCell) -> Result<CellRecord, LabError> {
-    let output = output_of(program, cell).map_err(LabError::system(
+fn record_of(cell: &SweepCell) -> Result<CellRecord, LabError> {
+    let output = output_of(cell).map_err(LabError::system(
         "cannot run a cell in a process of its own",
     ))?;
     let record = serde_json::from_slice::<CellRecord>(&output.stdout);
     Ok(record.unwrap_or_else(|_| CellRecord::of_failure(&cell.id, &cell.scenario, death(&output))))
 }
 
-fn output_of(program: &Path, cell: &SweepCell) -> std::io::Result<Output> {
-    let mut process = Command::new(program)
-        .args(["sim", "sweep", "--told"])
+fn output_of(cell: &SweepCell) -> std::io::Result<Output> {
+    let mut process = leash::own(&["sim", "sweep", "--told"])?
         .env_remove("GRADWIRE_JOB")
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;

@@ -15,18 +15,18 @@ use serde_json::Value;
 const MAGIC: &[u8] = b"PAR1";
 
 /// A value of a row by its dotted name.
-type Row = BTreeMap<String, Value>;
+type FlatRow = BTreeMap<String, Value>;
 
 /// The file with these rows; nested values become columns with dotted names.
 pub fn file(rows: &[Value]) -> Vec<u8> {
-    let rows: Vec<Row> = rows.iter().map(flat).collect();
+    let rows: Vec<FlatRow> = rows.iter().map(flat).collect();
     let mut names: Vec<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
     names.sort();
     names.dedup();
     let mut file = MAGIC.to_vec();
-    let columns: Vec<Column> = names
+    let columns: Vec<ParquetColumn> = names
         .into_iter()
-        .map(|name| Column::new(name, rows.iter().map(|row| row.get(name)).collect()))
+        .map(|name| ParquetColumn::new(name, rows.iter().map(|row| row.get(name)).collect()))
         .collect();
     let chunks: Vec<ColumnChunk> = columns
         .iter()
@@ -40,13 +40,13 @@ pub fn file(rows: &[Value]) -> Vec<u8> {
     file
 }
 
-fn flat(row: &Value) -> Row {
-    let mut flat = Row::new();
+fn flat(row: &Value) -> FlatRow {
+    let mut flat = FlatRow::new();
     flatten("", row, &mut flat);
     flat
 }
 
-fn flatten(name: &str, value: &Value, row: &mut Row) {
+fn flatten(name: &str, value: &Value, row: &mut FlatRow) {
     let inner = |key: &str| match name {
         "" => key.to_owned(),
         _ => format!("{name}.{key}"),
@@ -70,13 +70,13 @@ fn flatten(name: &str, value: &Value, row: &mut Row) {
 }
 
 /// A column: its name, its kind, and the value of each row.
-struct Column<'a> {
+struct ParquetColumn<'a> {
     name: &'a str,
     kind: Type,
     values: Vec<Option<&'a Value>>,
 }
 
-impl<'a> Column<'a> {
+impl<'a> ParquetColumn<'a> {
     /// The column of the narrowest kind that holds all values; text holds any.
     fn new(name: &'a str, values: Vec<Option<&'a Value>>) -> Self {
         let all = |fits: fn(&Value) -> bool| values.iter().flatten().all(|value| fits(value));
@@ -223,7 +223,7 @@ fn packed(bits: &[bool]) -> impl Iterator<Item = u8> {
 }
 
 fn metadata(
-    columns: &[Column<'_>],
+    columns: &[ParquetColumn<'_>],
     chunks: Vec<ColumnChunk>,
     (rows, bytes): (usize, usize),
 ) -> FileMetaData {
@@ -244,7 +244,7 @@ fn metadata(
         version: 1,
         schema: [root]
             .into_iter()
-            .chain(columns.iter().map(Column::schema))
+            .chain(columns.iter().map(ParquetColumn::schema))
             .collect(),
         num_rows: rows as i64,
         row_groups: vec![group],

@@ -75,36 +75,10 @@ impl PlanEntry {
 /// Errors of a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SweepPlanError {
-    /// The text is not TOML.
+    /// A line is faulty: no TOML, an unknown table or key, or a value that is refused.
     #[error("line {line}: {message}")]
-    Syntax {
-        /// Line of the text, from 1.
-        line: usize,
-        /// The parser's message.
-        message: String,
-    },
-    /// The table is unknown.
-    #[error("line {line}: unknown table `{name}`; known are [base], [ranges] and [[cases]]")]
-    Table {
-        /// Line of the text.
-        line: usize,
-        /// Its name, as written.
-        name: String,
-    },
-    /// The value has the wrong kind.
-    #[error("line {line}: {what}: allowed {allowed}")]
-    Kind {
-        /// Line of the text.
-        line: usize,
-        /// The table or key.
-        what: String,
-        /// The values that are allowed.
-        allowed: &'static str,
-    },
-    /// No scenario has the key, or it refuses the value.
-    #[error("line {line}: {message}")]
-    Entry {
-        /// Line of the text.
+    Line {
+        /// Line of the plan, from 1.
         line: usize,
         /// The fault and its remedy.
         message: String,
@@ -138,7 +112,7 @@ impl SweepPlan {
     /// [`SweepPlanError`] names the first faulty line and its remedy.
     pub fn from_toml(text: &str) -> Result<Self, SweepPlanError> {
         let reader = Reader { text };
-        let root = DeTable::parse(text).map_err(|error| SweepPlanError::Syntax {
+        let root = DeTable::parse(text).map_err(|error| SweepPlanError::Line {
             line: error.span().map_or(1, |span| reader.line(&span)),
             message: error.message().replace('\n', ", "),
         })?;
@@ -149,9 +123,11 @@ impl SweepPlan {
                 "ranges" => plan.ranges = reader.ranges(value)?,
                 "cases" => plan.cases = reader.cases(value)?,
                 other => {
-                    return Err(SweepPlanError::Table {
+                    return Err(SweepPlanError::Line {
                         line: reader.line(&name.span()),
-                        name: other.to_owned(),
+                        message: format!(
+                            "unknown table `{other}`; known are [base], [ranges] and [[cases]]"
+                        ),
                     });
                 }
             }
@@ -182,16 +158,10 @@ impl Reader<'_> {
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    fn wrong(
-        &self,
-        value: &Spanned<DeValue<'_>>,
-        what: &str,
-        allowed: &'static str,
-    ) -> SweepPlanError {
-        SweepPlanError::Kind {
+    fn wrong(&self, value: &Spanned<DeValue<'_>>, what: &str, allowed: &str) -> SweepPlanError {
+        SweepPlanError::Line {
             line: self.line(&value.span()),
-            what: what.to_owned(),
-            allowed,
+            message: format!("{what}: allowed {allowed}"),
         }
     }
 
@@ -224,7 +194,7 @@ impl Reader<'_> {
         let deserializer = ValueDeserializer::from(value.clone());
         match Value::deserialize(deserializer) {
             Ok(value) => Ok(PlanEntry { key, value, line }),
-            Err(error) => Err(SweepPlanError::Entry {
+            Err(error) => Err(SweepPlanError::Line {
                 line,
                 message: format!("{key}: {}", error.message()),
             }),

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use crate::shell;
+
 /// Most tasks of an array where a cluster's `MaxArraySize` is Slurm's default.
 pub const TASKS_MOST: usize = 1_000;
 
 /// Returns the script, each task of which runs a share of the plan; both paths are absolute.
 pub fn script(plan: &Path, out: &Path, tasks: usize) -> String {
-    let command = format!("gradwire sim sweep {} --out {}", quoted(plan), quoted(out));
+    let command = format!("gradwire sim sweep {} --out {}", word(plan), word(out));
     format!(
         "#!/bin/sh
 #SBATCH --job-name=gradwire-sweep
@@ -24,9 +26,8 @@ exec {command} \\
     )
 }
 
-/// Writes a path as a word of the shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+fn word(path: &Path) -> String {
+    shell::word(&path.display().to_string())
 }
 
 #[cfg(test)]
@@ -46,7 +47,7 @@ mod tests {
             "{script}"
         );
         assert!(
-            script.contains(r"'/data/it'\''s a plan.toml' --out '/data/out'"),
+            script.contains(r"'/data/it'\''s a plan.toml' --out /data/out"),
             "{script}"
         );
     }

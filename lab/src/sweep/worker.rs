@@ -2,11 +2,12 @@
 //!
 //! The process ends when its input does, so no cell outlives its sweep.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
 
 use super::record::CellRecord;
+use crate::crew::leash;
 use crate::error::LabError;
 use crate::sim::scenario::Scenario;
 
@@ -50,7 +51,7 @@ pub fn run(orphaned: u8) -> Result<CellRecord, LabError> {
             order.version
         )));
     }
-    std::thread::spawn(move || end_with_input(orphaned));
+    leash::when_input_ends(move || std::process::exit(i32::from(orphaned)));
     Ok(record_of(&order))
 }
 
@@ -61,10 +62,4 @@ fn record_of(order: &CellOrder) -> CellRecord {
         Ok((_, summary)) => CellRecord::of_run(id, scenario, &summary),
         Err(failure) => CellRecord::of_failure(id, scenario, failure.to_string()),
     }
-}
-
-fn end_with_input(orphaned: u8) {
-    // When the input ends, even by an error, the sweep that wanted the result is gone.
-    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
-    std::process::exit(i32::from(orphaned));
 }

@@ -5,7 +5,6 @@
 //! `torchrun` ends its ranks, and by force after a while. When the script ends by itself, the guard
 //! ends the processes that it left in its group.
 
-use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::crew::leash;
 use crate::error::LabError;
 
 /// Time that a script has to end after SIGTERM.
@@ -31,21 +31,17 @@ pub fn run(command: &[String]) -> Result<(), LabError> {
         .spawn();
     let mut child = child.map_err(LabError::system(format!("starting {program}")))?;
     let group = Pid::from_raw(i32::try_from(child.id()).expect("process numbers are positive"));
-    std::thread::spawn(move || end_when_told(group));
+    leash::when_input_ends(move || {
+        let _ = killpg(group, Signal::SIGTERM);
+        std::thread::sleep(GRACE);
+        let _ = killpg(group, Signal::SIGKILL);
+    });
     let status = child
         .wait()
         .map_err(LabError::system(format!("waiting for {program}")))?;
     // Usually the group is empty by now, and the error is harmless.
     let _ = killpg(group, Signal::SIGKILL);
     std::process::exit(code_of(status));
-}
-
-fn end_when_told(group: Pid) {
-    let mut nothing = Vec::new();
-    let _ = std::io::stdin().read_to_end(&mut nothing);
-    let _ = killpg(group, Signal::SIGTERM);
-    std::thread::sleep(GRACE);
-    let _ = killpg(group, Signal::SIGKILL);
 }
 
 /// A signal counts as 128 plus its number, as in shells.

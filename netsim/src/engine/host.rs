@@ -61,7 +61,7 @@ pub struct Begin {
     pub layer_count: u16,
 }
 
-/// A flow or task that has come to an end at a host.
+/// A flow or task that has ended at a host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HostProgress {
     /// This host has all that it needs of a flow to it.

@@ -65,6 +65,13 @@ pub struct ClassCounts {
     pub marked: u64,
 }
 
+impl ClassCounts {
+    /// Packets that the port dropped; trimmed ones are not among them.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_early + self.dropped_full
+    }
+}
+
 /// The use of one direction of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkOutcome {

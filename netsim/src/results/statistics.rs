@@ -237,8 +237,7 @@ pub fn by_class(links: &[LinkOutcome]) -> Vec<ClassCounts> {
 
 /// Packets that a port dropped; trimmed ones are not among them.
 pub fn dropped(link: &LinkOutcome) -> u64 {
-    let of_class = |counts: &ClassCounts| counts.dropped_early + counts.dropped_full;
-    link.classes.iter().map(of_class).sum()
+    link.classes.iter().map(ClassCounts::dropped).sum()
 }
 
 /// Share of `over` for which a link sent; zero when `over` is.
@@ -426,11 +425,6 @@ impl Estimate {
             low: logs.low.exp(),
             high: logs.high.exp(),
         })
-    }
-
-    /// Whether `value` lies outside of the interval.
-    pub fn excludes(&self, value: f64) -> bool {
-        !(self.low..=self.high).contains(&value)
     }
 }
 
@@ -721,7 +715,6 @@ mod tests {
         let back = Estimate::of_ratio(&b, &a).expect("all are positive");
         assert!((forward.mean * back.mean - 1.0).abs() < 1e-12);
         assert!((forward.low * back.high - 1.0).abs() < 1e-12);
-        assert!(forward.excludes(1.0) == back.excludes(1.0));
         assert_eq!(Estimate::of_ratio(&[0.0], &[1.0]), None);
     }
 }

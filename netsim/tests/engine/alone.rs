@@ -7,7 +7,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Span};
 
 use crate::world::{HEADER, fabric, flow, flows, run, setup, took, ungranted};
 
-/// When the last packet has arrived, by definition: packet p leaves link h when it has come over
+/// When the last packet has arrived, by definition: packet p leaves link h when it has arrived over
 /// link h - 1 and packet p - 1 has left. It shares only this with the formula under test.
 fn stored_and_forwarded(fabric: &Fabric, ends: (u32, u32), sizes: &[u64]) -> Span {
     let links = fabric.path(ends.0, ends.1);

@@ -26,8 +26,8 @@ use crate::world::{SEED, fabric, flow, flows, setup};
 const FAIR: f64 = 0.1;
 /// How long the two meet.
 const MEETING: Span = Span::from_millis(10_000);
-/// The second flow begins so much later, in microseconds. Simulated senders do not jitter, so that
-/// one meeting alone may repeat the same accident for ever; a mean of several does not.
+/// How much later the second flow begins, in microseconds. Simulated senders do not jitter, so that
+/// one meeting alone may repeat the same accident forever; a mean of several does not.
 const LATER: [u64; 3] = [0, 137, 5_003];
 
 /// The sender of the second flow.

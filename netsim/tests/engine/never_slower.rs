@@ -6,7 +6,7 @@ use gradwire_protocol::job::ReduceAlgorithm;
 
 use super::world::{lines, run, tolerant};
 
-/// Microseconds until the last byte is there.
+/// Microseconds until the last byte has arrived.
 fn makespan(setup: &Setup) -> f64 {
     let outcome = run(setup);
     statistics::micros(statistics::makespan(&outcome.flows, &outcome.tasks))

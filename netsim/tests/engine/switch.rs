@@ -167,7 +167,7 @@ fn above_the_threshold_ect_is_marked_and_not_dropped() {
         "{} bytes",
         record.peak
     );
-    // The queue passes 10 packets when about 20 have come.
+    // The queue passes 10 packets when about 20 have arrived.
     assert!(
         (375..=380).contains(&counts.marked),
         "{} marked",
@@ -231,8 +231,8 @@ fn hot_ports_take_the_share_of_memory_that_their_factor_gives_them() {
     }
 }
 
-/// A low class fills its part of a port's memory, and then three hosts send so many packets each in
-/// a high class: more than the link carries, so that the low class stands still.
+/// A low class fills its part of a port's memory, and then three hosts send this many packets each
+/// in a high class: more than the link carries, so that the low class stands still.
 fn contended(buffer: &str, packets: u32) -> Talked {
     let shape = format!("single:14@100G,mark=off,buffer={buffer}");
     let plan = |sender: u32| match sender {
@@ -343,8 +343,7 @@ fn paused(talked: &Talked) -> Span {
 }
 
 /// IEEE 802.1Qbb; its head-of-line blocking as in Zhu et al., SIGCOMM 2015, section 2.2: the
-/// innocent sender stands behind the pause of the spine, and gets the rate of an eighth of the
-/// incast.
+/// innocent sender waits for the paused spine, and gets the rate of an eighth of the incast.
 #[test]
 fn pauses_save_an_incast_from_drops_and_slow_a_flow_that_has_no_part_in_it() {
     let bytes = |packets: u32| ByteCount::new(u64::from(packets * BYTES));

@@ -133,7 +133,7 @@ fn servers_share_the_load_of_their_workers() {
     assert!((3.0..=4.2).contains(&ratio), "{ratio}");
 }
 
-/// A ring is lossless always; a direct all-reduce may lose in its first half.
+/// A ring is always lossless; a direct all-reduce may lose in its first half.
 #[test]
 fn losses_are_accepted_within_the_tolerance_and_told_by_layer() {
     let mut setup = tolerant(lines(

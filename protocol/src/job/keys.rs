@@ -103,7 +103,7 @@ macro_rules! job_keys {
 pub(super) use {job_key, job_keys};
 
 impl JobKey {
-    /// The table that the key stands in, empty for the root table, and its name there.
+    /// The table that has the key, empty for the root table, and its name there.
     fn split(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }

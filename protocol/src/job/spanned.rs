@@ -39,7 +39,7 @@ pub enum TomlProblem {
     UnknownKey {
         /// The key as written.
         key: String,
-        /// The table that it stands in: `[name]`, `[[name]]` or `the root table`.
+        /// The table that has it: `[name]`, `[[name]]` or `the root table`.
         table: String,
         /// The known key with the nearest spelling, if one is near.
         nearest: Option<String>,

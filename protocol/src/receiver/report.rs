@@ -22,7 +22,7 @@ pub(super) enum ReportDue {
 }
 
 impl ReportDue {
-    /// When it is due; [`Instant::START`] stands for now.
+    /// When it is due; [`Instant::START`] means now.
     pub(super) fn time(self) -> Option<Instant> {
         match self {
             Self::None => None,

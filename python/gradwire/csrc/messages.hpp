@@ -86,8 +86,8 @@ inline WorkPtr recv(Submitter& submit, Tensors& tensors, int from, int tag) {
 inline WorkPtr recv_any(Submitter& submit, Tensors& tensors, int tag) {
   auto& tensor = only_dense(tensors, "recv");
   detail::check_tag(tag, "recv");
-  TORCH_CHECK(submit.size() > 1, "gradwire: recv from any rank in a group of one rank: nobody can "
-                                 "send here");
+  TORCH_CHECK(submit.size() > 1,
+              "gradwire: recv from any rank in a group of one rank: no other rank can send here");
   return detail::message(submit, submit.message(GW_RECV_ANY, 0, tag), tensor,
                          submit.plan(c10d::OpType::RECVANYSOURCE, "recvAnySource", tensors));
 }

@@ -1,4 +1,4 @@
-"""Sums known gradients, so that the parameters tell losses and late gradients exactly.
+"""Sums known gradients, so that the parameters show losses and late gradients exactly.
 
 Arguments after the report's path: ``ddp`` or ``fsdp``, a part, and a folder for checkpoints.
 ``straight`` makes all steps, ``first`` makes all but the last and saves, ``second`` loads and makes

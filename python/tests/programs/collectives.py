@@ -192,7 +192,7 @@ def messages_match_by_tag_in_order() -> None:
 
 
 def barriers_hold_every_rank() -> None:
-    """No rank leaves before the last has come."""
+    """No rank leaves before the last has entered."""
     rank = dist.get_rank()
     time.sleep(0.2 * rank)
     arrived = torch.tensor([time.time()], dtype=torch.float64)
@@ -214,7 +214,7 @@ def work_completes_once_and_its_future_holds_the_tensors() -> None:
 
 
 def waiting_ends_at_its_timeout() -> None:
-    """A wait that is too short fails; the operation goes on."""
+    """A wait that is too short fails; the operation continues."""
     late = dist.get_rank() > 0
     if late:
         time.sleep(0.5)

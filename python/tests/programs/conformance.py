@@ -4,8 +4,8 @@ Arguments after the report's path: a seed, and in how many of the six combinatio
 mode each operation runs on each type. The report is a list of failures; each line is enough to run
 the case again.
 
-Gloo gets contiguous tensors of a type that it takes: bytes where elements are only moved, wider
-integers or the parts of complex numbers where they are reduced. gradwire gets the real thing.
+Gloo gets contiguous tensors of a type that it accepts: bytes where elements are only moved, wider
+integers or the parts of complex numbers where they are reduced. gradwire gets the original tensors.
 """
 
 import datetime
@@ -103,7 +103,7 @@ class Side:
         return self.lay_out(values(self.case, rows, (name, rank)))
 
     def output(self, rows: int) -> torch.Tensor:
-        """Room for a result, with something in it that should be gone."""
+        """Room for a result, filled with values that must be overwritten."""
         return self.lay_out(values(self.case, rows, ("before", self.rank)))
 
     def lay_out(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,7 @@ class Side:
         return wide[:, ::2]
 
     def is_mute(self) -> bool:
-        """Whether this backend refuses messages of the case: Gloo does when they are empty."""
+        """Whether this backend refuses messages of the case: Gloo refuses empty ones."""
         return False
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -123,7 +123,7 @@ class Side:
 
 
 class GlooSide(Side):
-    """Gloo, with tensors that it takes."""
+    """Gloo, with tensors that it accepts."""
 
     def __init__(self, case: Case, group: dist.ProcessGroup) -> None:
         """Prepare ``case`` over ``group``; always in flight with other cases."""
@@ -339,7 +339,7 @@ def send_recv(side: Side) -> Started:
 
 
 def recv_any(side: Side) -> Started:
-    """Rank 0 receives from everybody, in any order; messages are told apart by their source."""
+    """Rank 0 receives from all others, in any order; messages are told apart by their source."""
     # A tag for each case: else a rank's message of another case in flight could be taken for one.
     tag = side.case.draw(side.case.layout, side.case.mode).randrange(60000)
     if side.is_mute():
@@ -406,7 +406,7 @@ def kinds() -> Iterator[tuple[str, str, torch.dtype]]:
 
 
 def cases(seed: int, count: int) -> list[Case]:
-    """Every kind in ``count`` combinations of layout and mode, others at each world size."""
+    """Each kind in ``count`` combinations of layout and mode; they differ between world sizes."""
     ways = list(itertools.product(LAYOUTS, MODES))
     out = []
     for number, kind in enumerate(kinds()):
@@ -434,7 +434,7 @@ def check(own: Side, results: list[torch.Tensor], reference: Side, wanted: list)
 
 
 def compare(case: Case, result: torch.Tensor, reference: torch.Tensor) -> None:
-    """Equal bits where nothing was rounded, else within the error of so many roundings."""
+    """Equal bits if nothing was rounded, else within the error of that many roundings."""
     assert result.shape == reference.shape
     if result.numel() == 0:
         return

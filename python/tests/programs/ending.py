@@ -1,4 +1,4 @@
-"""Ends groups while others of their job go on, and looks at what is left of them.
+"""Ends groups while others of their job continue, and checks what is left of them.
 
 The argument after the report's path is the name of a function below; the next one is the first port
 of the metrics, at which each rank counts the packets that it has sent.
@@ -64,7 +64,7 @@ def summed(group: dist.ProcessGroup | None = None) -> float:
 
 
 def failure_of(wait: Callable[[], Any]) -> dict[str, Any]:
-    """Return the error of an operation and how long it took to come."""
+    """Return the error of an operation and how long it took to arrive."""
     started = time.monotonic()
     try:
         wait()
@@ -132,7 +132,7 @@ def aborted_group(seen: dict[str, Any]) -> None:
 
 
 def lost_rank(seen: dict[str, Any]) -> None:
-    """Rank 2 is killed in an operation; the others keep the group and ask for nothing more."""
+    """Rank 2 is killed in an operation; the others keep the group and submit nothing more."""
     summed()
     meet()
     if RANK == 2:
@@ -146,7 +146,7 @@ def lost_rank(seen: dict[str, Any]) -> None:
 
 
 def left_alone(seen: dict[str, Any]) -> None:
-    """Rank 0 destroys all groups, with a message that no rank receives; the others go on."""
+    """Rank 0 destroys all groups, with a message that no rank receives; the others continue."""
     group = dist.new_group([1, 2])
     store = dist.distributed_c10d._get_default_store()
     summed()
@@ -190,7 +190,7 @@ def split_beyond_the_numbers(seen: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Do as asked; report what was seen."""
+    """Do as asked; report the observations."""
     torch.set_num_threads(1)
     dist.init_process_group("gradwire", timeout=datetime.timedelta(seconds=60))
     ways = (

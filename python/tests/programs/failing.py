@@ -24,7 +24,7 @@ def report(seen: dict[str, object]) -> None:
 
 
 def reduce_until_error() -> None:
-    """All-reduce until an error comes; report it and how long the last operation took."""
+    """All-reduce until an error is raised; report it and how long the last operation took."""
     tensor = torch.ones(1 << 20)
     started = time.monotonic()
     try:

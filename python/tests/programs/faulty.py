@@ -1,4 +1,4 @@
-"""Lets one fault after the other happen in processes that live on, each in a new process group.
+"""Lets one fault after the other happen in processes that continue, each in a new process group.
 
 Each rank reports its observations by the name of the fault. The argument after the report's path
 is how many process groups are created and destroyed.
@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WARMED_UP = 50
-"""Groups after which memory is looked at for the first time."""
+"""Groups after which memory is measured for the first time."""
 
 
 def start(name: str) -> None:
@@ -41,13 +41,13 @@ def error_into(seen: dict[str, Any]) -> Iterator[None]:
 
 
 def mismatched_shape(seen: dict[str, Any]) -> None:
-    """Rank 1 comes with half of the elements."""
+    """Rank 1 sends half of the elements."""
     with error_into(seen):
         dist.all_reduce(torch.ones(60_000 // (1 + RANK)))
 
 
 def mismatched_dtype(seen: dict[str, Any]) -> None:
-    """Rank 1 comes with integers of the same size."""
+    """Rank 1 sends integers of the same size."""
     with error_into(seen):
         dist.all_reduce(torch.ones(1000, dtype=torch.int32 if RANK == 1 else torch.float32))
 

@@ -62,7 +62,7 @@ def forked() -> Any:
 
 
 def main() -> None:
-    """Fork, then go on; report what was seen."""
+    """Fork, then continue; report the observations."""
     torch.set_num_threads(1)
     dist.init_process_group("gradwire")
     seen = forked()

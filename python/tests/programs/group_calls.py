@@ -81,7 +81,7 @@ def sparse_tensors_are_summed() -> None:
 
 
 def a_receive_from_any_rank_knows_its_source() -> None:
-    """The work tells it too; an empty message counts as a message."""
+    """The work reports it, too; an empty message counts as a message."""
     rank = dist.get_rank()
     if rank == 0:
         seen = set()

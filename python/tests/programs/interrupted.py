@@ -42,7 +42,7 @@ def cut() -> None:
 
 
 def main() -> None:
-    """Reduce until an error comes, or until rank 0 says that it is enough."""
+    """Reduce until an error is raised, or until rank 0 says that it is enough."""
     torch.set_num_threads(1)
     dist.init_process_group("gradwire")
     seen = {"operations": 0, "longest": 0.0, "error": ""}

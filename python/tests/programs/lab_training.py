@@ -1,4 +1,4 @@
-"""Trains a layer of a million parameters and tells which step it has reached.
+"""Trains a layer of a million parameters and reports which step it has reached.
 
 Arguments after the report's path: how many steps, and the file that rank 0 writes steps into.
 """

@@ -1,4 +1,4 @@
-"""Starts ranks again and again which end with operations in flight, and reports how they ended.
+"""Repeatedly starts ranks which end with operations in flight, and reports how they ended.
 
 PyTorch is imported once: each rank is a fork of this process that ends as any Python does. The
 argument after the report's path is how many times.

@@ -1,4 +1,4 @@
-"""A server, or a worker that trains until it is killed, a server is, or somebody says "enough".
+"""A server, or a worker that trains until it is killed, a server is, or a rank says "enough".
 
 The argument is a folder: every rank writes its notes there, each file whole at once. Workers
 leave ``entered<r>`` (clock at the start), ``clock<r>`` after five steps of each life, ``latest<r>``
@@ -47,13 +47,13 @@ def _train(folder: Path, setup: ps.Setup) -> None:
 
 
 def setup_of(rank: int | None = None, world: int | None = None) -> ps.Setup:
-    """Describe two servers, for the rank of the environment where none is given."""
+    """Describe two servers, for the rank of the environment if none is given."""
     given = {} if rank is None or world is None else {"rank": rank, "world_size": world}
     return ps.Setup(servers=2, mode=ps.SSP(2), timeout=30, **given)
 
 
 def run(folder: Path, rank: int | None = None, world: int | None = None) -> None:
-    """Serve or train; rank and world size are those of the environment where none are given."""
+    """Serve or train; rank and world size are those of the environment if none are given."""
     setup = setup_of(rank, world)
     if setup.is_server:
         ps.Server(setup, partial(torch.optim.SGD, lr=0.1)).serve()

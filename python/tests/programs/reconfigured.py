@@ -1,7 +1,8 @@
 """Makes one process group after the other in the same processes, as fault-tolerant trainers do.
 
-Such trainers call the backend themselves, beside ``init_process_group``, and keep the old group
-while they make the next one. The argument after the report's path is the name of a function below.
+Such trainers call the backend themselves, in addition to ``init_process_group``, and keep the old
+group while they make the next one. The argument after the report's path is the name of a function
+below.
 """
 
 import json
@@ -43,14 +44,14 @@ def group_of(store: dist.Store, rank: int, size: int) -> Any:
 
 
 def gathered(group: Any) -> list[int]:
-    """Return what the ranks of a group have, in its order: each has its rank."""
+    """Return the contributions of the ranks of a group, in its order: each has its rank."""
     outputs = [torch.empty(1, dtype=torch.int64) for _ in range(group.size())]
     group.allgather([outputs], [torch.tensor([group.rank()])], AllgatherOptions()).wait()
     return [int(output) for output in outputs]
 
 
 def broadcast(group: Any) -> int:
-    """Return what rank 0 of a group sends: its rank plus 10."""
+    """Return the value that rank 0 of a group sends: its rank plus 10."""
     tensor = torch.tensor([group.rank() + 10])
     options = BroadcastOptions()
     options.rootRank = 0
@@ -59,7 +60,7 @@ def broadcast(group: Any) -> int:
 
 
 def seen_in(group: Any) -> dict[str, Any]:
-    """Use a group; return what this rank got."""
+    """Use a group; return the value that this rank received."""
     return {"gathered": gathered(group), "broadcast": broadcast(group)}
 
 
@@ -85,7 +86,7 @@ def aborted(store: dist.Store) -> Any:
 
 
 def survived(store: dist.Store) -> Any:
-    """The last rank ends; the others learn it, abort, and go on as a smaller group."""
+    """The last rank ends; the others learn it, abort, and continue as a smaller group."""
     first = group_of(dist.PrefixStore("first", store), RANK, WORLD)
     seen_in(first)
     if RANK == WORLD - 1:
@@ -133,7 +134,7 @@ def numbered(store: dist.Store) -> Any:
 
 
 def main() -> None:
-    """Do as asked; report what was seen."""
+    """Do as asked; report the observations."""
     torch.set_num_threads(1)
     ways = (swapped, aborted, survived, threads, numbered)
     seen = {way.__name__: way for way in ways}[sys.argv[2]](meeting())

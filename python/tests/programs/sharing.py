@@ -1,4 +1,4 @@
-"""Sends from one host to another as fast as the network takes it, beside others on the same link.
+"""Sends from one host to another as fast as the network allows, beside others on the same link.
 
 Arguments after the report's path: ``gradwire`` or ``tcp``, the time at which all begin to send, and
 the address of the receiving host. The second rank receives and reports its bytes in MEASURED
@@ -30,7 +30,7 @@ class Meter:
         self._bytes = 0
 
     def note(self, received: int) -> None:
-        """Count bytes that have come now; report and end the process once it is time."""
+        """Count bytes that have arrived now; report and end the process once it is time."""
         now = time.time()
         if now > self._end:
             with open(sys.argv[1], "w") as out:
@@ -80,7 +80,7 @@ def tcp(start: float, meter: Meter) -> None:
 
 
 def main() -> None:
-    """Do as asked, until it is over for all."""
+    """Do as asked, until the time is over for all."""
     start = float(sys.argv[3])
     with contextlib.suppress(RuntimeError, OSError):  # the other side has ended
         {"gradwire": gradwire, "tcp": tcp}[sys.argv[2]](start, Meter(start))

@@ -33,7 +33,7 @@ class Line(Task):
         return torch.optim.SGD(model.parameters(), lr=0.1)
 
     def batches(self, seed: int, share: Share) -> list[torch.Tensor]:
-        """Draw inputs; every rank draws others."""
+        """Draw inputs; every rank draws different ones."""
         draws = torch.Generator().manual_seed(10 * seed + share.rank)
         return [torch.randn(16, 256, generator=draws) for _ in range(STEPS)]
 

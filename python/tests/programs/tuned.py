@@ -20,7 +20,7 @@ from gradwire.tuning import SETTLING_STEPS, TRIAL_STEPS
 TRIALS = 3
 STEPS = SETTLING_STEPS + TRIALS * TRIAL_STEPS + 2
 LAST_STEP = SETTLING_STEPS + TRIAL_STEPS + 1
-"""Of a rank that dies: within the second trial."""
+"""For a rank that dies: within the second trial."""
 
 
 def train(model: nn.Module, data: torch.Generator) -> None:

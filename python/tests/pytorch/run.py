@@ -1,4 +1,4 @@
-"""Run PyTorch's own distributed tests over gradwire and compare with what passes over Gloo.
+"""Run PyTorch's own distributed tests over gradwire and compare with those that pass over Gloo.
 
 gradwire takes the name "gloo", since PyTorch skips most tests for names that it does not know. Each
 test that Gloo passes must pass; ``gloo_passes.txt`` has them, and ``--record`` makes that file.
@@ -36,7 +36,7 @@ class Verdicts(unittest.TextTestResult):
 
 
 def main() -> int:
-    """Run, compare, and say which tests are missing. 0 when none is."""
+    """Run, compare, and name the missing tests; 0 if none is missing."""
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as folder:
         _prepare(arguments, folder)
@@ -106,7 +106,7 @@ def _record(world: int, passed: set[str]) -> None:
 
 
 def _compare(wanted: set[str], result: Verdicts) -> int:
-    """Tell which of the ``wanted`` tests did not pass."""
+    """Report which of the ``wanted`` tests did not pass."""
     skipped = {_name(test): reason for test, reason in result.skipped}
     missing = sorted(wanted - result.passed - EXEMPT.keys())
     for test in missing:

@@ -76,7 +76,7 @@ struct EndedCounts {
     failed: u64,
 }
 
-/// The operations that have ended. Memory is taken at the first of a collective.
+/// The operations that have ended. Memory is taken with the first operation of a collective.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperationTally {
     ended: [Option<Box<EndedCounts>>; NAMES.len()],

@@ -1,7 +1,7 @@
 //! A snapshot as text for Prometheus, in the format of OpenMetrics 1.0.
 //!
 //! Names begin with `gradwire_`; every value has the labels `job` and `rank`, and `peer`, `class`,
-//! `collective` or `reason` where it is one of several. Times are seconds.
+//! `collective` or `reason` if it is one of several. Times are seconds.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ type CountOf<T> = (&'static str, &'static str, fn(&T) -> u64);
 const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     (
         "sent_packets",
-        "Packets sent, repairs with them.",
+        "Packets sent, including repairs.",
         |class| class.sent_packets,
     ),
     ("sent_bytes", "Bytes of packets sent.", |class| {
@@ -46,18 +46,18 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
     (
         "missed_segments",
-        "Segments sent which the peer did without.",
+        "Segments sent that the peer accepted as lost.",
         |class| class.missed_segments,
     ),
     (
         "received_packets",
-        "Packets that came, duplicates with them.",
+        "Packets received, including duplicates.",
         |class| class.received_packets,
     ),
-    ("received_bytes", "Bytes of packets that came.", |class| {
+    ("received_bytes", "Bytes of packets received.", |class| {
         class.received_bytes
     }),
-    ("marks", "Packets of data that came with CE.", |class| {
+    ("marks", "Data packets received with CE.", |class| {
         class.marks
     }),
 ];
@@ -76,7 +76,7 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
     ("probes", "Probes sent.", |peer| peer.probes),
     (
         "path_failures",
-        "Times that the path lost most of what was sent for seconds.",
+        "Times that the path lost most packets for seconds.",
         |peer| peer.path_failures,
     ),
     (
@@ -86,7 +86,7 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
     ),
     (
         "cleared_ecn",
-        "Control packets that came without the ECN bits that they left with.",
+        "Control packets received without the ECN bits that they left with.",
         |peer| peer.cleared_ecn,
     ),
     ("echoed_marks", "CE marks that the peer reported.", |peer| {
@@ -94,10 +94,10 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
     }),
     (
         "received_segments",
-        "Segments that came for the first time.",
+        "Segments received for the first time.",
         |peer| peer.received_segments,
     ),
-    ("duplicate_segments", "Segments that came again.", |peer| {
+    ("duplicate_segments", "Segments received again.", |peer| {
         peer.duplicate_segments
     }),
     (
@@ -107,12 +107,12 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
     ),
     (
         "late_segments",
-        "Segments that came after their message was complete without them.",
+        "Segments received after their message was complete without them.",
         |peer| peer.late_segments,
     ),
     (
         "overtaken_packets",
-        "Packets that a later packet of their path had overtaken when they came.",
+        "Packets that a later packet of their path had overtaken.",
         |peer| peer.overtaken_packets,
     ),
 ];
@@ -153,7 +153,14 @@ impl Exposition {
         gauge(encoder, ("window_bytes", help), windows)?;
         let well = |peer: &PeerSnapshot| f64::from(u8::from(peer.standing == "well"));
         let up = peers().map(|peer| (of_peer(peer), well(peer)));
-        gauge(encoder, ("peer_up", "1 unless it is silent or lost."), up)?;
+        gauge(
+            encoder,
+            (
+                "peer_up",
+                "1 while the peer answers, 0 when it is silent or lost.",
+            ),
+            up,
+        )?;
         let kept = |peer: &PeerSnapshot| f64::from(u8::from(peer.order == "kept"));
         let kept = peers().map(|peer| (of_peer(peer), kept(peer)));
         let help = "1 while its packets are trusted to keep their order on each path.";
@@ -162,7 +169,7 @@ impl Exposition {
 
     fn rank(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Self(snapshot) = self;
-        let help = "Packets that were not taken, by why.";
+        let help = "Packets that were rejected, by reason.";
         let refused = snapshot.refused_packets.iter();
         let refused = refused.map(|(why, count)| (vec![("reason", why.clone())], *count));
         counter(encoder, ("refused_packets", help), refused)?;
@@ -227,7 +234,7 @@ impl Exposition {
         let rows = snapshot.peers.iter();
         let rows = rows.map(|peer| (of_peer(peer), &peer.round_trips));
         histogram(encoder, ("round_trip_seconds", help), rows)?;
-        let help = "From a message's start until its receiver had what it needs.";
+        let help = "From a message's start until its receiver had all that it needs.";
         let rows = snapshot.messages.iter();
         let rows = rows.map(|one| (vec![("class", one.class.to_string())], &one.times));
         histogram(encoder, ("message_seconds", help), rows)?;
@@ -282,7 +289,7 @@ fn histogram<'a>(
     for (labels, spread) in rows {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(spread.buckets.len() + 1);
-        // The encoder wants the count of each bucket alone, not the sum up to it.
+        // The encoder expects the count of each bucket alone, not the sum up to it.
         for &(bound_us, count) in &spread.buckets {
             buckets.push((bound_us as f64 / 1e6, count - before));
             before = count;

@@ -21,7 +21,7 @@ const BOUNDS_US: [u64; 19] = [
     500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The counts of the driver that are no refusals of packets; every other one is.
+/// The counts of the driver that are not rejected packets; every other one is.
 const DRIVER_COUNTS: [&str; 9] = [
     "sent_packets",
     "send_calls",
@@ -58,14 +58,14 @@ pub struct Snapshot {
     pub loss: LossTotals,
     /// Gradient messages that waited for credit before they left.
     pub held_messages: u64,
-    /// Elements that error feedback owed and dropped, since they were not finite or their tensor
+    /// Elements that error feedback owed and dropped, because they were not finite or their tensor
     /// changed.
     pub dropped_residual_elements: u64,
     /// Counters of the driver, by name.
     pub driver: BTreeMap<String, u64>,
     /// Refused packets, by reason.
     pub refused_packets: BTreeMap<String, u64>,
-    /// The peers that there was traffic with, by rank.
+    /// The peers with which there was traffic, by rank.
     pub peers: Vec<PeerSnapshot>,
     /// How long messages took until their receiver had all of them that it needs, by class.
     pub messages: Vec<MessageTimes>,
@@ -106,23 +106,23 @@ pub struct PeerSnapshot {
     pub found_lost_segments: u64,
     /// Probes sent.
     pub probes: u64,
-    /// How often the path to it lost most of what was sent for seconds.
+    /// How often the path to it lost most packets for seconds.
     pub path_failures: u64,
     /// How often marks from it were ignored from then on, since all packets come marked.
     pub false_marks: u64,
-    /// Control packets from it that came without the ECT that they left with.
+    /// Control packets received from it without the ECT that they left with.
     pub cleared_ecn: u64,
     /// CE marks that it reported.
     pub echoed_marks: u64,
-    /// Segments that came for the first time.
+    /// Segments received for the first time.
     pub received_segments: u64,
-    /// Segments that came again.
+    /// Segments received again.
     pub duplicate_segments: u64,
     /// Segments that were accepted as lost: holes within the tolerance.
     pub lost_segments: u64,
-    /// Segments that came after their message was completed without them.
+    /// Segments received after their message was complete without them.
     pub late_segments: u64,
-    /// Packets that a later packet of their path had overtaken when they came.
+    /// Packets that a later packet of their path had overtaken.
     pub overtaken_packets: u64,
     /// Whether its packets keep their order on each path: "kept", "unproven" or "broken".
     pub order: String,
@@ -138,19 +138,19 @@ pub struct PeerSnapshot {
 pub struct ClassTraffic {
     /// The class; 0 is that of control packets.
     pub class: u8,
-    /// Packets sent, repairs with them.
+    /// Packets sent, including repairs.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Segments sent again.
     pub repaired_segments: u64,
-    /// Segments sent which the peer did without.
+    /// Segments sent that the peer accepted as lost.
     pub missed_segments: u64,
-    /// Packets that came, duplicates with them.
+    /// Packets received, including duplicates.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Packets of data that came with CE.
+    /// Data packets received with CE.
     pub marks: u64,
 }
 
@@ -189,7 +189,7 @@ pub struct TimeSpread {
     pub p99_us: u64,
     /// The longest.
     pub max_us: u64,
-    /// How many are not longer than so many microseconds: (bound, count), the shortest first.
+    /// How many are not longer than a bound in microseconds: (bound, count), the shortest first.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -355,7 +355,7 @@ impl ClassTraffic {
         }
     }
 
-    /// The sum of both, as of no particular class.
+    /// The sum of both, without a class.
     #[must_use]
     fn plus(self, other: Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ pub const VERSION: u32 = 1;
 /// The recorder of one rank at one moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TraceDump {
-    /// [`VERSION`]; tells a dump from other JSON.
+    /// [`VERSION`]; distinguishes a dump from other JSON.
     pub gradwire_trace: u32,
     /// Name of the job.
     pub job: String,
@@ -39,7 +39,7 @@ pub struct TraceDump {
     pub operations_total: u64,
     /// The ranks that are lost to this one.
     pub lost: Vec<LostRank>,
-    /// Why no operation is taken any more, if so.
+    /// Why no operation is accepted any more, if so.
     pub aborted: Option<String>,
     /// Why the needs of pending operations are unknown, if they are.
     pub incomplete: Option<String>,
@@ -95,7 +95,7 @@ pub struct TraceEntry {
     pub number: u64,
     /// Its group.
     pub group: u16,
-    /// Its number in the group; of no meaning for messages between two ranks.
+    /// Its number in the group; meaningless for messages between two ranks.
     pub sequence: u32,
     /// Name of the collective: "all_reduce", "send", ...
     pub kind: String,
@@ -107,7 +107,7 @@ pub struct TraceEntry {
     pub tag: Option<u16>,
     /// The type of its elements.
     pub dtype: String,
-    /// How they are reduced, where they are.
+    /// How its elements are reduced, if they are.
     pub reduction: Option<String>,
     /// Length of its tensor: of the longer one of input and output.
     pub bytes: u64,
@@ -151,20 +151,23 @@ impl TraceEntry {
     }
 }
 
-/// Why a text is no dump.
+/// Why a text is not a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// It is no JSON, or ends too early.
-    #[error("it is no whole JSON object ({0}): was the process killed while it wrote?")]
+    /// It is not JSON, or ends too early.
+    #[error("it is not a complete JSON object ({0}): was the process killed while it wrote?")]
     Json(serde_json::Error),
     /// It is something else.
-    #[error("it is no trace of gradwire: it lacks \"gradwire_trace\"")]
+    #[error("it is not a trace of gradwire: it lacks \"gradwire_trace\"")]
     Foreign,
     /// Another release has written it.
-    #[error("its form is number {0}, this release reads {VERSION}: use the gradwire that wrote it")]
+    #[error(
+        "it has format version {0}, this release reads version {VERSION}: use the gradwire \
+    that wrote it"
+    )]
     Version(u64),
     /// A field is missing or of another type.
-    #[error("it is no trace of gradwire: {0}")]
+    #[error("it is not a trace of gradwire: {0}")]
     Fields(serde_json::Error),
 }
 
@@ -172,7 +175,7 @@ impl TraceDump {
     /// Reads a dump back.
     ///
     /// # Errors
-    /// [`ParseError`] if the text is no dump of this version.
+    /// [`ParseError`] if the text is not a dump of this version.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ParseError::Json)?;
         let version = value.get("gradwire_trace").ok_or(ParseError::Foreign)?;
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_no_dump_is_told_apart() {
-        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("no whole JSON object"));
+        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("not a complete JSON object"));
         assert!(refusal("[1, 2]").contains("lacks \"gradwire_trace\""));
         assert!(refusal("{\"gradwire_trace\": 7}").contains("number 7"));
         assert!(refusal("{\"gradwire_trace\": 1}").contains("missing field"));

@@ -112,7 +112,8 @@ impl TraceRing {
         number
     }
 
-    /// Something has happened to an operation. One that is remembered no more is let go.
+    /// Something has happened to an operation. An operation that is no longer remembered is
+    /// ignored.
     pub(super) fn change(&mut self, number: TraceNumber, change: OperationChange) {
         let at = self.place(number);
         if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.number == number) {

@@ -1,22 +1,22 @@
-//! Where ranks of one test wait for each other, but not for ever: a rank that has panicked never
-//! comes, and the test is to say so instead of standing still.
+//! Where ranks of one test wait for each other, but not forever: a rank that has panicked never
+//! arrives, and the test should report that instead of hanging.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Longer than anything that a rank does between two meetings.
+/// Longer than any work of a rank between two meetings.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A barrier that can be used again and again, whose waits end.
 pub(crate) struct Meeting {
     ranks: u64,
-    /// How many have come, of all rounds together.
+    /// How many have arrived, of all rounds together.
     come: Mutex<u64>,
     one_more: Condvar,
 }
 
 impl Meeting {
-    /// A meeting of so many ranks.
+    /// A meeting of `ranks` ranks.
     pub(crate) fn of(ranks: u16) -> Self {
         Self {
             ranks: ranks.into(),
@@ -25,7 +25,7 @@ impl Meeting {
         }
     }
 
-    /// Waits for all ranks; panics when they do not come.
+    /// Waits for all ranks; panics when they do not arrive.
     pub(crate) fn wait(&self) {
         self.wait_at_most(LONGEST);
     }

@@ -1,11 +1,11 @@
-//! A strict reader of OpenMetrics text: anything that its grammar does not know is refused.
+//! A strict reader of OpenMetrics text: anything outside its grammar is refused.
 
 use std::collections::BTreeMap;
 
 /// The samples of a text: by name and labels, as written.
 pub(crate) type Samples = BTreeMap<String, f64>;
 
-/// Reads a text, or says what is wrong with which line.
+/// Reads a text, or reports the fault of a line.
 pub(crate) fn parse(text: &str) -> Result<Samples, String> {
     let body = text
         .strip_suffix("# EOF\n")

@@ -1,4 +1,4 @@
-//! What a rank tells those who watch it: that the parts add up, and that watching disturbs nobody.
+//! What a rank reports to those who watch it: the parts add up, and watching disturbs no rank.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests look for free ports and send garbage"
@@ -85,7 +85,7 @@ fn snapshots(world_size: u16, job: &Job, body: impl Fn(&LocalRank) + Sync) -> Ve
     taken
 }
 
-/// Sums over peers and classes are what the rank counts as a whole.
+/// Sums over peers and classes equal the counts of the rank as a whole.
 fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
     let total = rank.counters();
     let sum = |count: fn(&metrics::snapshot::PeerSnapshot) -> u64| -> u64 {
@@ -110,7 +110,7 @@ fn check_totals(rank: &LocalRank, snapshot: &Snapshot) {
         .filter(|class| class.class > 0)
         .map(|class| class.sent_packets)
         .sum();
-    // PROBEs ride behind the data that they ask for, in its class.
+    // PROBEs follow the data that they ask for, in its class.
     let segments = total.sent_segments + total.repaired_segments;
     assert!(data >= segments, "{data} packets of {segments} segments");
 }
@@ -349,7 +349,7 @@ fn a_taken_port_costs_only_the_metrics() {
             .expect("loopback has ports")
             .with_local_rank(local_rank)
     };
-    // Of this number there is one port only; without a number, the next free one is taken.
+    // A rank with a number has one port only; without a number, it takes the next free one.
     let ranks = [open(0, Some(0)), open(1, None)];
     let rendezvous = ranks[0].rendezvous().expect("rank 0 listens").to_string();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Ranks of one process over loopback, and what they do most: a sum over all of them.
+//! Ranks of one process over loopback, and their most frequent operation: a sum over all of them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;

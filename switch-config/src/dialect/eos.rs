@@ -22,9 +22,10 @@ use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::dialect::commands::CommandWords;
 use crate::dialect::contract::{Dialect, PlatformTexts};
-use crate::notation::indented::{self, IndentedText};
+use crate::notation::indented::{self, CommandRules};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
+use crate::tree::ConfigEntry;
 
 use change::EosRules;
 use chip::Chip;
@@ -49,7 +50,7 @@ impl Dialect for Eos {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        render::whole(plan).to_string()
+        text(&render::whole(plan))
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
@@ -71,12 +72,12 @@ impl Dialect for Eos {
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
         let mut running = lines(running)?;
-        let mut commands = IndentedText::read(change);
+        let mut commands = indented::read(change);
         maps::spread(&mut running);
         maps::spread(&mut commands);
         let mut tree = indented::apply(&running, &commands, &EosRules);
         maps::gather(&mut tree);
-        Ok(tree.to_string())
+        Ok(text(&tree))
     }
 
     fn words(&self, plan: &Plan) -> CommandWords {
@@ -93,13 +94,17 @@ impl Dialect for Eos {
 }
 
 fn gathered(commands: &str) -> String {
-    let mut tree = IndentedText::read(commands);
+    let mut tree = indented::read(commands);
     maps::gather(&mut tree);
-    tree.to_string()
+    text(&tree)
+}
+
+fn text(tree: &[ConfigEntry]) -> String {
+    indented::text(tree, EosRules.spaces())
 }
 
 /// The lines of a configuration.
-fn lines(text: &str) -> Result<IndentedText, ReadError> {
+fn lines(text: &str) -> Result<Vec<ConfigEntry>, ReadError> {
     let known = ["interface", "qos", "hostname", "platform", "vlan", "ip"];
-    IndentedText::running_config(WHAT, text, &known)
+    indented::running_config(WHAT, text, &known)
 }

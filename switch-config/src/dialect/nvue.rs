@@ -37,7 +37,7 @@ impl Dialect for Nvue {
     }
 
     fn render(&self, plan: &Plan) -> String {
-        render::whole(plan).to_string()
+        render::whole(plan)
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {

@@ -12,9 +12,12 @@ mod render;
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, PlatformTexts};
-use crate::notation::indented::{self, IndentedText};
+use crate::notation::indented::{self, CommandRules};
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
+use crate::tree::ConfigEntry;
+
+use change::NxosRules;
 
 /// The expected text, in the words of an error.
 const WHAT: &str = "running-config of NX-OS";
@@ -46,12 +49,13 @@ impl Dialect for Nxos {
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = lines(running)?;
         let wanted = render::wanted(plan, &running);
-        Ok(indented::change(&running, &wanted, &change::NxosRules))
+        Ok(indented::change(&running, &wanted, &NxosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
-        let commands = IndentedText::read(change);
-        Ok(indented::apply(&lines(running)?, &commands, &change::NxosRules).to_string())
+        let commands = indented::read(change);
+        let after = indented::apply(&lines(running)?, &commands, &NxosRules);
+        Ok(indented::text(&after, NxosRules.spaces()))
     }
 
     fn own_counters(&self, _plan: &Plan, _text: &str) -> Result<Vec<QueueCount>, ReadError> {
@@ -61,7 +65,7 @@ impl Dialect for Nxos {
 }
 
 /// The lines of a configuration.
-fn lines(text: &str) -> Result<IndentedText, ReadError> {
+fn lines(text: &str) -> Result<Vec<ConfigEntry>, ReadError> {
     let known = [
         "interface",
         "policy-map",
@@ -70,5 +74,5 @@ fn lines(text: &str) -> Result<IndentedText, ReadError> {
         "version",
         "feature",
     ];
-    IndentedText::running_config(WHAT, text, &known)
+    indented::running_config(WHAT, text, &known)
 }

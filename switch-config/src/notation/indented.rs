@@ -1,12 +1,11 @@
-//! Lines that are indented below the line that they belong to: the command lines of EOS and NX-OS,
-//! and the block style of YAML.
+//! Lines that are indented below the line that they belong to: the command lines of EOS and NX-OS.
 //!
-//! [`IndentedText::read`] takes any text and writes it back byte for byte. Commands have names: the
-//! words that a command shares with whatever would replace it, `service-profile` of
-//! `service-profile X`. [`CommandRules`] says how many words that are; [`change`] writes the
-//! commands between two trees, and [`apply`] loads typed ones.
+//! [`read`] takes any text, without its comments. Commands have names: the words that a command
+//! shares with whatever would replace it, `service-profile` of `service-profile X`.
+//! [`CommandRules`] says how many words that are; [`change`] writes the commands between two trees,
+//! and [`apply`] loads typed ones.
 
-use std::fmt;
+use std::iter::Peekable;
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
@@ -18,98 +17,76 @@ use crate::tree::{ConfigEntry, Sign, facts};
 /// Levels that are told apart; lines that are indented deeper stay at the last one.
 const DEEPEST: usize = 48;
 
-/// A text as a tree of lines.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct IndentedText {
-    /// Lines that belong to no other.
-    pub below: Vec<ConfigEntry>,
-    /// Whether the last line lacks its line feed.
-    unended: bool,
-    /// Whether every line feed has a carriage return before it.
-    returns: bool,
+/// The lines of a text, without blank ones and comments (`!`, `#`).
+pub fn read(text: &str) -> Vec<ConfigEntry> {
+    let lines = text.lines().map(|line| {
+        let width = line.len() - line.trim_start().len();
+        (width, line.trim())
+    });
+    let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(['!', '#']));
+    level(&mut said.peekable(), None, DEEPEST)
 }
 
-impl IndentedText {
-    /// Reads a text. Blank lines and comments (`!`, `#`) go with the line that follows them.
-    pub fn read(text: &str) -> Self {
-        let mut builder = Builder::default();
-        let returns =
-            text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count();
-        let plain = returns.then(|| text.replace("\r\n", "\n"));
-        let text = plain.as_deref().unwrap_or(text);
-        let unended = !text.is_empty() && !text.ends_with('\n');
-        let body = text.strip_suffix('\n').unwrap_or(text);
-        if !text.is_empty() {
-            body.split('\n').for_each(|line| builder.add(line));
-        }
-        Self {
-            below: builder.finish(),
-            unended,
-            returns,
-        }
-    }
-
-    /// Reads the output of `show running-config`, in which some command must begin with one of the
-    /// `known` words, of which there are two at least.
-    ///
-    /// # Errors
-    /// [`ReadError`] names the first line when no command does.
-    pub fn running_config(
-        what: &'static str,
-        text: &str,
-        known: &[&str],
-    ) -> Result<Self, ReadError> {
-        let tree = Self::read(text);
-        let is_known = |line: &ConfigEntry| known.iter().any(|word| line.after(word).is_some());
-        if facts(&tree.below).any(is_known) {
-            return Ok(tree);
-        }
-        let first = text.lines().position(|line| !line.trim().is_empty());
-        let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
-        let found: String = found.trim().chars().take(40).collect();
-        let give = "give the output of `show running-config`, not of `| json`";
-        let message = match found.as_str() {
-            "" => format!("it is empty; {give}"),
-            _ => format!(
-                "`{found}` is no command, and no line begins with `{}` or `{}`; {give}",
-                known[0], known[1]
-            ),
+/// The next lines that are indented deeper than the one above, with so many levels below them.
+fn level<'a, I>(lines: &mut Peekable<I>, above: Option<usize>, levels: usize) -> Vec<ConfigEntry>
+where
+    I: Iterator<Item = (usize, &'a str)>,
+{
+    let mut entries = Vec::new();
+    while let Some((width, line)) =
+        lines.next_if(|(width, _)| above.is_none_or(|above| *width > above))
+    {
+        let below = match levels {
+            0 => Vec::new(),
+            _ => level(lines, Some(width), levels - 1),
         };
-        Err(ReadError::at(what, first.map_or(1, |at| at + 1), message))
+        entries.push(ConfigEntry::new(line, below));
     }
-
-    /// The section with this line.
-    pub fn section(&self, line: &str) -> Option<&ConfigEntry> {
-        facts(&self.below).find(|entry| entry.text() == line)
-    }
-
-    /// A text of entries made by [`ConfigEntry::new`], each level indented by so many spaces.
-    pub fn indented(below: Vec<ConfigEntry>, spaces: usize) -> Self {
-        let mut tree = Self {
-            below,
-            ..Self::default()
-        };
-        for line in &mut tree.below {
-            line.indent("", spaces);
-        }
-        tree
-    }
+    entries
 }
 
-impl fmt::Display for IndentedText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        for line in &self.below {
-            line.write(&mut text);
-        }
-        if self.unended {
-            text.pop();
-        }
-        match self.returns {
-            true => f.write_str(&text.replace('\n', "\r\n")),
-            false => f.write_str(&text),
-        }
+/// Reads the output of `show running-config`, in which some command must begin with one of the
+/// `known` words, of which there are two at least.
+///
+/// # Errors
+/// [`ReadError`] names the first line when no command does.
+pub fn running_config(
+    what: &'static str,
+    text: &str,
+    known: &[&str],
+) -> Result<Vec<ConfigEntry>, ReadError> {
+    let entries = read(text);
+    let is_known = |line: &ConfigEntry| known.iter().any(|word| line.after(word).is_some());
+    if entries.iter().any(is_known) {
+        return Ok(entries);
     }
+    let first = text.lines().position(|line| !line.trim().is_empty());
+    let found = first.and_then(|at| text.lines().nth(at)).unwrap_or("");
+    let found: String = found.trim().chars().take(40).collect();
+    let give = "give the output of `show running-config`, not of `| json`";
+    let message = match found.as_str() {
+        "" => format!("it is empty; {give}"),
+        _ => format!(
+            "`{found}` is no command, and no line begins with `{}` or `{}`; {give}",
+            known[0], known[1]
+        ),
+    };
+    Err(ReadError::at(what, first.map_or(1, |at| at + 1), message))
+}
+
+/// The section with this line.
+pub fn section<'a>(entries: &'a [ConfigEntry], line: &str) -> Option<&'a ConfigEntry> {
+    facts(entries).find(|entry| entry.text() == line)
+}
+
+/// Entries as text, each level indented by so many spaces.
+pub fn text(entries: &[ConfigEntry], spaces: usize) -> String {
+    let lines = entries.iter().map(|entry| {
+        let below = text(&entry.below, spaces);
+        let below = below.lines().map(|line| format!("{:spaces$}{line}\n", ""));
+        format!("{}\n{}", entry.text(), below.collect::<String>())
+    });
+    lines.collect()
 }
 
 /// The facts of a platform that decide about its commands.
@@ -117,6 +94,9 @@ pub trait CommandRules: TreeRules {
     /// The name of a command, its first words or all of them, without `no` or `default` before it.
     /// `section` is the line that it stands below; empty at the top.
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str;
+
+    /// Spaces by which each level is indented.
+    fn spaces(&self) -> usize;
 
     /// Whether a command takes something away. A platform may print some `no X` as values beside
     /// others; those put.
@@ -128,13 +108,15 @@ pub trait CommandRules: TreeRules {
     fn removal(&self, section: &str, entry: &ConfigEntry) -> String;
 }
 
-/// More words than a command has: all of it is its name.
-pub const ALL: usize = 99;
+/// How many words of a command are its name, by a kind of section and the beginning of a command.
+pub type NameWords = (&'static str, &'static str, usize);
 
-/// The first `count` words of a command, or all of it.
-pub fn first_words(command: &str, count: usize) -> &str {
-    let ends = command.match_indices(' ').map(|(at, _)| at);
-    let end = ends.take(count).nth(count.saturating_sub(1));
+/// The name of a command in a section of a kind, by the first row that fits; all of it without one.
+pub fn name_of<'a>(rows: &[NameWords], kind: &str, command: &'a str) -> &'a str {
+    let fits = |(of, words, _): &&NameWords| *of == kind && command.starts_with(words);
+    let count = rows.iter().find(fits).map_or(0, |(.., count)| *count);
+    let mut ends = command.match_indices(' ').map(|(at, _)| at);
+    let end = count.checked_sub(1).and_then(|last| ends.nth(last));
     &command[..end.unwrap_or(command.len())]
 }
 
@@ -145,34 +127,29 @@ pub fn last<'a>(section: &[&'a str]) -> &'a str {
 
 /// The commands that bring `running` to `wanted`, and those back.
 pub fn change(
-    running: &IndentedText,
-    wanted: &IndentedText,
+    running: &[ConfigEntry],
+    wanted: &[ConfigEntry],
     rules: &dyn CommandRules,
 ) -> ConfigChange {
-    let [running, wanted] = [running, wanted].map(|text| named(rules, text));
+    let [running, wanted] = [running, wanted].map(|entries| named(rules, entries));
     let steps = diff::steps(as_tree(rules), &mut Vec::new(), &running, &wanted);
-    let text = |entries| IndentedText::indented(entries, rules.spaces(None)).to_string();
     let mut inverse = commands(rules, "", &steps, Way::Back);
     inverse.reverse();
     ConfigChange {
-        forward: text(commands(rules, "", &steps, Way::There)),
-        inverse: text(inverse),
+        forward: text(&commands(rules, "", &steps, Way::There), rules.spaces()),
+        inverse: text(&inverse, rules.spaces()),
     }
 }
 
 /// `running` after the commands were typed: new ones stand at the end of their section.
 pub fn apply(
-    running: &IndentedText,
-    commands: &IndentedText,
+    running: &[ConfigEntry],
+    commands: &[ConfigEntry],
     rules: &dyn CommandRules,
-) -> IndentedText {
-    let mut below = named(rules, running);
-    load(as_tree(rules), &mut below, &named(rules, commands));
-    IndentedText {
-        unended: running.unended && !below.is_empty(),
-        below,
-        ..*running
-    }
+) -> Vec<ConfigEntry> {
+    let mut entries = named(rules, running);
+    load(as_tree(rules), &[], &mut entries, &named(rules, commands));
+    entries
 }
 
 /// The direction of a change.
@@ -208,9 +185,9 @@ fn commands(
     steps.iter().map(command).collect()
 }
 
-/// The entries of a text with the names and signs of their commands.
-fn named(rules: &dyn CommandRules, text: &IndentedText) -> Vec<ConfigEntry> {
-    let mut entries = text.below.clone();
+/// Entries with the names and signs of their commands.
+fn named(rules: &dyn CommandRules, entries: &[ConfigEntry]) -> Vec<ConfigEntry> {
+    let mut entries = entries.to_vec();
     name_all(rules, "", &mut entries);
     entries
 }
@@ -233,67 +210,6 @@ fn name_all(rules: &dyn CommandRules, section: &str, entries: &mut [ConfigEntry]
 
 fn as_tree(rules: &dyn CommandRules) -> &dyn TreeRules {
     rules
-}
-
-/// Makes the tree, line by line.
-#[derive(Default)]
-struct Builder {
-    done: Vec<ConfigEntry>,
-    /// Lines that may still get others below them, each with the width of its indentation.
-    open: Vec<(usize, ConfigEntry)>,
-    /// Remarks that go with the next line.
-    remarks: Vec<ConfigEntry>,
-}
-
-impl Builder {
-    fn add(&mut self, line: &str) {
-        let text = line.trim();
-        let width = line.len() - line.trim_start().len();
-        let is_remark = text.is_empty() || text.starts_with(['!', '#']);
-        let entry = match is_remark {
-            true => ConfigEntry::remark(text),
-            false => ConfigEntry::leaf(text),
-        };
-        let line = ConfigEntry {
-            head: line[..width].to_owned(),
-            tail: line[width + text.len()..].to_owned(),
-            ..entry
-        };
-        if line.is_remark() {
-            return self.remarks.push(line);
-        }
-        let closed = |open: &Vec<(usize, ConfigEntry)>| {
-            let last = open.last().map(|(last, _)| *last);
-            last.is_some_and(|last| last >= width) || open.len() > DEEPEST
-        };
-        while closed(&self.open) {
-            self.close();
-        }
-        let remarks = std::mem::take(&mut self.remarks);
-        self.level().extend(remarks);
-        self.open.push((width, line));
-    }
-
-    fn level(&mut self) -> &mut Vec<ConfigEntry> {
-        match self.open.last_mut() {
-            Some((_, line)) => &mut line.below,
-            None => &mut self.done,
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some((_, line)) = self.open.pop() {
-            self.level().push(line);
-        }
-    }
-
-    fn finish(mut self) -> Vec<ConfigEntry> {
-        while !self.open.is_empty() {
-            self.close();
-        }
-        self.done.append(&mut self.remarks);
-        self.done
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Lines that begin with `set` and name one statement each, as Junos exports and loads them.
 //!
 //! Every word is an entry of the tree. The last two words of a statement that has one value only
-//! are one entry, a name and its value. `deactivate` lines and comments stay where they are; an
+//! are one entry, a name and its value. `deactivate` lines stay where they are; an
 //! entry below which something is deactivated is in the tree all the same, but not among the
 //! [`in_force`].
 
@@ -35,30 +35,21 @@ pub trait StatementRules: TreeRules {
 pub fn read(rules: &dyn StatementRules, text: &str) -> Result<Vec<ConfigEntry>, ReadError> {
     let mut entries = Vec::new();
     let mut remarks = Vec::new();
-    for (line, number) in text.lines().zip(1..) {
-        let trimmed = line.trim();
-        let mut remark = ConfigEntry::remark(line);
-        remark.number = number;
-        if trimmed.is_empty() || trimmed.starts_with('#') || trimmed.starts_with("/*") {
-            remarks.push(remark);
+    for (line, number) in text.lines().map(str::trim).zip(1..) {
+        if line.is_empty() || line.starts_with('#') || line.starts_with("/*") {
             continue;
         }
-        let (verb, words) = verb_and_words(trimmed, number)?;
+        let (verb, words) = verb_and_words(line, number)?;
         match verb.as_str() {
             "set" => {
-                let is_list = words.last().is_some_and(|word| word == "]");
                 for words in unlisted(words) {
-                    let mut entry = statement(rules, &words);
-                    let last = last(&mut entry);
-                    last.number = number;
-                    if !is_list {
-                        last.line = Some(line.to_owned());
-                    }
-                    add(&mut entries, entry, &mut remarks);
+                    add(&mut entries, statement(rules, &words), &mut remarks);
                 }
             }
-            "deactivate" | "activate" | "annotate" | "protect" => remarks.push(remark),
-            _ => return Err(unexpected(number, trimmed)),
+            "deactivate" | "activate" | "annotate" | "protect" => {
+                remarks.push(ConfigEntry::remark(line));
+            }
+            _ => return Err(unexpected(number, line)),
         }
     }
     entries.append(&mut remarks);
@@ -76,32 +67,17 @@ fn add(entries: &mut Vec<ConfigEntry>, entry: ConfigEntry, remarks: &mut Vec<Con
         add(&mut same.below, child, remarks);
     }
     if entry.line.is_some() {
-        (same.line, same.value, same.number) = (entry.line, entry.value, entry.number);
+        (same.line, same.value) = (entry.line, entry.value);
     }
 }
 
-/// The configuration as text: lines that were read in their order, new ones behind the line that
-/// the tree has before them.
+/// The configuration as text, in the order of the tree.
 pub fn write(entries: &[ConfigEntry]) -> String {
-    let mut lines: Vec<(usize, &str)> = Vec::new();
-    collect(entries, &mut lines);
-    lines.sort_by_key(|(number, _)| *number);
-    lines.iter().map(|(_, line)| format!("{line}\n")).collect()
-}
-
-fn collect<'a>(entries: &'a [ConfigEntry], lines: &mut Vec<(usize, &'a str)>) {
-    for entry in entries {
-        if let Some(line) = &entry.line {
-            let before = lines.last().map_or(0, |(number, _)| *number);
-            let number = if entry.number == 0 {
-                before
-            } else {
-                entry.number
-            };
-            lines.push((number, line));
-        }
-        collect(&entry.below, lines);
-    }
+    let lines = entries.iter().map(|entry| {
+        let line = entry.line.iter().map(|line| format!("{line}\n"));
+        line.collect::<String>() + &write(&entry.below)
+    });
+    lines.collect()
 }
 
 /// All statements, deactivated ones among them.
@@ -296,7 +272,7 @@ pub fn apply(
             _ => return Err(unexpected(number + 1, trimmed)),
         }
     }
-    load(rules, entries, &loaded);
+    load(rules, &[], entries, &loaded);
     Ok(())
 }
 
@@ -329,14 +305,6 @@ fn fits(pattern: &str, words: &[String]) -> bool {
         wanted.is_some_and(|wanted| wanted == "*" || wanted == word)
     });
     each && pattern.next().is_none()
-}
-
-/// The last entry of a path.
-fn last(entry: &mut ConfigEntry) -> &mut ConfigEntry {
-    match entry.below.is_empty() {
-        true => entry,
-        false => last(&mut entry.below[0]),
-    }
 }
 
 /// Words as they are typed.

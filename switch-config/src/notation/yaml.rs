@@ -1,21 +1,16 @@
-//! YAML: any of it parsed into a tree, and block style edited line by line.
+//! YAML: any of it parsed into a tree, and trees written in block style.
 //!
-//! [`parse`] reads the meaning of a text. An edited text is an [`IndentedText`] instead, so that
-//! lines which are not touched stay as they are: [`name_keys`] gives its lines the names of their
-//! keys, and [`leaf_lines`] makes new ones. Block style has two spaces a level and keys in natural
-//! order.
+//! A map has the value [`EMPTY`] and its entries below it, sorted as people sort names where they
+//! are put one by one. A scalar has its meaning as its value, and as its line how it is written:
+//! `on` is no truth value, and a number in quotes stays in quotes.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use saphyr_parser::{Event, Parser, ScanError};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::indented::IndentedText;
 use crate::reading::ReadError;
 use crate::tree::ConfigEntry;
-use crate::tree::load::load;
 use crate::tree::order::natural;
-use crate::tree::rules::{Owner, TreeRules};
 
 /// Levels that a text may have; NVUE's own have fewer than 20.
 const DEEPEST: usize = 64;
@@ -62,146 +57,79 @@ pub fn merge(entry: &mut ConfigEntry, other: ConfigEntry) {
 /// Leaves with their values, as they are written.
 pub type Leaves = Vec<(KeyPath, String)>;
 
-/// The rules of block style. A plan owns no entry of it.
-#[derive(Debug)]
-pub struct BlockStyle;
-
-impl TreeRules for BlockStyle {
-    fn owner(&self, _section: &[&str], _entry: &ConfigEntry) -> Owner {
-        Owner::Others
-    }
-
-    fn is_before(&self, _section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
-        natural(&other.name, &new.name) == Ordering::Greater
-    }
-
-    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize {
-        match parent {
-            None => 0,
-            Some(parent) if parent.text().starts_with("- ") => 4,
-            Some(_) => 2,
-        }
-    }
-
-    fn replace(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {
-        if let Some(value) = raw_value(loaded).filter(|_| entry.below.is_empty()) {
-            put_value(entry, value);
-        }
-    }
-
-    fn open(&self, entry: &mut ConfigEntry) {
-        if entry.value == EMPTY {
-            put_value(entry, "");
-        }
-    }
+/// A map without entries.
+pub fn map() -> ConfigEntry {
+    ConfigEntry::part("", EMPTY)
 }
 
-/// The entry of `- set:` or `- unset:`.
-pub fn operation<'a>(tree: &'a IndentedText, name: &str) -> Option<&'a ConfigEntry> {
-    let title = format!("- {name}:");
-    let mut found = tree.below.iter();
-    found.find(|entry| entry.text().starts_with(&title))
+/// Puts a value, as it is written, at the end of a path of keys; maps on the way are made.
+pub fn put(entry: &mut ConfigEntry, path: &[String], written: &str) {
+    let Some((key, rest)) = path.split_first() else {
+        if entry.below.is_empty() {
+            bare(written).clone_into(&mut entry.value);
+            entry.line = (written != EMPTY).then(|| written.to_owned());
+        }
+        return;
+    };
+    (entry.value, entry.line) = (EMPTY.to_owned(), None);
+    let found = entry.below.iter().position(|child| child.name == *key);
+    let at = found.unwrap_or_else(|| {
+        let mut children = entry.below.iter();
+        let at = children.position(|child| natural(&child.name, key).is_gt());
+        let at = at.unwrap_or(entry.below.len());
+        entry.below.insert(at, ConfigEntry::part(key, EMPTY));
+        at
+    });
+    put(&mut entry.below[at], rest, written);
 }
 
-/// Loads leaves below an operation, which is made at the end where there is none.
-pub fn put(tree: &mut IndentedText, name: &str, leaves: &Leaves) {
-    if !leaves.is_empty() && operation(tree, name).is_none() {
-        let mut entry = ConfigEntry::leaf(format!("- {name}:"));
-        name.clone_into(&mut entry.name);
-        tree.below.push(entry);
+/// Leaves as a tree.
+pub fn tree(leaves: &Leaves) -> ConfigEntry {
+    let mut tree = map();
+    for (path, written) in leaves {
+        put(&mut tree, path, written);
     }
-    for (path, value) in leaves {
-        let path = [&[name.to_owned()], &path[..]].concat();
-        let leaf = leaf_lines(&path, value);
-        load(&BlockStyle, &mut tree.below, &[leaf]);
-    }
-}
-
-/// The text of block style with the names and values of its keys.
-pub fn read_lines(text: &str) -> IndentedText {
-    let mut tree = IndentedText::read(text);
-    name_keys(&mut tree.below);
     tree
 }
 
-/// Gives lines the names and values of their keys; a line without a key keeps its own.
-pub fn name_keys(entries: &mut [ConfigEntry]) {
-    for entry in entries.iter_mut().filter(|entry| !entry.is_remark()) {
-        if let Some((key, value)) = split(entry.text()) {
-            let value = bare(value).to_owned();
-            (entry.name, entry.value) = (key, value);
-        }
-        name_keys(&mut entry.below);
+/// The value of a leaf as it is written; `None` of a map that has entries.
+pub fn written(entry: &ConfigEntry) -> Option<String> {
+    let items = || {
+        entry
+            .below
+            .iter()
+            .map(|item| written(item).unwrap_or_default())
+    };
+    match entry.value.as_str() {
+        EMPTY => entry.below.is_empty().then(|| EMPTY.to_owned()),
+        LIST => Some(format!("[{}]", items().collect::<Vec<_>>().join(", "))),
+        value => Some(entry.line.clone().unwrap_or_else(|| quoted(value))),
     }
 }
 
-/// The lines of a path and of the value at its end, which is written as it stands.
-pub fn leaf_lines(path: &[String], value: &str) -> ConfigEntry {
-    let mut keys = path.iter().rev();
-    let line = |key: &str, value: &str| {
-        let line = format!("{}: {value}", quoted(key));
-        let mut entry = ConfigEntry::leaf(line.trim_end());
-        key.clone_into(&mut entry.name);
-        bare(value).clone_into(&mut entry.value);
-        entry
-    };
-    let last = keys.next().map(|key| line(key, value));
-    keys.fold(last.unwrap_or_default(), |below, key| {
-        let mut entry = line(key, "");
-        entry.below.push(below);
-        entry
-    })
-}
-
-/// The value of a leaf as it is written, with its quotes; `None` of an entry that has others below
-/// it.
-pub fn raw_value(entry: &ConfigEntry) -> Option<&str> {
-    let is_leaf = entry.facts().next().is_none();
-    let (_, value) = split(entry.text())?;
-    is_leaf.then_some(value)
-}
-
-/// Writes another value behind the key of a line.
-fn put_value(entry: &mut ConfigEntry, value: &str) {
-    let line = entry.text();
-    let old = split(line).map_or(0, |(_, old)| old.len());
-    let key = line[..line.len() - old].trim_end();
-    entry.line = Some(format!("{key} {value}").trim_end().to_owned());
-    bare(value).clone_into(&mut entry.value);
-}
-
-/// Every leaf below an entry, with its path from there and its value as it is written.
-pub fn leaves(entry: &ConfigEntry) -> Leaves {
-    let mut leaves = Vec::new();
-    for child in entry.facts().filter(|child| split(child.text()).is_some()) {
-        match raw_value(child) {
-            Some(value) => leaves.push((vec![child.name.clone()], value.to_owned())),
-            None => leaves.extend(self::leaves(child).into_iter().map(|(mut path, value)| {
-                path.insert(0, child.name.clone());
-                (path, value)
-            })),
-        }
+/// An entry that is a leaf, or every leaf below it, with paths that begin in a section.
+pub fn leaves(section: &[String], entry: &ConfigEntry) -> Leaves {
+    let path = [section, std::slice::from_ref(&entry.name)].concat();
+    match written(entry) {
+        Some(written) => vec![(path, written)],
+        None => entry
+            .below
+            .iter()
+            .flat_map(|child| leaves(&path, child))
+            .collect(),
     }
-    leaves
 }
 
-/// A key and what stands behind it on its line; `None` of a line that has no key.
-fn split(text: &str) -> Option<(String, &str)> {
-    let text = text.strip_prefix("- ").unwrap_or(text);
-    let quote = text
-        .chars()
-        .next()
-        .filter(|first| ['\'', '"'].contains(first));
-    let (key, rest) = match quote {
-        Some(quote) => {
-            let (key, rest) = text[1..].split_once(quote)?;
-            (key, rest.trim_start().strip_prefix(':')?)
+/// The entries of a map in block style, indented by so many spaces.
+pub fn block(entry: &ConfigEntry, spaces: usize) -> String {
+    let lines = entry.below.iter().map(|child| {
+        let key = format!("{}{}:", " ".repeat(spaces), quoted(&child.name));
+        match written(child) {
+            Some(written) => format!("{}\n", format!("{key} {written}").trim_end()),
+            None => format!("{key}\n{}", block(child, spaces + 2)),
         }
-        None => text
-            .split_once(": ")
-            .or_else(|| Some((text.strip_suffix(':')?, "")))?,
-    };
-    Some((key.to_owned(), rest.trim()))
+    });
+    lines.collect()
 }
 
 /// A scalar without its quotes.
@@ -236,97 +164,99 @@ pub fn quoted(text: &str) -> String {
 /// # Errors
 /// [`ReadError`] names the line that is not YAML, or that has something that is not read.
 pub fn parse(what: &'static str, text: &str) -> Result<ConfigEntry, ReadError> {
-    let mut loader = YamlLoader::default();
-    for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| broken(what, &error))?;
-        let line = span.start.line();
-        let wrong = |message| ReadError::at(what, line, message);
-        loader.add(event).map_err(wrong)?;
-    }
+    let mut reader = YamlReader {
+        what,
+        events: Parser::new_from_str(text),
+        line: 1,
+    };
     let text = "it is empty; give the output of `nv config show -o yaml`";
-    loader.root.ok_or_else(|| ReadError::at(what, 1, text))
-}
-
-fn broken(what: &'static str, error: &ScanError) -> ReadError {
-    let text = format!("this is not YAML: {}", error.info());
-    ReadError::at(what, error.marker().line(), text)
-}
-
-/// A list or a map that is not at its end yet.
-struct OpenYaml {
-    entry: ConfigEntry,
-    keys: BTreeSet<String>,
-    /// The key whose value comes next.
-    key: Option<String>,
-}
-
-impl OpenYaml {
-    /// Puts the next value into it.
-    fn put(&mut self, mut value: ConfigEntry) -> Result<(), &'static str> {
-        if self.entry.value == LIST {
-            value.name = self.entry.below.len().to_string();
-            self.entry.below.push(value);
-            return Ok(());
-        }
-        match self.key.take() {
-            Some(key) => {
-                value.name = key;
-                self.entry.below.push(value);
-            }
-            None if [LIST, EMPTY].contains(&value.value.as_str()) => {
-                return Err("a key must be a text");
-            }
-            None if !self.keys.insert(value.value.clone()) => {
-                return Err("a key stands here twice; keep one");
-            }
-            None => self.key = Some(value.value),
-        }
-        Ok(())
+    let first = reader.next()?;
+    let first = first.ok_or_else(|| ReadError::at(what, 1, text))?;
+    let root = reader.value(first, 0)?;
+    match reader.next()? {
+        None => Ok(root),
+        Some(_) => Err(reader.wrong("a second document; give one")),
     }
 }
 
 /// Makes the tree out of events.
-#[derive(Default)]
-struct YamlLoader {
-    open: Vec<OpenYaml>,
-    root: Option<ConfigEntry>,
+struct YamlReader<E> {
+    what: &'static str,
+    events: E,
+    /// Line of the last event.
+    line: usize,
 }
 
-impl YamlLoader {
-    fn add(&mut self, event: Event<'_>) -> Result<(), &'static str> {
-        match event {
-            Event::Scalar(text, ..) => self.put(ConfigEntry::part("", text.into_owned())),
-            Event::SequenceStart(..) => self.begin(LIST),
-            Event::MappingStart(..) => self.begin(EMPTY),
-            Event::SequenceEnd | Event::MappingEnd => {
-                let done = self.open.pop().ok_or("an end without a beginning")?;
-                self.put(done.entry)
-            }
-            Event::Alias(_) => Err("aliases (`*name`) are not read; write the value itself"),
-            _ => Ok(()),
-        }
+impl<'a, E> YamlReader<E>
+where
+    E: Iterator<Item = Result<(Event<'a>, Span), ScanError>>,
+{
+    fn wrong(&self, message: &str) -> ReadError {
+        ReadError::at(self.what, self.line, message)
     }
 
-    fn begin(&mut self, kind: &str) -> Result<(), &'static str> {
-        if self.open.len() >= DEEPEST {
-            return Err("more than 64 levels: no NVUE configuration has as many");
+    /// The next event that begins or ends a value.
+    fn next(&mut self) -> Result<Option<Event<'a>>, ReadError> {
+        for event in self.events.by_ref() {
+            let (event, span) = event.map_err(|error| {
+                let text = format!("this is not YAML: {}", error.info());
+                ReadError::at(self.what, error.marker().line(), text)
+            })?;
+            self.line = span.start.line();
+            match event {
+                Event::Alias(_) => {
+                    return Err(
+                        self.wrong("aliases (`*name`) are not read; write the value itself")
+                    );
+                }
+                Event::Scalar(..)
+                | Event::SequenceStart(..)
+                | Event::SequenceEnd
+                | Event::MappingStart(..)
+                | Event::MappingEnd => return Ok(Some(event)),
+                _ => {}
+            }
         }
-        self.open.push(OpenYaml {
-            entry: ConfigEntry::part("", kind),
-            keys: BTreeSet::new(),
-            key: None,
-        });
-        Ok(())
+        Ok(None)
     }
 
-    fn put(&mut self, value: ConfigEntry) -> Result<(), &'static str> {
-        match self.open.last_mut() {
-            None if self.root.is_some() => Err("a second document; give one"),
-            None => {
-                self.root = Some(value);
-                Ok(())
+    /// The value that an event begins, at a depth.
+    fn value(&mut self, first: Event<'a>, depth: usize) -> Result<ConfigEntry, ReadError> {
+        let kind = match first {
+            Event::Scalar(text, style, ..) => {
+                let line = match style {
+                    ScalarStyle::Plain => text.to_string(),
+                    _ if text.contains('\n') => serde_json::json!(text).to_string(),
+                    _ => format!("'{}'", text.replace('\'', "''")),
+                };
+                let line = Some(line);
+                return Ok(ConfigEntry {
+                    line,
+                    ..ConfigEntry::part("", text)
+                });
             }
-            Some(open) => open.put(value),
+            Event::SequenceStart(..) => LIST,
+            _ => EMPTY,
+        };
+        if depth >= DEEPEST {
+            return Err(self.wrong("more than 64 levels: no NVUE configuration has as many"));
         }
+        let mut entry = ConfigEntry::part("", kind);
+        let mut keys = BTreeSet::new();
+        while let Some(event) = self.next()? {
+            let (name, first) = match event {
+                Event::SequenceEnd | Event::MappingEnd => break,
+                item if kind == LIST => (entry.below.len().to_string(), Some(item)),
+                Event::Scalar(key, ..) => (key.into_owned(), self.next()?),
+                _ => return Err(self.wrong("a key must be a text")),
+            };
+            if !keys.insert(name.clone()) {
+                return Err(self.wrong("a key stands here twice; keep one"));
+            }
+            let first = first.ok_or_else(|| self.wrong("a key without a value"))?;
+            let value = self.value(first, depth + 1)?;
+            entry.below.push(ConfigEntry { name, ..value });
+        }
+        Ok(entry)
     }
 }

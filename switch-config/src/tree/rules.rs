@@ -25,18 +25,4 @@ pub trait TreeRules {
     fn is_before(&self, _section: &[&str], _new: &ConfigEntry, _other: &ConfigEntry) -> bool {
         false
     }
-
-    /// Spaces by which the entries below this one are indented more than it is.
-    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize;
-
-    /// Gives an entry the value of a loaded one of the same name.
-    fn replace(&self, entry: &mut ConfigEntry, loaded: &ConfigEntry) {
-        if entry.value != loaded.value || entry.line.is_none() {
-            entry.value.clone_from(&loaded.value);
-            entry.line.clone_from(&loaded.line);
-        }
-    }
-
-    /// Makes an entry without any below it ready for some.
-    fn open(&self, _entry: &mut ConfigEntry) {}
 }

@@ -46,7 +46,7 @@ pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
 
 /// Reads back without findings, the same twice, no change after it; a running
 /// configuration gets the plan, and by the inverse is as it was: byte for byte, or setting by
-/// setting where the order is the switch's own.
+/// setting where order or layout is the switch's own.
 pub(crate) fn hold(plan: &Plan, running: &str) {
     let dialect = dialect::of(plan.target.platform);
     let text = dialect.render(plan);
@@ -63,8 +63,11 @@ pub(crate) fn hold(plan: &Plan, running: &str) {
     assert_eq!(again.forward, "", "applied twice");
     let undone = dialect.apply(&after, &change.inverse);
     let undone = undone.expect("the inverse fits");
+    let read = dialect.apply(running, "").expect("it can be read");
     match plan.target.platform {
         Platform::Eos | Platform::Nxos => assert_eq!(settings(&undone), settings(running)),
+        Platform::Junos => assert_eq!(settings(&undone), settings(&read)),
+        Platform::Nvue => assert_eq!(undone, read),
         _ => assert_eq!(undone, running, "undone by\n{}", change.inverse),
     }
 }
@@ -73,9 +76,9 @@ pub(crate) fn hold(plan: &Plan, running: &str) {
 /// them in its own order.
 fn settings(text: &str) -> Vec<Vec<&str>> {
     let mut section: Vec<&str> = Vec::new();
-    let lines = text.split('\n').filter(|line| {
+    let lines = text.lines().filter(|line| {
         let start = line.trim_start();
-        !start.is_empty() && !start.starts_with('!')
+        !start.is_empty() && !start.starts_with(['!', '#'])
     });
     let mut settings: Vec<Vec<&str>> = Vec::new();
     for line in lines {

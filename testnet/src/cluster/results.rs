@@ -278,7 +278,7 @@ fn is_near(got: f64, expected: f64) -> bool {
     (got - expected).abs() <= 1e-5 * expected.abs().max(1.0)
 }
 
-/// A message: the receiver has what was sent, and its old values in the holes.
+/// A message: the receiver has the bytes that were sent, and its old values in the holes.
 fn message(
     planned: &PlannedOperation,
     results: &BTreeMap<Rank, RankResult>,

@@ -1,7 +1,7 @@
 //! Runs one schedule: the loop over packets and driver steps, and the checks along the way.
 //!
-//! 1. While operations end now and then, faults go on. Once none has ended for a while although
-//!    all its ranks have submitted it, all faults heal, and then every operation must end.
+//! 1. While operations end now and then, faults go on. If none ends for a while although all its
+//!    ranks have submitted it, all faults heal, and then every operation must end.
 //! 2. After the last operation the network must fall silent, and no message may be left.
 //! 3. The first violation ends the run.
 

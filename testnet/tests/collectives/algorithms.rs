@@ -8,7 +8,7 @@ use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::world::{World, all_reduce, reduced, reduction, rough, small_job, tensor, values};
 
-/// Elements of a tensor of f32 that auto takes for large, not a multiple of anything.
+/// Elements of a tensor of f32 that auto considers large, not a multiple of any size.
 const LARGE: usize = 70_001;
 
 fn job_of(algorithm: ReduceAlgorithm) -> Job {
@@ -47,7 +47,7 @@ fn halving_doubling_gives_the_exact_sum_in_worlds_of_any_size() {
 
 #[test]
 fn whatever_auto_chooses_for_a_large_tensor_gives_the_exact_average() {
-    // Rings have long messages only, and so long chunks; else it is halving-doubling.
+    // Only long messages, and so long chunks, use a ring; others use halving-doubling.
     let chunks = [ByteCount::kib(64), ByteCount::kib(240)];
     for (ranks, chunk) in (2..=7).flat_map(|ranks| chunks.map(|chunk| (ranks, chunk))) {
         let mut job = large_job(ReduceAlgorithm::Auto);

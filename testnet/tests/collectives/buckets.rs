@@ -1,4 +1,4 @@
-//! Many buckets on their way at once: those of the front layers complete first.
+//! Many buckets in flight at once: those of the front layers complete first.
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::operation::{Layers, Operation};

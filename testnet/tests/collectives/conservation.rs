@@ -231,7 +231,7 @@ fn error_feedback_owes_exactly_the_missing_values() {
                 "{told}, {how:?} on rank {rank}"
             );
         }
-        // The survivors go on without the lost rank, whose residual is lost with it.
+        // The survivors continue without the lost rank, whose residual is lost with it.
         let Break::LostPeer(lost) = how else { continue };
         case.members.retain(|&rank| rank != lost);
         let rooted = matches!(case.collective, Collective::Reduce { .. });

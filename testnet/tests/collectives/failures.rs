@@ -174,7 +174,7 @@ fn a_number_that_is_on_its_way_is_refused() {
     assert!(
         refusal
             .to_string()
-            .starts_with("all_reduce(sum) of 2 f32, group 0, sequence 4 is on its way")
+            .starts_with("all_reduce(sum) of 2 f32, group 0, sequence 4 is in progress")
     );
 }
 
@@ -219,7 +219,7 @@ fn a_rank_that_answers_nothing_is_lost() {
     world.network.run_until(until);
     let failure = error(&mut world, 0);
     assert!(
-        failure.starts_with("rank 1 was lost (it answered nothing for 8"),
+        failure.starts_with("rank 1 was lost (it did not answer for 8"),
         "{failure}"
     );
 }

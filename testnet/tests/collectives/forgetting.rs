@@ -1,4 +1,4 @@
-//! Messages that no rank will take any more are forgotten at both ends.
+//! Messages that no rank will accept any more are forgotten at both ends.
 
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Collective, Operation};
@@ -33,7 +33,7 @@ fn end_group(world: &mut World, at: u16, group: u16) {
     });
 }
 
-/// Asserts that these ranks keep no message and send no packet any more.
+/// Asserts that these ranks keep no message and no longer send packets.
 fn assert_forgotten(world: &mut World, ranks: &[u16]) {
     let until = world.at(Span::from_millis(5_000));
     world.network.run_until(until);
@@ -101,7 +101,7 @@ fn an_unmatched_send_ends_with_its_group() {
             end_group(&mut world, ends, 0);
             assert_forgotten(&mut world, &[0, 1, 2]);
             let failure = error(&mut world, 0);
-            let reason = ["group 0 has ended", "rank 1 takes it no more"][usize::from(ends)];
+            let reason = ["group 0 has ended", "rank 1 no longer accepts it"][usize::from(ends)];
             assert!(failure.contains(reason), "{failure}");
         }
     }
@@ -128,7 +128,7 @@ fn an_ended_group_refuses_what_comes_later() {
     );
     let until = world.at(Span::from_millis(100));
     world.network.run_until(until);
-    assert!(error(&mut world, 0).contains("rank 1 takes it no more"));
+    assert!(error(&mut world, 0).contains("rank 1 no longer accepts it"));
     end_group(&mut world, 0, 0);
     assert!(error(&mut world, 0).contains("group 0 has ended"));
     end_group(&mut world, 2, 0);

@@ -1,4 +1,4 @@
-//! Hierarchical all-reduces: ranks that share hosts, equally many on each or not.
+//! Hierarchical all-reduces: ranks that share hosts, with equal or different numbers on each.
 
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::Operation;

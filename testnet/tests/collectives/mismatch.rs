@@ -133,7 +133,7 @@ fn different_operations_are_named_with_their_ranks() {
     ];
     assert_named([sum, root(1)], named);
     assert_named([sum, root(0)], named);
-    // Both believe to be the root, and send.
+    // Both act as the root, and send.
     assert_named([root(0), root(1)], ["f32 from rank 0", "f32 from rank 1"]);
     let barrier = Called::of(Collective::Barrier);
     assert_named(
@@ -242,7 +242,7 @@ fn symmetric(rng: &mut ChaCha8Rng) -> Called {
         collective: collectives[rng.random_range(0..collectives.len())],
         dtype: dtypes[rng.random_range(0..dtypes.len())],
         op: ops[rng.random_range(0..ops.len())],
-        // Of fewer elements than ranks, some algorithms send nothing to some ranks.
+        // With fewer elements than ranks, some algorithms send nothing to some ranks.
         elements: [7, 30, 300, 2000][rng.random_range(0..4)],
     }
 }

@@ -183,8 +183,8 @@ fn every_message_is_received_once_and_those_of_a_pair_and_tag_in_order() {
         let tasks = program(ranks, &mut rng);
         let receives = play(&mut world, &tasks, &mut rng);
         let completions = finish(&mut world, seed);
-        // Number of the next message, of those that were received from a rank by name and of those
-        // by any: each kind keeps the order, together they are all.
+        // Number of the next message, of those that were received from a named rank and of those
+        // from any: each kind keeps the order, together they are all.
         let mut numbers: BTreeMap<_, [Vec<usize>; 2]> = BTreeMap::new();
         for (rank, id, task) in receives {
             let completion = &completions[usize::from(rank)][&id];

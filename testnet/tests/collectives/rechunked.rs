@@ -1,5 +1,5 @@
 //! Steps of one tensor between which the chunks change: other shards, other messages, and the same
-//! values owed.
+//! residuals.
 
 use gradwire_collectives::dtype::DType;
 use gradwire_collectives::operation::{Collective, Operation};

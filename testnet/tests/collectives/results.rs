@@ -59,7 +59,7 @@ fn a_chunk_that_changes_between_two_operations_changes_messages_and_no_result() 
         let mut job = small_job();
         job.collectives.algorithm = algorithm;
         let mut world = World::new(3, &job, rough(0.03), 11);
-        // Every rank is done with submitting before the first operation ends anywhere.
+        // Every rank has submitted all its operations before the first one ends anywhere.
         for rank in 0..3 {
             for (sequence, chunk) in (0..).zip(chunks) {
                 world.network.command(Rank(rank), |communicator, now| {

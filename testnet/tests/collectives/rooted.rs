@@ -64,7 +64,7 @@ fn lossy_reduce(sequence: u32, elements: usize, value: f64, holes: HoleFilling) 
     }
 }
 
-/// Small and large tensors: both ways in which a reduce is done.
+/// Small and large tensors: both algorithms of a reduce.
 fn both_ways() -> [(Job, usize); 2] {
     let mut job = small_job();
     job.collectives.chunk = ByteCount::mib(1);

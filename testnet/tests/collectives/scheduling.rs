@@ -1,4 +1,4 @@
-//! The order of gradients and their number at once change the time of results, and only that.
+//! The order of gradients and the credit change the time of results, and only that.
 
 use std::sync::Arc;
 

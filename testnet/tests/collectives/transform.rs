@@ -49,7 +49,7 @@ fn summed_by(collective: Collective, operation: Operation) -> Operation {
     }
 }
 
-/// How far two tensors of f32 are apart at most, and in the mean of squares.
+/// How far two tensors of f32 are apart, at most and in the mean of squares.
 fn apart(a: &[f32], b: &[f32]) -> (f64, f64) {
     let pairs = a.iter().zip(b);
     let apart = pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
@@ -209,7 +209,7 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
                 });
                 errors.fold(0.0, f64::max)
             });
-            // Previous results are the present ones here, which leaves little to lose.
+            // Previous results equal the present ones here, so a hole costs little.
             let least = if holes == HoleFilling::Previous {
                 1.0
             } else {

@@ -14,7 +14,7 @@ const RANKS: u16 = 3;
 /// Operations of each kind, half of them before the wrap.
 const OPERATIONS: u32 = 24;
 
-/// Ranks of which everything that counts is about to wrap.
+/// Ranks whose counters are all about to wrap.
 fn world(job: &Job, seed: u64) -> World {
     let hosts = (0..RANKS).map(|rank| {
         let identity = Identity {
@@ -33,7 +33,7 @@ fn world(job: &Job, seed: u64) -> World {
     }
 }
 
-/// The operation number `n` of a job that has come to the end of its numbers.
+/// The operation number `n` of a job that has reached the end of its numbers.
 fn nearly_last(n: u32) -> Operation {
     let number = (u32::MAX - OPERATIONS / 2).wrapping_add(n);
     Operation {

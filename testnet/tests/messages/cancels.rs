@@ -164,7 +164,8 @@ proptest! {
                 Act::Send(_) | Act::Expect(_) => {}
             }
         }
-        // What was neither received nor given up is given up now, at the end that has it.
+        // Messages that were neither received nor given up are given up now, at the end that has
+        // them.
         pair.run_for(Span::from_millis(2_000));
         for n in 0..6 {
             cancel(&mut pair, n);

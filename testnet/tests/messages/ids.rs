@@ -13,7 +13,7 @@ fn near_the_wrap(first: u32, drop: f64) -> Pair {
     Pair::new([left, endpoint(RIGHT, &job())], rough(drop), 9)
 }
 
-/// Messages of which the left end knows that they are complete.
+/// Messages that the left end knows to be complete.
 fn sent(pair: &mut Pair) -> u32 {
     let events = pair.events(LEFT).into_iter();
     let is_sent = |event: &EndpointEvent| matches!(event, EndpointEvent::Sent { .. });

@@ -1,5 +1,5 @@
 //! The life of messages between endpoints: their ids, their end, their cancelling, and the memory
-//! that they leave behind.
+//! that they leave.
 
 mod cancels;
 mod ids;

@@ -5,10 +5,10 @@ use gradwire_protocol::units::Span;
 
 use crate::pair::{LEFT, Pair, RIGHT, TestMessage, endpoint, job, rough, share};
 
-/// Messages that are on their way at once.
+/// Messages in flight at once.
 const AT_ONCE: u32 = 8;
 
-/// Sends so many messages each way, and gives the most that an endpoint kept between them.
+/// Sends `messages` messages each way, and returns the most that an endpoint kept between them.
 fn most_kept(messages: u32, drop: f64) -> EndpointFootprint {
     let mut pair = Pair::new(
         [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
@@ -46,7 +46,7 @@ fn most_kept(messages: u32, drop: f64) -> EndpointFootprint {
 
 #[test]
 fn memory_does_not_grow_with_the_messages_that_ended() {
-    // A million altogether where long tests are wanted.
+    // A million in total where long tests are enabled.
     let messages = if is_slow() { 250_000 } else { 10_000 };
     for drop in [0.0, 0.1] {
         let most = most_kept(messages, drop);

@@ -22,7 +22,7 @@ fn pair(order: PacketOrder, profile: Profile, seed: u64) -> Pair {
     Pair::new(ends, profile, seed)
 }
 
-/// Sends a message that may miss a tenth; gives the segments that it misses, and the time until
+/// Sends a message that may miss a tenth; returns the segments that it misses, and the time until
 /// both ends are done.
 fn carry(pair: &mut Pair, sequence: u32) -> (u64, Span) {
     let message = TestMessage::lossless(sequence, BYTES).tolerating(share(0.1));

@@ -157,7 +157,7 @@ impl Pair {
         self.network.run_until(until);
     }
 
-    /// Runs until neither end waits for a message; tells whether that came to be in time.
+    /// Runs until neither end waits for a message; returns whether that happened in time.
     pub(crate) fn settles_within(&mut self, span: Span) -> bool {
         let until: Instant = self.network.now() + span;
         let is_done = |ends: &[Endpoint]| ends.iter().all(|end| !end.is_busy());

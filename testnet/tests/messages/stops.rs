@@ -8,7 +8,7 @@ use gradwire_testnet::network::Ended;
 
 use crate::pair::{LEFT, Pair, RIGHT, TestMessage, cut, endpoint, job, rough, share};
 
-/// The holes of each message of which the right end says that it is complete.
+/// The holes of each message that the right end reports as complete.
 fn received(pair: &mut Pair) -> Vec<Option<Bitmap>> {
     let events = pair.events(RIGHT).into_iter();
     let holes = events.filter_map(|event| match event {

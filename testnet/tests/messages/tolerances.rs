@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::pair::{LEFT, Pair, RIGHT, TestMessage, endpoint, job, rough, share};
 
-/// The holes of a message that its ends tell of, if both do.
+/// The holes of a message that its ends report, if both do.
 fn holes_told(pair: &mut Pair) -> Option<[Option<Bitmap>; 2]> {
     let sent = (pair.events(LEFT).into_iter()).find_map(|event| match event {
         EndpointEvent::Sent { missing, .. } => Some(missing),
@@ -22,7 +22,8 @@ fn holes_told(pair: &mut Pair) -> Option<[Option<Bitmap>; 2]> {
     Some([sent?, received?])
 }
 
-/// Carries a message of `bytes` whose ends tolerate these shares; gives the bytes that are missing.
+/// Carries a message of `bytes` whose ends tolerate these shares; returns the bytes that are
+/// missing.
 fn missing_bytes(bytes: u32, [ours, theirs]: [Share; 2], drop: f64, seed: u64) -> Option<u64> {
     let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
     let cut = Segmentation::new(bytes, ends[0].segment_bytes());

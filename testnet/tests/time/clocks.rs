@@ -10,7 +10,7 @@ use gradwire_testnet::link::{Profile, Queue};
 use crate::is_slow;
 use crate::pair::{LAYERS, Pair, PairMessage, clean_time, seconds};
 
-/// The time after which stamps begin anew.
+/// The time after which stamps wrap.
 const WRAP: Span = Span::from_micros(1 << 32);
 
 fn wire() -> Profile {
@@ -102,7 +102,7 @@ fn random_clocks_and_pauses_cost_no_repair_and_no_time() {
         let mut pair = Pair::with_clocks(job.clone(), profile, readings);
         for message in 0..6 {
             let shape = random_message(&mut rng);
-            // A window that has grown may only help.
+            // A window that has grown must not slow a message down.
             let most = clean_time(&job, profile, shape) + Span::from_micros(10);
             let time = pair.transfer(shape);
             let told = format!("seed {seed}, message {message}, {shape:?}: {time} of {most}");

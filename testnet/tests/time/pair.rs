@@ -33,7 +33,7 @@ impl PairMessage {
         }
     }
 
-    /// A message that may miss `share`, of a layer that may.
+    /// A message that may miss `share`, of a layer that tolerates loss.
     pub(crate) fn tolerant(bytes: u32, share: f64) -> Self {
         Self {
             bytes,
@@ -124,14 +124,14 @@ impl Pair {
         });
     }
 
-    /// Posts and sends a message; gives the time until its sender knows that it has arrived.
+    /// Posts and sends a message; returns the time until its sender knows that it has arrived.
     pub(crate) fn transfer(&mut self, message: PairMessage) -> Span {
         self.post(message);
         self.send(message);
         self.finish()
     }
 
-    /// Runs until every message has ended; gives the time that it took.
+    /// Runs until every message has ended; returns the time that it took.
     pub(crate) fn finish(&mut self) -> Span {
         let begun = self.network.now();
         let deadline = begun + Span::from_millis(60_000);
@@ -168,7 +168,7 @@ impl Pair {
         self.network.hosts()[1].counters().receiver.lost_segments
     }
 
-    /// Gives the links of both directions another nature.
+    /// Changes the links of both directions.
     pub(crate) fn set_links(&mut self, profile: Profile) {
         self.network.set_link(Rank(0), Rank(1), profile);
         self.network.set_link(Rank(1), Rank(0), profile);

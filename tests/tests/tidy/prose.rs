@@ -8,7 +8,7 @@ use gradwire_tests::tree::{files, paths, read};
 /// in a thousand words of comments.
 const WHAT_PER_1000_WORDS_MAX: f64 = 4.0;
 
-/// A folder with fewer words than this says too little for a share.
+/// A folder with fewer words than this has too few for a share.
 const WORDS_MIN: usize = 1000;
 
 /// The comments of a file, without what stands between backticks.

@@ -176,7 +176,7 @@ fn certificates(
 }
 
 /// The version of an X.509 certificate in DER (RFC 5280, 4.1), which leaves version 1 out. The TLS
-/// library refuses what is no certificate at all.
+/// library refuses files that are not certificates at all.
 fn version_of(certificate: &[u8]) -> u8 {
     const SEQUENCE: u8 = 0x30;
     const VERSION: [u8; 4] = [0xa0, 3, 2, 1];
@@ -188,10 +188,10 @@ fn version_of(certificate: &[u8]) -> u8 {
     }
 }
 
-/// What follows the tag and the length of a DER value.
+/// The bytes after the tag and the length of a DER value.
 fn inside(der: &[u8], tag: u8) -> Option<&[u8]> {
     let (&length, rest) = der.strip_prefix(&[tag])?.split_first()?;
-    // Above 127 it is the number of bytes that the length has.
+    // Above 127 it is the number of bytes of the length.
     match length {
         0..0x80 => Some(rest),
         long => rest.get(usize::from(long - 0x80)..),

@@ -172,8 +172,8 @@ pub enum BarrierError {
 pub enum LeaveError {
     /// Other ranks still work.
     #[error(
-        "{present} did not leave within {waited:?}: this rank goes without them and cannot answer \
-         their late retransmissions; allow more time if they still work"
+        "{present} did not leave within {waited:?}: this rank leaves without them and cannot \
+        answer their late retransmissions; allow more time if they still work"
     )]
     TimedOut {
         /// The timeout that was given.

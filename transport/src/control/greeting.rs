@@ -16,7 +16,7 @@ use super::identity::{self, Token, TokenSide};
 use super::messages::{self, FromLeader, FromMember, GREETING_LIMIT, JoinRequest, MESSAGE_LIMIT};
 use super::refusal::{CertificateHolder, JoinRefusal};
 
-/// The longest time from the first packet of a connection to the end of its greeting.
+/// The maximum time from the first packet of a connection to the end of its greeting.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 /// Greetings at one time. Further connections are refused and may try again. From half of them on
 /// a connection has to show first that its address is its own (RFC 9000, 8.1.2).
@@ -51,7 +51,7 @@ pub(super) async fn greet_all(endpoint: Endpoint, token: Token, attempts: Sender
                 None => return,
                 Some(incoming) => match Welcome::of(greetings.len(), &incoming) {
                     Welcome::Refuse => incoming.refuse(),
-                    // It fails only where no retry is possible, which was asked.
+                    // It fails only if no retry is possible, which was checked.
                     Welcome::Retry => drop(incoming.retry()),
                     Welcome::Greet => {
                         greetings.spawn(timeout(GREETING_TIME, greet(incoming, token.clone())));
@@ -78,7 +78,7 @@ enum Welcome {
 }
 
 impl Welcome {
-    /// While so many others are greeted.
+    /// While this many others are being greeted.
     fn of(greetings: usize, incoming: &Incoming) -> Self {
         match greetings {
             GREETINGS.. => Self::Refuse,
@@ -122,7 +122,7 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
     }
 }
 
-/// Checks a proof and makes rank 0's own proof in return; `None` when the message is no proof.
+/// Checks a proof and makes rank 0's own proof in return; `None` when the message is not a proof.
 fn examine(
     message: &FromMember,
     connection: &Connection,
@@ -356,7 +356,10 @@ mod tests {
             panic!("another event");
         };
         assert_eq!(rank, Rank(1));
-        assert!(reason.contains("no message of this protocol"), "{reason}");
+        assert!(
+            reason.contains("not a message of this protocol"),
+            "{reason}"
+        );
         drop(control);
     }
 }

@@ -36,7 +36,7 @@ pub(super) const SERVER_NAME: &str = "gradwire";
 const ALPN: &[u8] = b"gradwire/1";
 /// Keep-alives per `peer_timeout`, so that several may be lost before a rank counts as dead.
 const SIGNS_OF_LIFE: u32 = 16;
-/// The least silence after which a rank counts as dead, whatever the job says: keep-alives should
+/// The minimum silence after which a rank counts as dead, whatever the job says: keep-alives should
 /// be rare, and a busy host delays them.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
 /// Round-trip time assumed before the first measurement. Hosts of one job are near each other, and

@@ -101,7 +101,7 @@ impl Leader {
         })
     }
 
-    /// Lets ranks in until all are there, then starts the job or says why it cannot start.
+    /// Lets ranks in until all have joined, then starts the job or says why it cannot start.
     async fn assemble(&mut self, task: &ControlTask) -> Result<Admission, JoinRefusal> {
         let deadline = Instant::now() + task.timeout;
         let mut news = interval(NEWS);

@@ -1,6 +1,6 @@
 //! The lifeline: a TCP connection of each rank with rank 0 that carries nothing after its key. The
-//! kernel ends it when the process ends, however it ends, and keeps it while the process only
-//! stands still. So a dead process is known at once, and a stopped one is waited for.
+//! kernel ends it when the process ends, however it ends, and keeps it while the process is only
+//! stopped. So a dead process is known at once, and the ranks wait for a stopped one.
 //!
 //! - Rank 0 tells each rank its port and a key over QUIC. The rank shows the key over TCP, once.
 //! - An end of the lifeline is no proof: something between may have cut it. The process counts as
@@ -175,7 +175,7 @@ async fn watch(line: TcpStream, connection: Connection) {
             Ok(0) => break,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
-            // It speaks another protocol, or its host is not reached: silence will tell.
+            // It speaks another protocol, or its host is unreachable: its silence will show that.
             Ok(_) | Err(_) => return,
         }
     }

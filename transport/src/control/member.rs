@@ -248,7 +248,7 @@ impl JoinAttempts {
                 (Ok(FromLeader::Refused(refusal)), _) => {
                     return Err(AttemptFailure::Final(refusal.into()));
                 }
-                (Ok(_), _) => return Err(AttemptFailure::passing("it spoke out of turn")),
+                (Ok(_), _) => return Err(AttemptFailure::passing("it sent a message out of turn")),
                 (Err(failure), _) => return Err(AttemptFailure::passing(failure)),
             }
         }

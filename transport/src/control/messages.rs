@@ -1,4 +1,4 @@
-//! Messages between rank 0 and the other ranks: JSON behind a length of four bytes, on one stream
+//! Messages between rank 0 and the other ranks: JSON after a length of four bytes, on one stream
 //! per rank.
 //!
 //! - Any bytes decode to a message or to a named failure.
@@ -176,7 +176,7 @@ pub(super) fn encode<M: Serialize>(message: &M) -> Result<Frame, usize> {
 pub(super) enum ReadFailure {
     #[error("closed without leaving")]
     Ended,
-    #[error("sent what is no message of this protocol: {0}")]
+    #[error("sent bytes that are not a message of this protocol: {0}")]
     Malformed(String),
     #[error("{}", describe(.0))]
     Lost(ConnectionError),

@@ -232,7 +232,7 @@ impl Participant {
         self.leave = Some(wait);
         match (self.leaderless.clone(), self.gone.get(&LEADER)) {
             (None, _) => self.outgoing.push_back(FromMember::Leave),
-            // No rank hears who else leaves, so this one stays for its last answers only.
+            // No rank hears who else leaves, so this one stays only for its last answers.
             (Some(_), Some(Absence::Left)) => {
                 if let Some(wait) = &mut self.leave {
                     wait.deadline = wait

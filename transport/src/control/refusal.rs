@@ -142,7 +142,7 @@ pub enum JoinRefusal {
         /// The largest size allowed.
         limit: usize,
     },
-    /// Not all ranks came in time.
+    /// Not all ranks arrived in time.
     #[error(
         "after {waited:?} {missing} of {world_size} had not joined rank 0{turned_away}: start \
          the missing ranks with the address of rank 0, or wait longer"
@@ -152,9 +152,9 @@ pub enum JoinRefusal {
         waited: Duration,
         /// World size of the job.
         world_size: u32,
-        /// The ranks that did not come.
+        /// The ranks that did not arrive.
         missing: RankList,
-        /// The processes that came and were refused.
+        /// The processes that arrived and were refused.
         turned_away: RefusedJoins,
     },
 }
@@ -189,7 +189,7 @@ impl fmt::Display for CertificateHolder {
 /// The processes that rank 0 refused while it waited.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RefusedJoins {
-    /// How many came with a wrong token.
+    /// How many arrived with a wrong token.
     pub wrong_tokens: u32,
     /// The first other refusals, in words.
     pub others: Vec<String>,

@@ -75,7 +75,7 @@ pub(super) struct LocalParticipant {
     pub(super) commands: UnboundedReceiver<ControlCommand>,
 }
 
-/// Waits until `deadline`, for ever without one.
+/// Waits until `deadline`, forever without one.
 pub(super) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -40,7 +40,7 @@ driver_counters! {
     received_packets,
     /// System calls that received them.
     receive_calls,
-    /// Datagrams that are no packet: too short, cut off, another version, kind or length.
+    /// Datagrams that are not packets: too short, cut off, another version, kind or length.
     malformed_packets,
     /// Packets of another job.
     foreign_packets,
@@ -60,7 +60,7 @@ driver_counters! {
     /// Packets that the kernel refused, because it had no route or a firewall forbade it. They
     /// count as lost on the path.
     abandoned_packets,
-    /// Packets that this host did not take at once, because its own queue was full. The machine
+    /// Packets that this host did not send at once, because its own queue was full. The machine
     /// sends them later.
     unsent_packets,
     /// Runs that the kernel refused as one call, because of the path or the device. Their packets

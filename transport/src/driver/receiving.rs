@@ -16,7 +16,7 @@ use crate::wires::ArrivalMode;
 
 /// Super-packets read before timeouts and sending get their turn again.
 const SUPER_PACKETS_PER_ROUND: usize = 16;
-/// The same where every packet arrives alone.
+/// The same if every packet arrives alone.
 const SINGLES_PER_ROUND: usize = 256;
 /// Packets read from a neighbour's ring before the others get their turn again.
 const PACKETS_PER_RING: usize = 16;

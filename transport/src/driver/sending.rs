@@ -17,13 +17,13 @@ use crate::wake::RoomNotice;
 
 /// Runs sent before the sockets are drained again: acknowledgements open the window.
 const RUNS_PER_ROUND: usize = 16;
-/// The longest pause after a path was full.
+/// The maximum pause after a path was full.
 const PAUSE: Span = Span::from_millis(1);
 
 /// A path whose queue in this host was full.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullPath {
-    /// The path; `None` for a ring in memory, which does not tell when it has room.
+    /// The path; `None` for a ring in memory, which does not report when it has room.
     path: Option<Entropy>,
     /// The end of the pause.
     pub(super) until: Instant,

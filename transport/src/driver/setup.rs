@@ -27,9 +27,9 @@ pub struct DriverSetup {
     pub faults: Option<FaultInjector>,
     /// The ranks that are reached through shared memory, if any.
     pub neighbours: Option<HostNeighbours>,
-    /// What the driver does without work: spin, sleep, or first the one and then the other.
+    /// What the driver does without work: spin, sleep, or spin first and then sleep.
     pub idle: IdleMode,
-    /// The least time that a waiting caller looks for work before it sleeps, if it may sleep at
+    /// The minimum time that a waiting caller looks for work before it sleeps, if it may sleep at
     /// all: waking up takes longer than a small message. Zero where ranks share cores.
     pub caller_spin: Span,
 }

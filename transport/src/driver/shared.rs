@@ -24,7 +24,7 @@ pub(super) struct DriverShared {
 }
 
 impl DriverShared {
-    /// Stores what the driver counted, for other threads.
+    /// Stores the driver's counts, for other threads.
     pub(super) fn publish(&self, counters: DriverCounters) {
         for (counter, value) in self.counters.iter().zip(counters.values()) {
             counter.store(value, Ordering::Relaxed);

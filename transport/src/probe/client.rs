@@ -12,7 +12,7 @@ use crate::udp::SLOT_BYTES;
 /// Greetings before a server counts as unreachable.
 const GREETINGS: u32 = 15;
 const GREETING_PATIENCE: Duration = Duration::from_millis(200);
-/// The least and the most time to wait for one answer.
+/// The minimum and the maximum time to wait for one answer.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 const PATIENCE_MAX: Duration = Duration::from_millis(500);
 /// Tries of a question before silence counts as an answer.
@@ -140,7 +140,7 @@ impl ProbeClient {
         Ok(client)
     }
 
-    /// The address of this host that probes leave by.
+    /// The address of this host from which probes leave.
     pub fn local(&self) -> IpAddr {
         self.sockets[0].address().ip()
     }

@@ -85,7 +85,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 
 /// Reads the kernel's answer.
 fn read(reply: &[u8]) -> io::Result<DcbSettings> {
-    let strange = || io::Error::new(ErrorKind::InvalidData, "an answer of another form");
+    let strange = || io::Error::new(ErrorKind::InvalidData, "an answer in an unexpected form");
     let body = reply.get(HEADER_BYTES..).ok_or_else(strange)?;
     let kind = u16::from_ne_bytes([reply[4], reply[5]]);
     if i32::from(kind) == libc::NLMSG_ERROR {

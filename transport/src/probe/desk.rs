@@ -8,9 +8,9 @@ use super::packet::{
 };
 use super::tally::{STREAMS_MAX, StreamTally, TaggedPacket, TaggedStream};
 
-/// The most sessions; a new one ends the oldest.
+/// The maximum number of sessions; a new one ends the oldest.
 const SESSIONS_MAX: usize = 4096;
-/// The most sessions with streams; a new one takes away the streams of the oldest.
+/// The maximum number of sessions with streams; a new one takes away the streams of the oldest.
 const COUNTING_SESSIONS_MAX: usize = 16;
 
 /// Circumstances of a probe's arrival.

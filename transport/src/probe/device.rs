@@ -96,7 +96,7 @@ fn ethtool(descriptor: RawFd, name: &str, words: &mut [u32]) -> io::Result<()> {
     };
     if name.len() >= request.name.len() {
         return Err(io::Error::other(format!(
-            "{name} is no name of an interface"
+            "{name} is not the name of an interface"
         )));
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());

@@ -8,14 +8,14 @@ use super::clock::now;
 use super::packet::{AnswerForm, PROBE_BYTES, ProbeAnswer, ProbeKind, ProbePacket};
 use super::socket::{self, SendOptions};
 
-/// Fewer bytes and packets than any GSO send may have.
+/// Fewer bytes and packets than the limits of any GSO send.
 pub(super) const RUN_BYTES_MAX: usize = 60_000;
 pub(super) const RUN_PACKETS_MAX: usize = 60;
 /// Packets of a run, and bytes of each if the path carries them.
 const RUN_PACKETS: usize = 16;
 const RUN_PACKET_BYTES: u32 = 1_024;
-/// Runs sent one after the other. A NIC hands over the packets that came since the last poll: few,
-/// until packets follow each other closely.
+/// Runs sent one after the other. A NIC hands over the packets that arrived since the last poll:
+/// few, until packets follow each other closely.
 const BURST: usize = 4;
 /// Repetitions. The best one counts, since a wake-up in the middle cuts a run.
 const BURSTS: u32 = 5;
@@ -32,9 +32,10 @@ pub struct GsoRuns {
     pub packets: usize,
     /// Whether this kernel, and the server's, accepted a run.
     pub taken: (bool, bool),
-    /// The most packets that the server received as one, perhaps of several runs; 0 if none came.
+    /// The maximum number of packets that the server received as one, perhaps of several runs; 0 if
+    /// none arrived.
     pub glued_there: usize,
-    /// The most packets that were received here as one.
+    /// The maximum number of packets that were received here as one.
     pub glued_back: usize,
 }
 
@@ -236,7 +237,7 @@ impl ProbeClient {
     }
 }
 
-/// How many of these numbers come after a larger one.
+/// How many of these numbers follow a larger one.
 fn overtaken(numbers: impl Iterator<Item = u32>) -> u32 {
     let mut largest = 0;
     let late = numbers.filter(|number| {

@@ -20,7 +20,7 @@ pub struct Offload {
     pub packets: usize,
     /// The kernel's error, if it did not accept the run as one (GSO).
     pub refused: Option<io::Error>,
-    /// The most packets that were received as one (GRO); 0 if none arrived.
+    /// The maximum number of packets that were received as one (GRO); 0 if none arrived.
     pub glued: usize,
 }
 

@@ -253,7 +253,7 @@ pub(super) fn answer_bytes(text: usize) -> usize {
     (TEXT_AT + text).max(PROBE_BYTES)
 }
 
-/// Most bytes of text in an answer of `bytes`.
+/// Maximum bytes of text in an answer of `bytes`.
 pub(super) fn text_room(bytes: usize) -> usize {
     bytes.saturating_sub(TEXT_AT)
 }

@@ -10,8 +10,8 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 const DEVICES: &str = "sys/class/infiniband";
-/// The most GIDs that are read. The kernel does not tell the size of its table; drivers give it up
-/// to 256 entries.
+/// The maximum number of GIDs that are read. The kernel does not report the size of its table;
+/// drivers give it up to 256 entries.
 const GIDS_MAX: usize = 1_024;
 /// Bytes of RoCE v2 besides the payload, as the kernel counts (`iboe_get_mtu`): GRH 40, UDP 8,
 /// BTH 12, XRC 4, AtomicETH 28, ICRC 4.

@@ -15,7 +15,7 @@ use crate::udp::SLOT_BYTES;
 
 /// Time to wait for the other probes of a run if they arrive one by one.
 const RUN_PATIENCE: Duration = Duration::from_millis(2);
-/// The most super-packets read from one socket before the next one has its turn.
+/// The maximum number of super-packets read from one socket before the next one has its turn.
 const DRAINED_MAX: usize = 256;
 
 /// Answers probes.

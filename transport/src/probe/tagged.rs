@@ -13,8 +13,8 @@ use super::socket::SendOptions;
 
 /// Round trips from which the other clock is estimated.
 const ROUND_TRIPS: u32 = 50;
-/// Time between questions for tallies while packets may still come, and the number of equal answers
-/// after which no more are expected.
+/// Time between questions for tallies while packets may still arrive, and the number of equal
+/// answers after which no more are expected.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SAME_LOOKS: u32 = 5;
 /// The longest time that packets may be under way after the last was sent.
@@ -44,8 +44,8 @@ pub struct Passage {
     pub bleached: u32,
     /// Packets that arrived with another DSCP.
     pub rewritten: u32,
-    /// One-way delays above the least of all streams: median and 99th percentile, with a resolution
-    /// of 1/32. `None` if no packet came.
+    /// One-way delays above the minimum of all streams: median and 99th percentile, with a
+    /// resolution of 1/32. `None` if no packet came.
     pub delays: Option<(Duration, Duration)>,
 }
 

@@ -1,7 +1,7 @@
 //! The counts of a server about packets that it does not answer, per stream. No socket and no
 //! clock.
 
-/// The most streams of a session: two for each class of a job.
+/// The maximum number of streams of a session: two for each class of a job.
 pub(super) const STREAMS_MAX: usize = 16;
 /// Buckets of delays in each power of two: a percentile is at most 1/32 too low.
 const PARTS: u64 = 32;
@@ -38,7 +38,7 @@ pub(super) struct StreamTally {
     pub(super) p99_ns: u32,
 }
 
-/// Counts and delays of a stream while it comes.
+/// Counts and delays of a stream that is still arriving.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedStream {
     tally: StreamTally,

@@ -53,7 +53,7 @@ pub(super) struct PortGid {
     pub(super) gid: Ipv6Addr,
     pub(super) lid: u16,
     pub(super) link: LinkLayer,
-    /// The most bytes of a datagram.
+    /// Maximum bytes of a datagram.
     pub(super) mtu: u32,
 }
 
@@ -249,7 +249,7 @@ struct Candidate {
     places: Vec<(PortGid, GidState)>,
 }
 
-/// Whether packets can go over a port, by one of its GIDs.
+/// Whether packets can use a port, by one of its GIDs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum GidState {
     Up,

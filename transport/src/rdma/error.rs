@@ -21,7 +21,7 @@ pub enum RdmaError {
         /// The function.
         symbol: String,
     },
-    /// The system does not let devices be listed.
+    /// The system refuses to list devices.
     #[error(
         "RDMA devices cannot be listed ({source}): load the kernel's side, `modprobe ib_uverbs`"
     )]
@@ -113,7 +113,7 @@ pub enum RdmaError {
         /// Its port.
         port: u8,
     },
-    /// The port went down, and stayed so.
+    /// The port went down, and stayed down.
     #[error(
         "port {port} of RDMA device {device} went down and did not come back within \
          {waited_ms} ms: `ip link set up` its network interface (`rdma link` names it), and look \
@@ -187,7 +187,7 @@ pub enum RdmaError {
     /// A verb failed.
     #[error(
         "RDMA device {device}: {what} failed ({source}); `dmesg` may tell more, and transport.wire \
-         = \"udp\" does without RDMA"
+        = \"udp\" works without RDMA"
     )]
     Verb {
         /// The device.

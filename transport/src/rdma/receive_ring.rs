@@ -2,8 +2,8 @@
 //!
 //! - A full buffer is lent to the reader, who opens the packet in place. Buffers go back to the
 //!   device in batches.
-//! - The ring is dry when all posted buffers are full. Packets that arrive then are dropped by this
-//!   host, not by the network, and count as such.
+//! - The ring is exhausted when all posted buffers are full. Packets that arrive then are dropped
+//!   by this host, not by the network, and count as such.
 #![expect(unsafe_code, reason = "requests are linked lists of C structures")]
 
 use std::ffi::c_int;
@@ -27,12 +27,12 @@ use crate::slot::{PacketSlot, SlotLease};
 /// Bytes of the ring: half a millisecond of 100 Gb/s. With the send buffers of eight paths, a rank
 /// locks 10 MiB of memory, more than the 8 MiB that systemd lets users lock by default.
 const RING_BYTES: usize = 6 << 20;
-/// The fewest and the most buffers of a ring.
+/// The minimum and the maximum number of buffers of a ring.
 const PLACES_MIN: usize = 256;
 const PLACES_MAX: usize = 8192;
 /// Buffers that are posted at a time, with one doorbell.
 const REFILL: usize = 32;
-/// The most completions of one poll.
+/// The maximum number of completions of one poll.
 const POLLED: usize = 64;
 
 /// The receive ring of a rank.
@@ -57,7 +57,7 @@ pub(super) struct ReceiveRing {
 pub(super) struct ReceiveRingCounters {
     /// Batches posted.
     pub(super) doorbells: u64,
-    /// Times that the ring was found dry.
+    /// Times that the ring was found exhausted.
     pub(super) dry: u64,
 }
 
@@ -193,12 +193,12 @@ impl ReceiveRing {
         arm(&self.cq).map_err(|source| gone(device, "asking to be woken", &source))
     }
 
-    /// Reads the notices that have come.
+    /// Reads the pending notices.
     pub(super) fn drain(&self, device: &RdmaDevice) {
         drain(device, &self.channel);
     }
 
-    /// The descriptor that is readable when a notice has come.
+    /// The descriptor that is readable when a notice has arrived.
     pub(super) fn descriptor(&self) -> RawFd {
         descriptor(&self.channel)
     }
@@ -311,7 +311,7 @@ pub(super) fn arm(cq: &VerbsObject<Cq>) -> io::Result<()> {
 /// Reads the notices of a channel.
 pub(super) fn drain(device: &RdmaDevice, channel: &VerbsObject<CompletionChannel>) {
     let (mut cq, mut owner) = (nothing(), nothing());
-    // SAFETY: both are written when a notice is there; the channel does not block.
+    // SAFETY: both are written when a notice has arrived; the channel does not block.
     while unsafe { (device.library.next_notice)(channel.raw(), &raw mut cq, &raw mut owner) } == 0 {
         // SAFETY: the queue that the notice names lives until its notices are acknowledged.
         unsafe { (device.library.end_notices)(cq, 1) };

@@ -360,7 +360,7 @@ unsafe extern "C" fn change_qp(pair: *mut Qp, change: *mut QpAttributes, parts: 
 }
 
 unsafe extern "C" fn end_qp(pair: *mut Qp) -> c_int {
-    // SAFETY: it was made by `make_qp`, and nobody finds it any more.
+    // SAFETY: it was made by `make_qp`, and no lookup finds it any more.
     unsafe {
         world().pairs.remove(&(*pair).number);
         drop(Box::from_raw(pair.cast::<MadeQp>()));

@@ -29,17 +29,17 @@ use super::verbs_object::VerbsObject;
 use crate::address::QueuePair;
 use crate::seal::Seal;
 
-/// The most packets of one queue pair in flight, a power of two.
+/// The maximum number of packets of one queue pair in flight, a power of two.
 const DEPTH: usize = 128;
 /// Every packet of this number asks for a completion.
 const SIGNAL_EVERY: u64 = 32;
-/// The most packets of one list.
+/// The maximum number of packets of one list.
 const CHAIN: usize = 64;
 /// Packets up to this many bytes travel inside the request, if the provider allows it.
 const INLINE_BYTES: u32 = 192;
 /// The hop limit of packets.
 const HOPS: u8 = 64;
-/// The most completions of one poll.
+/// The maximum number of completions of one poll.
 const POLLED: usize = 16;
 
 /// A rank's queue pairs.

@@ -67,7 +67,7 @@ fn refused(change: impl FnOnce(&mut VerbsLibrary)) -> String {
     open_with(change).expect_err("it is broken").to_string()
 }
 
-/// Sends so many full packets; how many the device took.
+/// Sends `packets` full packets; returns how many the device accepted.
 fn send(from: &mut Rdma, to: &[Address], packets: u32) -> usize {
     let (taken, result) = try_send(from, to, packets);
     result.expect("the device works");

@@ -28,7 +28,7 @@ const LOOKS: u32 = 4096;
 /// Time between two looks at the system's list of devices.
 const LIST_EVERY: Duration = Duration::from_millis(100);
 
-/// The longest time that a port may be down: a replugged cable is back by then.
+/// The maximum time that a port may be down: a replugged cable is back by then.
 const PATIENCE_MAX: Duration = Duration::from_secs(4);
 
 /// The state of a device in use.
@@ -67,7 +67,7 @@ impl DeviceWatch {
         self.patience = patience;
     }
 
-    /// The descriptor that is readable when an event has come.
+    /// The descriptor that is readable when an event has arrived.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd
     }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PacketRejection {
     /// Too short, cut off, of another version or kind, or not as long as its header says.
-    #[error("no whole packet of this version")]
+    #[error("not a complete packet of this version")]
     Malformed,
     /// A packet of another job.
     #[error("a packet of another job")]

@@ -5,8 +5,8 @@
 //! window remembers which of the newest numbers were accepted. Only packets with a correct tag move
 //! it.
 
-/// How many numbers behind the newest are remembered, at least. Sprayed packets overtake each other
-/// far.
+/// At least this many numbers below the newest are remembered. Sprayed packets overtake each other
+/// by many places.
 pub(super) const WINDOW: u64 = 65_536;
 /// One word more than the window, so that a word is cleared whole before it is used again.
 const WORDS: u64 = WINDOW / 64 + 1;

@@ -1,5 +1,5 @@
-//! The inbox of a rank: a file with a flag that tells whether the rank sleeps and a ring per
-//! neighbour, and a named pipe beside it.
+//! The inbox of a rank: a file with a flag that says whether the rank sleeps and a ring per
+//! neighbour, and a named pipe.
 #![expect(unsafe_code, reason = "the flag lies in shared memory")]
 
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,7 @@ use super::memory::{self, FileMapping};
 use super::ring::{self, CONTROL_BYTES, RingFile, RingReader, RingWriter};
 use crate::process::{ProcessMark, ReleasedInChildren};
 
-/// Bytes before the first ring: a page. Its first word tells whether the rank sleeps, the next one
+/// Bytes before the first ring: a page. Its first word says whether the rank sleeps, the next one
 /// whether there are rings.
 const START: usize = 4096;
 const OPEN_AT: usize = 4;
@@ -36,7 +36,7 @@ fn ring_at(index: usize, ring_bytes: u64) -> usize {
     START + index * (CONTROL_BYTES + ring_bytes as usize)
 }
 
-/// Wakes a rank: a flag tells whether it sleeps, and a pipe ends the sleep.
+/// Wakes a rank: a flag says whether it sleeps, and a pipe ends the sleep.
 #[derive(Debug)]
 pub(crate) struct InboxBell {
     mapping: Arc<FileMapping>,
@@ -88,7 +88,7 @@ pub(super) struct MemoryInbox {
     pub(super) rings: Vec<RingReader>,
     pub(super) bell: InboxBell,
     pub(super) names: InboxNames,
-    /// Before the file, which must be open until no child lets go of it any more.
+    /// Declared before the file, which must be open until no child releases it any more.
     _released: ReleasedInChildren,
     /// Holds a lock as long as this process lives.
     _life: File,
@@ -129,7 +129,7 @@ impl Drop for InboxNames {
 /// The files of an inbox before its rank knows its neighbours: a page and a pipe.
 #[derive(Debug)]
 pub(super) struct InboxFiles {
-    /// Before the file, which must be open until no child lets go of it any more.
+    /// Declared before the file, which must be open until no child releases it any more.
     released: ReleasedInChildren,
     /// Holds a lock as long as this process lives.
     file: File,
@@ -155,7 +155,7 @@ impl InboxFiles {
 }
 
 /// Creates a file and locks it. Until it is locked another rank takes it for a dead rank's file and
-/// may remove it; then it is created anew.
+/// may remove it; then it is created again.
 fn create_locked(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
@@ -242,7 +242,7 @@ fn open_pipe(path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Tells whether the process of a neighbour lives. The process holds a lock on its inbox; the
+/// Reports whether the process of a neighbour lives. The process holds a lock on its inbox; the
 /// kernel releases it when the process and all its forks have ended.
 #[derive(Debug)]
 pub struct RankLife(File);

@@ -208,7 +208,7 @@ impl RingWriter {
         }
     }
 
-    /// Whether the reader has left so many bytes from the head on.
+    /// Whether the reader has left this many bytes free from the head on.
     fn is_free(&mut self, bytes: usize) -> bool {
         let (end, ring) = (self.head + bytes as u64, self.place.bytes as u64);
         if end - self.tail > ring {

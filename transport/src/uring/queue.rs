@@ -14,9 +14,11 @@ use crate::message;
 use crate::udp;
 use crate::wake::ReadableSockets;
 
-/// The most waiting submissions: one receive for each of at most 64 sockets, and one send.
+/// The maximum number of waiting submissions: one receive for each of at most 64 sockets, and one
+/// send.
 const SUBMISSIONS: u32 = 128;
-/// The most waiting completions: one per slot, the end of each receive, and one send; doubled.
+/// The maximum number of waiting completions: one per slot, the end of each receive, and one send;
+/// doubled.
 const COMPLETIONS: u32 = 256;
 /// Marks the completion of a send. Receives are marked with the index of their socket.
 const SENT: u64 = u64::MAX;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// The least ratio that counts as a gain: less is within what equal runs differ by.
+/// The minimum ratio that counts as a gain: equal runs differ by less than that.
 const LEAST_GAIN: f64 = 1.01;
 
 /// How much faster operations are with a tolerance.
@@ -21,7 +21,7 @@ impl TimeGain {
         (!ratios.is_empty()).then_some(Self { ratios })
     }
 
-    /// The ratio of the pair in the middle; of an even number, the lower one.
+    /// The median ratio; of an even number of pairs, the lower one.
     pub fn median(&self) -> f64 {
         self.ratios[(self.ratios.len() - 1) / 2]
     }

@@ -1,8 +1,10 @@
 //! Decides which setting to try next, by bisection over a ladder of tolerances, seed by seed:
 //!
-//! 1. Find the largest tolerance that all layers bear together.
-//! 2. For each group of layers, find how much more it bears while the others keep their values.
-//! 3. Find how much more calm steps bear, while steps after a change of phase keep the first value.
+//! 1. Find the largest tolerance that the metric allows for all layers together.
+//! 2. For each group of layers, find how much more the metric allows while the others keep their
+//!    values.
+//! 3. Find how much more the metric allows in calm steps, while steps after a change of phase keep
+//!    the first value.
 //!
 //! The result has been tried as a whole.
 
@@ -24,16 +26,16 @@ pub const LADDER: [f64; 16] = [
 pub enum PhaseTolerance {
     /// All steps have the same tolerance.
     Alike,
-    /// Steps after a change of phase keep the tolerance that all steps bear.
+    /// Steps after a change of phase keep the tolerance that was found for all steps.
     Tightened,
 }
 
 /// The question of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SearchSubject {
-    /// Whether the metric bears this tolerance.
+    /// Whether the metric stays within the margin at this tolerance.
     Check(f64),
-    /// The largest tolerance that the metric bears.
+    /// The largest tolerance that keeps the metric within the margin.
     Largest {
         /// Groups of layers; 1 for one tolerance of all layers.
         groups: usize,
@@ -52,7 +54,7 @@ pub struct ToleranceSearch {
     /// How many trials decide about a setting. The smallest number is also that of the lossless
     /// trials from which the margin is computed.
     pub looks: TrialLooks,
-    /// Most trials of the whole search. Trials of other searches do not count.
+    /// Maximum number of trials of the whole search. Trials of other searches do not count.
     pub budget: usize,
 }
 
@@ -94,7 +96,7 @@ pub struct ToleranceFinding {
     pub is_complete: bool,
 }
 
-/// The search cannot go on without this trial.
+/// The search cannot continue without this trial.
 struct MissingTrial {
     setting: ToleranceSetting,
     seed: u64,
@@ -210,7 +212,7 @@ impl SearchRun<'_> {
         Ok(())
     }
 
-    /// The last accepted rung of `rungs` and of the one behind them; the first is known to be
+    /// The last accepted rung of `rungs` and of those after them; the first is known to be
     /// accepted, and rung 0 is no loss. Each accepted setting becomes the result so far.
     fn bisect(
         &mut self,
@@ -340,8 +342,8 @@ mod tests {
         }
     }
 
-    /// The metric of a script: it falls by 2 % of 0.9 or more as soon as a group loses more than
-    /// it bears. The seed decides most of the noise.
+    /// The metric of a script: it falls by 2 % of 0.9 or more as soon as a group loses more than it
+    /// tolerates. The seed decides most of the noise.
     fn metric(setting: &ToleranceSetting, seed: u64, bears: &[f64]) -> f64 {
         let mut of_seed = ChaCha8Rng::seed_from_u64(seed);
         let mut of_trial = ChaCha8Rng::seed_from_u64(seed ^ setting.largest().to_bits());

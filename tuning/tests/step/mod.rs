@@ -2,8 +2,8 @@
 //! parameter server that is never the bottleneck.
 //!
 //! - Chunks are admitted while credit is left, front layers first, and then leave in order.
-//! - Each chunk costs a fixed time beside its bytes. Its credit comes back a round trip after it
-//!   has left, its sum over the other direction.
+//! - Each chunk costs a fixed time in addition to its bytes. Its credit comes back a round trip
+//!   after it has left, its sum over the other direction.
 //! - The forward pass of a layer waits for all chunks of the layer.
 
 use gradwire_tuning::surface::SchedulePoint;
@@ -49,7 +49,7 @@ impl Layers {
         }
     }
 
-    /// Like BERT: the first layer is the largest, comes last and is needed first.
+    /// Like BERT: the first layer is the largest, its gradient is ready last and needed first.
     pub(crate) fn large_first() -> Self {
         let block = [590, 590, 590, 590, 2360, 2360];
         let blocks = block.iter().cycle().take(12 * block.len());
@@ -86,7 +86,7 @@ enum Event {
     Returned { credit: u64 },
 }
 
-/// The chunks that wait, and the state of both wires.
+/// The waiting chunks, and the state of both wires.
 struct Queue {
     waiting: BTreeSet<(usize, u64, u64)>,
     credit: i64,

@@ -10,10 +10,10 @@ use crate::fault::TextError;
 /// The fault of a trace of PyTorch alone: it has no durations.
 const HOST_TRACE: &str = "this is a host trace of PyTorch, without durations; link it with its \
                           device trace (chakra_trace_link) and convert that (chakra_converter)";
-/// Returns the text of a trace if it is JSON and no protocol buffer.
+/// Returns the text of a trace if it is JSON and not a protocol buffer.
 ///
 /// In a protocol buffer an opening brace would be a length of 123 bytes. But a trace with metadata
-/// is not text up to its end with a quotation mark behind the brace.
+/// is not text up to its end with a quotation mark after the brace.
 pub(super) fn text(trace: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(trace).ok()?;
     let inside = text.trim_start().strip_prefix('{')?.trim_start();
@@ -44,7 +44,7 @@ struct Graph {
     workload_graph: Vec<Operation>,
 }
 
-/// An operation of a graph; its attributes stand beside its name.
+/// An operation of a graph; its attributes are siblings of its name.
 #[derive(Deserialize)]
 struct Operation {
     #[serde(rename = "Id")]
@@ -85,7 +85,7 @@ impl TryFrom<Written> for Whole {
             Written::Number(number) => Ok(Self(number)),
             Written::Text(text) => match text.parse() {
                 Ok(number) => Ok(Self(number)),
-                Err(_) => Err(format!("`{text}` is no whole number")),
+                Err(_) => Err(format!("`{text}` is not a whole number")),
             },
         }
     }

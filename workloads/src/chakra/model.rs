@@ -130,7 +130,7 @@ impl Named {
         let mut remarks = Vec::new();
         if self.others > 0 {
             remarks.push(format!(
-                "{} collectives that are no weight gradients are left out: every worker is \
+                "{} collectives that are not weight gradients are left out: every worker is \
                  data-parallel",
                 self.others
             ));

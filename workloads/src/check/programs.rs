@@ -18,7 +18,7 @@ pub(super) fn check(workload: &Workload, hosts: u32) -> Result<(), WorkloadError
             return Err(WorkloadError::TwoPrograms { host });
         }
         for number in 0..program.tasks.len() {
-            let task = Place { program, number };
+            let task = TaskPlace { program, number };
             task.check_order()?;
             task.check_work(workload, hosts)?;
         }
@@ -29,12 +29,12 @@ pub(super) fn check(workload: &Workload, hosts: u32) -> Result<(), WorkloadError
 
 /// A task and its place.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct TaskPlace<'a> {
     program: &'a Program,
     number: usize,
 }
 
-impl Place<'_> {
+impl TaskPlace<'_> {
     fn task(&self) -> &Task {
         &self.program.tasks[self.number]
     }
@@ -168,7 +168,7 @@ impl Meetings {
 
     /// Completes every task that can complete, in zero time.
     fn check_that_all_end(&self, workload: &Workload) -> Result<(), WorkloadError> {
-        let mut run = Run::new(workload);
+        let mut run = DryRun::new(workload);
         while let Some(index) = run.ready.pop() {
             run.start(workload, index);
             match self.of[index.0][index.1] {
@@ -187,7 +187,7 @@ impl Meetings {
         let programs = workload.programs.iter().zip(&run.ended);
         let mut first = programs.filter_map(|(program, ended)| {
             let number = ended.iter().position(|ended| !ended)?;
-            Some(Place { program, number }.name())
+            Some(TaskPlace { program, number }.name())
         });
         first
             .next()
@@ -196,7 +196,7 @@ impl Meetings {
 }
 
 /// The progress of all programs.
-struct Run {
+struct DryRun {
     /// Tasks that are ready and have not started.
     ready: Vec<Index>,
     waits: Vec<TaskWaits>,
@@ -204,7 +204,7 @@ struct Run {
     arrived: BTreeMap<Meeting, usize>,
 }
 
-impl Run {
+impl DryRun {
     fn new(workload: &Workload) -> Self {
         let programs = workload.programs.iter();
         let waits = programs
@@ -275,9 +275,9 @@ fn check_meeting(
     meeting: Meeting,
     members: &[Index],
 ) -> Result<(), WorkloadError> {
-    let places: Vec<Place<'_>> = members
+    let places: Vec<TaskPlace<'_>> = members
         .iter()
-        .map(|&(program, number)| Place {
+        .map(|&(program, number)| TaskPlace {
             program: &workload.programs[program],
             number,
         })
@@ -300,7 +300,7 @@ fn check_meeting(
     }
 }
 
-fn check_message(places: &[Place<'_>], ends: [u32; 2], tag: u32) -> Result<(), WorkloadError> {
+fn check_message(places: &[TaskPlace<'_>], ends: [u32; 2], tag: u32) -> Result<(), WorkloadError> {
     if let [one, other] = places
         && one.message_bytes() == other.message_bytes()
     {
@@ -320,9 +320,9 @@ fn check_message(places: &[Place<'_>], ends: [u32; 2], tag: u32) -> Result<(), W
 }
 
 /// A task that differs from another host's, that host, and its task in words.
-type Difference<'a> = (Place<'a>, u32, String);
+type Difference<'a> = (TaskPlace<'a>, u32, String);
 
-fn check_collective<'a>(places: &[Place<'a>], hosts: &[u32]) -> Result<(), Difference<'a>> {
+fn check_collective<'a>(places: &[TaskPlace<'a>], hosts: &[u32]) -> Result<(), Difference<'a>> {
     let first = places[0];
     let differs = places.iter().find(|other| !other.does_the_same(&first));
     if let Some(differs) = differs {
@@ -336,7 +336,7 @@ fn check_collective<'a>(places: &[Place<'a>], hosts: &[u32]) -> Result<(), Diffe
     absent.map_or(Ok(()), |&host| Err((first, host, "missing".to_owned())))
 }
 
-impl Place<'_> {
+impl TaskPlace<'_> {
     fn message_bytes(&self) -> u64 {
         match self.task().work {
             Work::Send { bytes, .. } | Work::Receive { bytes, .. } => bytes.get(),
@@ -351,7 +351,7 @@ impl Place<'_> {
         }
     }
 
-    fn does_the_same(&self, other: &Place<'_>) -> bool {
+    fn does_the_same(&self, other: &TaskPlace<'_>) -> bool {
         self.collective() == other.collective()
     }
 

@@ -10,7 +10,7 @@ use crate::workload::{Start, TriggerId};
 
 const FROM_ONE: &str = "a whole number from 1";
 
-/// The words of a line behind its first one.
+/// The words of a line after its first one.
 pub(super) struct MatrixWords<'a> {
     line: usize,
     rest: std::vec::IntoIter<&'a str>,

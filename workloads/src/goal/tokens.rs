@@ -89,7 +89,7 @@ impl<'a> Tokens<'a> {
         number.map_err(|_| self.wrong(given, "a whole number from 0"))
     }
 
-    /// Reads a number with `b` behind it, in one word or two.
+    /// Reads a number followed by `b`, in one word or two.
     pub(super) fn bytes(&mut self) -> Result<u64, TextError> {
         let given = self.next();
         let number = given.strip_suffix('b');

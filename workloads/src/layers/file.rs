@@ -72,7 +72,7 @@ pub(super) struct File {
     pub(super) layers: Vec<FileLayer>,
 }
 
-/// The keys behind the strategy that the simulator uses.
+/// The keys after the strategy that the simulator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     /// Ranks of a tensor-parallel group.
@@ -149,7 +149,7 @@ impl File {
         let found = layers.len();
         if said != found || found == 0 || found > usize::from(u16::MAX) {
             return Err(TextError::Whole(format!(
-                "line {line} says {said} layers, the file has {found}: correct the one or the other"
+                "line {line} says {said} layers, the file has {found}: correct one of them"
             )));
         }
         let mut file = Self {
@@ -316,7 +316,7 @@ fn collective_named(given: &str, line: usize) -> Result<(CollectiveKind, Scope),
     let kind = kind.ok_or_else(|| {
         let (nearest, known) = (did_you_mean(name, names), names.join(", "));
         let rule = format!(
-            "`{given}`{nearest} is no collective; known are NONE, {known}, with _EP or _DP_EP \
+            "`{given}`{nearest} is not a collective; known are NONE, {known}, with _EP or _DP_EP \
              behind it or not"
         );
         TextError::line(line, rule)
@@ -335,7 +335,7 @@ fn strategy_named(
         let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
         let nearest = did_you_mean(given, names.iter().copied());
         let known = names.join(", ");
-        let rule = format!("`{given}`{nearest} is no strategy; known are {known}");
+        let rule = format!("`{given}`{nearest} is not a strategy; known are {known}");
         TextError::line(line, rule)
     })
 }

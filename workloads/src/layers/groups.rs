@@ -34,7 +34,7 @@ pub(super) struct LayerGroups {
     /// Ranks of each, in order.
     pub(super) members: Vec<Vec<u32>>,
     numbers: BTreeMap<(Side, u32), u32>,
-    shape: Shape,
+    shape: RankGrid,
 }
 
 impl LayerGroups {
@@ -42,7 +42,7 @@ impl LayerGroups {
         let mut groups = Self {
             members: Vec::new(),
             numbers: BTreeMap::new(),
-            shape: Shape::new(file, hosts)?,
+            shape: RankGrid::new(file, hosts)?,
         };
         for side in sides(file) {
             for rank in 0..hosts {
@@ -101,21 +101,21 @@ fn sides(file: &File) -> BTreeSet<Side> {
 }
 
 /// The number of ranks in each direction.
-struct Shape {
+struct RankGrid {
     tensor: u32,
     data: u32,
     experts: u32,
-    order: Order,
+    order: InnerGroup,
 }
 
 /// The kind of group in the inner place.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Order {
+enum InnerGroup {
     TensorInner,
     DataInner,
 }
 
-impl Shape {
+impl RankGrid {
     fn new(file: &File, hosts: u32) -> Result<Self, TextError> {
         let Keys {
             tensor,
@@ -130,7 +130,7 @@ impl Shape {
         };
         if let Some(ranks) = ranks.filter(|&ranks| ranks != hosts) {
             return refused(format!(
-                "the file says `all_gpus: {ranks}`; take {ranks} hosts or change the line"
+                "the file says `all_gpus: {ranks}`; use {ranks} hosts or change the line"
             ));
         }
         let inner = u64::from(tensor) * u64::from(stages);
@@ -152,9 +152,9 @@ impl Shape {
             data,
             experts,
             order: if inner_data {
-                Order::DataInner
+                InnerGroup::DataInner
             } else {
-                Order::TensorInner
+                InnerGroup::TensorInner
             },
         })
     }
@@ -163,8 +163,8 @@ impl Shape {
     fn group(&self, side: Side, rank: u32) -> u32 {
         let stage = rank / (self.tensor * self.data);
         let (d, t) = match self.order {
-            Order::TensorInner => (rank / self.tensor % self.data, rank % self.tensor),
-            Order::DataInner => (rank % self.data, rank / self.data % self.tensor),
+            InnerGroup::TensorInner => (rank / self.tensor % self.data, rank % self.tensor),
+            InnerGroup::DataInner => (rank % self.data, rank / self.data % self.tensor),
         };
         let column = stage * self.tensor + t;
         match side {

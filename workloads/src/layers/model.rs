@@ -34,8 +34,7 @@ fn rows(file: &File) -> Vec<ForeignLayer> {
         let again = sum(file.layers[again..number]
             .iter()
             .map(|one| one.forward.compute));
-        // Where weight gradients come first, the preceding input gradient belongs to the layer
-        // behind.
+        // If weight gradients come first, the preceding input gradient belongs to the next layer.
         let input = match weight_first {
             true => file
                 .layers
@@ -77,7 +76,7 @@ fn remarks(file: &File) -> Vec<String> {
         });
     if count > 0 {
         remarks.push(format!(
-            "{count} collectives that are no weight gradients ({bytes} bytes) are left out: every \
+            "{count} collectives that are not weight gradients ({bytes} bytes) are left out: every \
              worker is data-parallel"
         ));
     }

@@ -8,7 +8,7 @@ use crate::workload::{Task, Work};
 
 /// The unit that computes.
 const COMPUTE: u16 = 0;
-/// The unit that works behind a collective.
+/// The unit that works after a collective.
 const UPDATE: u16 = 1;
 
 /// The tasks so far, and the tasks for which the next one waits.
@@ -66,7 +66,7 @@ impl<'a, G: Fn(Side) -> Option<u32>> LayerStep<'a, G> {
         self.block_on(shared);
     }
 
-    /// The first layer is an embedding: its all-to-all runs beside the bottom layers.
+    /// The first layer is an embedding: its all-to-all runs in parallel with the bottom layers.
     fn forward_beside_embedding(&mut self) {
         let mut embedded = None;
         for number in 0..self.file.layers.len() {
@@ -143,7 +143,7 @@ impl<'a, G: Fn(Side) -> Option<u32>> LayerStep<'a, G> {
         }
     }
 
-    /// Adds the collective of a direction, if ranks share it, and the work behind it. Returns the
+    /// Adds the collective of a direction, if ranks share it, and the work after it. Returns the
     /// last task of these.
     fn collective(&mut self, number: usize, direction: Direction) -> Option<u32> {
         let layer = &self.file.layers[number];

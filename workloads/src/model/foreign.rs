@@ -26,7 +26,7 @@ pub(crate) struct ForeignLayer {
     pub(crate) place: String,
     /// Time of its forward pass.
     pub(crate) forward: Span,
-    /// Time from the gradient of the layer behind it until its own is ready.
+    /// Time from the gradient of the next layer until its own is ready.
     pub(crate) backward: Span,
     /// Exchanged bytes of its gradient; 0 where it only computes.
     pub(crate) bytes: u64,

@@ -103,7 +103,7 @@ pub(super) fn gpt2() -> Architecture {
 
 /// Llama 3 8B: 8,030,261,248 parameters.
 ///
-/// The work of attention itself, half a square of tokens, twice, counts for the matrix behind it.
+/// The work of attention itself, half a square of tokens, twice, counts for the matrix after it.
 pub(super) fn llama_8b() -> Architecture {
     let (layers, width, keys, inner, vocabulary) = (32, 4_096, 1_024, 14_336, 128_256);
     let mut shape = Architecture::default();

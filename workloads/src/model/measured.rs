@@ -24,7 +24,7 @@ pub(super) fn table(name: &str) -> Option<&'static str> {
 }
 
 /// A gradient of a table.
-struct ForeignLayer<'a> {
+struct MeasuredGradient<'a> {
     name: &'a str,
     #[cfg(test)]
     parameters: u64,
@@ -53,7 +53,7 @@ pub(super) fn model(shape: &Architecture, table: &str) -> Model {
     model
 }
 
-fn rows(table: &str) -> impl Iterator<Item = ForeignLayer<'_>> {
+fn rows(table: &str) -> impl Iterator<Item = MeasuredGradient<'_>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines.skip(1).map(|line| {
         let columns: Vec<&str> = line.split(',').collect();
@@ -61,7 +61,7 @@ fn rows(table: &str) -> impl Iterator<Item = ForeignLayer<'_>> {
             let number = columns[column].parse::<u64>();
             number.expect("the tables of this package have whole numbers, which is tested")
         };
-        ForeignLayer {
+        MeasuredGradient {
             name: columns[0],
             #[cfg(test)]
             parameters: number(1),

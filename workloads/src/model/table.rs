@@ -20,11 +20,11 @@ use crate::fault::TextError;
 
 use super::trained::{Gradient, Model, ModelLayer};
 
-/// Most layers that a table may have.
+/// Maximum number of layers of a table.
 pub const LAYERS_MAX: usize = 4_096;
 /// Most rows.
 const ROWS_MAX: usize = 65_536;
-/// Most parameters of a row, above those of any model.
+/// Maximum number of parameters of a row, above those of any model.
 const PARAMETERS_MAX: u64 = 1_000_000_000_000;
 /// Longest time of a row in nanoseconds: 100 s.
 const NANOS_MAX: u64 = 100_000_000_000;
@@ -60,7 +60,7 @@ struct Columns {
 }
 
 /// A line of a table.
-struct ForeignLayer<'a> {
+struct TableRow<'a> {
     layer: &'a str,
     tensor: Option<&'a str>,
     parameters: u64,
@@ -101,14 +101,14 @@ impl Columns {
         })
     }
 
-    fn row<'a>(&self, line: usize, text: &'a str) -> Result<ForeignLayer<'a>, TextError> {
+    fn row<'a>(&self, line: usize, text: &'a str) -> Result<TableRow<'a>, TextError> {
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         if values.len() != self.count {
             let (found, needed) = (values.len(), self.count);
             let rule = format!("{found} values; the first line names {needed} columns");
             return Err(TextError::line(line, rule));
         }
-        let cell = |column, at: usize| Cell {
+        let cell = |column, at: usize| TableCell {
             line,
             column,
             given: values[at],
@@ -121,7 +121,7 @@ impl Columns {
         };
         let tensor = self.tensor.map(|at| cell("tensor", at).name());
         let parameters = cell("parameters", self.parameters);
-        Ok(ForeignLayer {
+        Ok(TableRow {
             layer: cell("layer", self.layer).name()?,
             tensor: tensor.transpose()?,
             parameters: parameters.number(PARAMETERS_MAX, "whole numbers from 0 to 10^12")?,
@@ -132,13 +132,13 @@ impl Columns {
 }
 
 /// A value and its place.
-struct Cell<'a> {
+struct TableCell<'a> {
     line: usize,
     column: &'static str,
     given: &'a str,
 }
 
-impl<'a> Cell<'a> {
+impl<'a> TableCell<'a> {
     fn name(&self) -> Result<&'a str, TextError> {
         let odd = |letter: char| letter.is_control() || letter == '"';
         if self.given.is_empty() || self.given.contains(odd) {
@@ -174,7 +174,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, line: usize, row: ForeignLayer<'_>) -> Result<(), TextError> {
+    fn add(&mut self, line: usize, row: TableRow<'_>) -> Result<(), TextError> {
         let too_many =
             |most, what| TextError::line(line, format!("more than {most} {what}; join some"));
         if self.gradients.len() == ROWS_MAX {
@@ -204,7 +204,7 @@ impl Rows {
         Ok(())
     }
 
-    fn add_layer(&mut self, line: usize, row: &ForeignLayer<'_>) -> Result<(), TextError> {
+    fn add_layer(&mut self, line: usize, row: &TableRow<'_>) -> Result<(), TextError> {
         let name = row.layer.to_owned();
         if let Some(&first) = self.first.get(&name) {
             let rule = match row.tensor {

@@ -104,7 +104,7 @@ mod tests {
             let work = shape.tensors.iter().map(|tensor| tensor.work).sum::<u64>();
             (work as f64 / 1e7).round() / 100.0
         };
-        // These numbers stand beside torchvision's weights.
+        // These numbers are published with torchvision's weights.
         assert_eq!(giga(&alexnet()), 0.71);
         assert_eq!(giga(&vgg(&[2, 2, 3, 3, 3])), 15.47);
         assert_eq!(giga(&vgg(&[2, 2, 4, 4, 4])), 19.63);

@@ -6,13 +6,13 @@ use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Line, PatternError, notation};
+use super::{PatternError, PatternLine, notation};
 use crate::arrivals::MOST_FLOWS;
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 
 const INCAST: &str = "incast";
 
-impl Line<'_> {
+impl PatternLine<'_> {
     /// Sends from the first host to the last, the farthest one in a fabric that is numbered from
     /// one side to the other.
     pub(super) fn one(&self, rest: &str) -> Result<Workload, PatternError> {
@@ -52,7 +52,7 @@ impl Line<'_> {
             .parse()
             .ok()
             .filter(|&senders| senders > 0)
-            .ok_or_else(|| form(format!("`{senders}` is no number of senders")))?;
+            .ok_or_else(|| form(format!("`{senders}` is not a number of senders")))?;
         let bytes = self.flow_size(INCAST, size)?;
         self.needs_hosts(u64::from(senders) + 1)?;
         let mut rng = self.rng();
@@ -113,8 +113,8 @@ impl Line<'_> {
         Ok(starts.collect())
     }
 
-    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that all do not send to one receiver at
-    /// once.
+    /// Host `i` sends to `i + 1`, `i + 2` and so on, so that they do not all send to one receiver
+    /// at once.
     pub(super) fn all_to_all(&self, rest: &str) -> Result<Workload, PatternError> {
         let (size, parallel) = match rest.split_once(',') {
             None => (rest, u32::MAX),
@@ -159,7 +159,7 @@ impl Line<'_> {
     fn flow_size(&self, name: &str, text: &str) -> Result<ByteCount, PatternError> {
         notation::size(text).ok_or_else(|| {
             let units = "bytes, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB (powers of 1,024)";
-            self.form(name, format!("`{text}` is no size ({units})"))
+            self.form(name, format!("`{text}` is not a size ({units})"))
         })
     }
 

@@ -29,7 +29,7 @@ fn scaled(number: &str, unit: u64) -> Option<ByteCount> {
     (value < (1_u64 << 53) as f64).then(|| ByteCount::new(value.round() as u64))
 }
 
-/// Reads a size with the number of repetitions behind it: `64MiB` or `64MiB x10`.
+/// Reads a size followed by a number of repetitions: `64MiB` or `64MiB x10`.
 pub(super) fn repeated(text: &str) -> Option<(ByteCount, u32)> {
     match text.rsplit_once('x') {
         None => Some((size(text)?, 1)),

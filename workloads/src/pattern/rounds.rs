@@ -2,10 +2,10 @@
 
 use gradwire_protocol::units::ByteCount;
 
-use super::{Line, PatternError, notation};
+use super::{PatternError, PatternLine, notation};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
-impl Line<'_> {
+impl PatternLine<'_> {
     pub(super) fn all_reduce(&self, name: &str, rest: &str) -> Result<Workload, PatternError> {
         let (bytes, times) = self.repeated_size(name, rest)?;
         self.needs_hosts(2)?;
@@ -40,7 +40,7 @@ impl Line<'_> {
             .parse()
             .ok()
             .filter(|&servers| servers > 0)
-            .ok_or_else(|| self.form("ps", format!("`{servers}` is no number of servers")))?;
+            .ok_or_else(|| self.form("ps", format!("`{servers}` is not a number of servers")))?;
         let (bytes, times) = self.repeated_size("ps", size)?;
         self.needs_hosts(u64::from(servers) + 1)?;
         if bytes.get() < u64::from(servers) {
@@ -73,7 +73,7 @@ impl Line<'_> {
     fn repeated_size(&self, name: &str, text: &str) -> Result<(ByteCount, u32), PatternError> {
         notation::repeated(text).ok_or_else(|| {
             let units = "bytes, KB, MB, GB, KiB, MiB or GiB, with x and a number behind it or not";
-            self.form(name, format!("`{text}` is no size ({units})"))
+            self.form(name, format!("`{text}` is not a size ({units})"))
         })
     }
 }

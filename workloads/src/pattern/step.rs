@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use gradwire_protocol::job::{ReduceAlgorithm, notation};
 use gradwire_protocol::units::ByteCount;
 
-use super::{Line, PatternError, STEP};
+use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{GradientExchange, Parts, Training, Update};
 use crate::words::did_you_mean;
@@ -14,12 +14,12 @@ use crate::workload::Workload;
 const STEPS: u32 = 3;
 const STEPS_MAX: u32 = 100;
 const SCALE_MAX: u32 = 1_000_000;
-/// Least and most bytes of a part.
+/// Minimum and maximum bytes of a part.
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
 const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
 
-/// Returns the model in the text behind `step:`.
+/// Returns the model in the text after `step:`.
 pub(super) fn model_of(rest: &str) -> &str {
     let (subject, _) = rest.split_once(',').unwrap_or((rest, ""));
     subject
@@ -28,7 +28,7 @@ pub(super) fn model_of(rest: &str) -> &str {
         .trim()
 }
 
-impl Line<'_> {
+impl PatternLine<'_> {
     pub(super) fn step(&self, rest: &str) -> Result<Workload, PatternError> {
         let (subject, options) = match rest.split_once(',') {
             None => (rest, None),
@@ -52,7 +52,7 @@ impl Line<'_> {
         self.needs_hosts(u64::from(training.least_hosts()))?;
         if self.hosts.count > training.most_hosts() {
             let most = training.most_hosts();
-            let what = format!("so many servers serve {most} hosts at most, themselves included");
+            let what = format!("this many servers serve at most {most} hosts, themselves included");
             return Err(self.form(STEP, what));
         }
         Ok(training.workload(self.hosts.count))

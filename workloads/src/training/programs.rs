@@ -26,7 +26,7 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
         programs.push(Program { host, tasks });
     }
     for (number, &host) in (0..).zip(&workers) {
-        let seat = Seat {
+        let seat = WorkerSeat {
             number,
             workers: workers.len() as u32,
         };
@@ -64,12 +64,12 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
 
 /// The number of a worker, from 0, and the number of all workers.
 #[derive(Clone, Copy)]
-struct Seat {
+struct WorkerSeat {
     number: u32,
     workers: u32,
 }
 
-impl Seat {
+impl WorkerSeat {
     /// Returns this worker's group with a server.
     fn group(self, server: u32) -> u32 {
         server * self.workers + self.number
@@ -85,7 +85,7 @@ fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
     for step in 0..steps {
         for message in own {
             let first = tasks.len() as u32;
-            let seats = (0..workers).map(|number| Seat { number, workers });
+            let seats = (0..workers).map(|number| WorkerSeat { number, workers });
             for seat in seats.clone() {
                 let mut push = exchange(message, Direction::Push(seat), Vec::new());
                 if step > 0 {
@@ -108,8 +108,8 @@ fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
 #[derive(Clone, Copy)]
 enum Direction {
     AllReduce,
-    Push(Seat),
-    Pull(Seat),
+    Push(WorkerSeat),
+    Pull(WorkerSeat),
 }
 
 fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) -> Task {
@@ -138,7 +138,7 @@ fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) ->
 struct Steps<'a> {
     training: &'a Training,
     messages: &'a [GradientMessage],
-    seat: Seat,
+    seat: WorkerSeat,
     tasks: Vec<Task>,
     /// The last computing task.
     computed: Option<u32>,
@@ -149,7 +149,7 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn new(training: &'a Training, messages: &'a [GradientMessage], seat: Seat) -> Self {
+    fn new(training: &'a Training, messages: &'a [GradientMessage], seat: WorkerSeat) -> Self {
         Self {
             training,
             messages,

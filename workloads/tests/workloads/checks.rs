@@ -1,4 +1,4 @@
-//! What no workload may have, whoever made it, and workloads beside each other.
+//! Faults that every workload is checked for, whoever made it, and parallel workloads.
 
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::workload::{
@@ -146,7 +146,7 @@ fn every_send_meets_a_receive() {
 fn hosts_that_wait_for_each_other_in_a_circle_are_refused() {
     let first_receive = |peer| vec![receive(peer, &[]), send(peer, &[0])];
     let circle = of_tasks([first_receive(1), first_receive(0)]);
-    let expected = "task 0 of host 0 can never be complete: what it waits for waits for it (4";
+    let expected = "task 0 of host 0 can never be complete: its dependencies wait for it (4";
     assert!(refusal(&circle).starts_with(expected));
     let fine = of_tasks([vec![send(1, &[]), receive(1, &[0])], first_receive(0)]);
     assert_eq!(fine.check(2), Ok(()));

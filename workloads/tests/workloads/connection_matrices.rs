@@ -92,7 +92,7 @@ fn a_wrong_line_is_named() {
 fn a_header_that_disagrees_with_the_lines_is_refused() {
     assert_eq!(
         refusal("Nodes 4\nConnections 2\n0->1 start 0 size 1\n"),
-        "the header says `Connections 2`, the file has 1: correct the one or the other"
+        "the header says `Connections 2`, the file has 1: correct one of them"
     );
     assert!(refusal("Connections 1\n0->1 start 0 size 1\n").contains("begins with `Nodes`"));
     let twice = "Nodes 4\nConnections 0\nTriggers 1\ntrigger id 1 oneshot\ntrigger id 1 oneshot\n";

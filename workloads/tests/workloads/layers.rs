@@ -167,17 +167,20 @@ fn a_rank_alone_in_its_group_shares_nothing() {
 
 #[test]
 fn wrong_lists_name_their_line() {
-    assert!(refusal("").starts_with("line 1: `` is no strategy; known are DATA, MODEL, HYBRID_"));
+    assert!(refusal("").starts_with(
+        "line 1: `` is not a strategy; known are DATA, MODEL, \
+    HYBRID_"
+    ));
     assert!(refusal("DATAA\n1\n").contains("(did you mean `DATA`?)"));
     assert_eq!(
         refusal("DATA\n2\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1\n"),
-        "line 2 says 2 layers, the file has 1: correct the one or the other"
+        "line 2 says 2 layers, the file has 1: correct one of them"
     );
     assert!(refusal("DATA\nx\n").starts_with("line 2: layers `x`: allowed is a whole number"));
     let row = |row: &str| refusal(&format!("DATA\n1\n{row}\n"));
     assert!(row("a -1 1 NONE 0").starts_with("line 3: 5 columns; a layer has 12"));
     let reduce = row("a -1 1 NONE 0 1 NONE 0 1 ALREDUCE 5 1");
-    let expected = "line 3: `ALREDUCE` (did you mean `ALLREDUCE`?) is no collective";
+    let expected = "line 3: `ALREDUCE` (did you mean `ALLREDUCE`?) is not a collective";
     assert!(reduce.starts_with(expected));
     let time = row("a -1 1.5 NONE 0 1 NONE 0 1 NONE 0 1");
     assert!(time.starts_with("line 3: compute time `1.5`: allowed is a whole number from 0"));

@@ -1,4 +1,4 @@
-//! Workloads: what every pattern and file becomes, and what is said of those that are wrong.
+//! Workloads: the result of every pattern and file, and the errors of wrong ones.
 
 mod arrivals;
 mod checks;

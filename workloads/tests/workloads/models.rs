@@ -33,7 +33,7 @@ fn weight_gradients_of_a_list_of_layers_are_those_of_its_model() {
     assert_eq!(layers(&model), [("front", 500), ("back", 600)]);
     let remarks = model.remarks.join("\n");
     assert!(
-        remarks.contains("2 collectives that are no weight gradients (128 bytes) are left out")
+        remarks.contains("2 collectives that are not weight gradients (128 bytes) are left out")
     );
     assert!(
         remarks.contains("update times (0 us together) are left out"),
@@ -73,7 +73,7 @@ fn a_list_without_gradients_or_with_a_wrong_line_is_refused_with_the_reason() {
     assert!(refusal(&LAYERS.replace("600", "6OO")).starts_with("line 4: compute time `6OO`"));
     let large = LAYERS.replace("4096", "18446744073709551615");
     assert!(refusal(&large).contains("line 3: layer `front`: its gradient has more than"));
-    assert!(refusal("").contains("is no strategy"));
+    assert!(refusal("").contains("is not a strategy"));
 }
 
 /// Two passes of two layers, as the text converter of Chakra names its operations.
@@ -113,7 +113,7 @@ fn a_trace_whose_operations_name_layers_has_them_and_its_first_pass_counts() {
         );
         let left_out = model.remarks.join("; ");
         assert!(
-            left_out.contains("1 collectives that are no weight gradients"),
+            left_out.contains("1 collectives that are not weight gradients"),
             "{left_out}"
         );
         assert_eq!(
@@ -195,7 +195,10 @@ fn a_trace_that_is_no_model_is_refused_with_the_reason() {
         model.expect_err("it is wrong").to_string()
     };
     assert!(refusal(r#"{"nodes": []}"#).contains("host trace of PyTorch, without durations"));
-    assert!(refusal(&MESSAGES.replace("\"4000\"", "\"4k\"")).contains("`4k` is no whole number"));
+    assert!(refusal(&MESSAGES.replace("\"4000\"", "\"4k\"")).contains(
+        "`4k` is not a whole \
+    number"
+    ));
     let (begin, _) = MESSAGES.split_once("dgrad").expect("it is there");
     assert!(refusal(begin).contains("at line 8"));
     assert!(refusal(r#"{"workload_graph": [{"Id": 0}]}"#).contains("missing field `NodeType`"));

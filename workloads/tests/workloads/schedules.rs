@@ -73,7 +73,7 @@ fn a_wrong_operation_names_its_line() {
     assert!(refusal("l1: recv 80b from -1").contains("any sender"));
     assert!(refusal("l1: recv 80b from 1 tag -1").contains("any tag"));
     assert!(refusal("l1: calc x").starts_with("line 3: `x`: allowed here is a whole number"));
-    assert!(refusal("l1: calc 1\nl1: calc 2").starts_with("line 4: label l1 is there already"));
+    assert!(refusal("l1: calc 1\nl1: calc 2").starts_with("line 4: label l1 exists already"));
     let label = refusal("la: calc 1\nlb requires la");
     assert_eq!(
         label,

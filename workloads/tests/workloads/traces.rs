@@ -244,7 +244,7 @@ fn wrong_operations_are_named() {
         Operation::new(4, COMPUTE).needs(&[5]),
         Operation::new(5, COMPUTE).needs(&[4]),
     ];
-    assert!(refusal(circle).contains("waits, over its dependencies, for itself"));
+    assert!(refusal(circle).contains("waits for itself through its dependencies"));
     assert!(refusal(vec![Operation::new(4, COLLECTIVE).on_gpu()]).contains("`comm_type`"));
     let gather = Operation::new(4, COLLECTIVE).with("comm_type", 3);
     assert!(refusal(vec![gather]).contains("comm_type 3: allowed are 0 (all-reduce)"));

@@ -1,4 +1,4 @@
-//! Training steps of one line: the programs that they become, and what is said of wrong ones.
+//! Training steps of one line: the programs that they become, and the errors of wrong ones.
 
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::units::{Layer, Rate, Span};
@@ -30,7 +30,7 @@ fn workload(text: &str, count: u32) -> Workload {
     workload
 }
 
-/// Each task as `name <- names that it waits for`; `^` stands before what must only have started.
+/// Each task as `name <- names that it waits for`; `^` marks tasks that must only have started.
 fn order(tasks: &[Task]) -> Vec<String> {
     let name = |&task: &u32| tasks[task as usize].name.clone();
     let lines = tasks.iter().map(|task| {
@@ -170,7 +170,7 @@ fn a_wrong_step_says_what_is_allowed() {
     assert!(refusal("step:vgg16:ps=4").contains("needs 5 hosts or more; there are 4"));
     let many = read("step:vgg16:ps=300", 600).expect_err("these are 90,000 pairs");
     assert!(
-        many.contains("so many servers serve 500 hosts at most"),
+        many.contains("this many servers serve at most 500 hosts"),
         "{many}"
     );
     assert!(refusal("step:vgg16:ddp,steps=0").contains("steps=`0`: allowed are whole numbers"));

@@ -44,10 +44,10 @@ pub struct SweepOptions {
     /// The plan: base, ranges and cases.
     #[arg(required_unless_present = "told")]
     pub plan: Option<PathBuf>,
-    /// Folder of the results; made where it is missing.
+    /// Folder of the results; created if it is missing.
     #[arg(long, value_name = "DIR", required_unless_present_any = ["list", "cell", "told"])]
     pub out: Option<PathBuf>,
-    /// Cells that run at the same time; without it, one per core.
+    /// Cells that run at the same time; by default one per core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub parallel: Option<u16>,
     /// Form of the results.
@@ -68,7 +68,8 @@ pub struct SweepOptions {
     /// Do not run cells: only write the results of cells that are all finished.
     #[arg(long, group = "part")]
     pub gather: bool,
-    /// Do not run cells: print a Slurm job array of as many tasks; without a number, one per cell.
+    /// Do not run cells: print a Slurm job array of this many tasks; without a number, one per
+    /// cell.
     #[arg(long, group = "part", value_name = "TASKS", num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub slurm: Option<Option<u16>>,

@@ -6,8 +6,8 @@ use clap::{ArgGroup, Args};
 use gradwire_fabric::settings;
 use gradwire_protocol::units::{Rate, Share, Span};
 
-use crate::doctor::print::OutputForm;
-use crate::values::{share, span};
+use gradwire_lab::values::{share, span};
+use gradwire_report::printing::OutputForm;
 
 /// Behind the help of the command.
 pub const EXAMPLES: &str = "\
@@ -95,11 +95,7 @@ pub struct ProbeOptions {
 impl ProbeOptions {
     /// How results are shown.
     pub fn form(&self) -> OutputForm {
-        if self.json {
-            OutputForm::Json
-        } else {
-            OutputForm::List
-        }
+        self.json.into()
     }
 }
 

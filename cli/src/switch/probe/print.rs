@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Tagged;
 use super::options::ProbeOptions;
-use crate::doctor::print::OutputForm;
+use gradwire_report::printing::OutputForm;
 
 /// The packets of a probe, and their fate.
 pub struct ProbeReport<'a> {
@@ -31,7 +31,7 @@ impl ProbeReport<'_> {
     pub fn text(&self) -> String {
         match self.options.form() {
             OutputForm::Json => format!("{}\n", self.object()),
-            OutputForm::List => self.table(),
+            OutputForm::Text => self.table(),
         }
     }
 

@@ -8,7 +8,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::Span;
 use gradwire_tuning::tolerance::judge::{Better, Margin};
 
-use crate::values::span;
+use gradwire_lab::values::span;
 
 /// Help behind the options.
 pub const LOSS_EXAMPLES: &str = "\
@@ -39,13 +39,13 @@ trial takes longer than --timeout.";
 /// Options of `gradwire tune loss`.
 #[derive(Args, Clone, Debug)]
 pub struct TuneLossOptions {
-    /// The training script, as it is started without this command.
+    /// The command line of the training script, as without this command.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Name of the metric that the script prints.
     #[arg(long, default_value = "accuracy", value_name = "NAME")]
     pub metric: String,
-    /// The metric is a loss, an error, a perplexity.
+    /// Lower values of the metric are better: a loss, an error, a perplexity.
     #[arg(long)]
     pub lower_is_better: bool,
     /// How much worse the metric may become: a share of it (0.5%), or in its own unit (0.005).
@@ -57,7 +57,8 @@ pub struct TuneLossOptions {
         value_name = "MARGIN"
     )]
     pub margin: Margin,
-    /// Of tolerances that cost just the margin, at most the rest of this share is accepted.
+    /// Confidence: of the tolerances that cost exactly the margin, at most one minus this share is
+    /// accepted.
     #[arg(
         long,
         default_value = "90%",
@@ -65,7 +66,7 @@ pub struct TuneLossOptions {
         value_name = "SHARE"
     )]
     pub confidence: f64,
-    /// Test this tolerance only, and exit with 1 if it is rejected; the job file stays as it is.
+    /// Test only this tolerance, and exit with 1 if it is rejected; the job file is not changed.
     #[arg(
         long,
         value_parser = tolerance,
@@ -73,7 +74,7 @@ pub struct TuneLossOptions {
         value_name = "SHARE"
     )]
     pub check: Option<f64>,
-    /// Search a tolerance for each of so many groups of layers, too, the front first.
+    /// Also search a tolerance for each of this many groups of layers, the front first.
     #[arg(
         long,
         default_value_t = 1,
@@ -81,10 +82,11 @@ pub struct TuneLossOptions {
         value_name = "COUNT"
     )]
     pub groups: u8,
-    /// Search a tolerance for calm steps, too: those after a change of the gradients stay as found.
+    /// Also search a tolerance for calm steps; steps after a change of the gradients keep the one
+    /// found before.
     #[arg(long)]
     pub phases: bool,
-    /// Trials that a tolerance needs at least, each with a seed of its own.
+    /// Minimum trials of a tolerance, each with a seed of its own.
     #[arg(
         long,
         default_value_t = 3,
@@ -100,7 +102,7 @@ pub struct TuneLossOptions {
         value_name = "COUNT"
     )]
     pub max_seeds: u8,
-    /// Trials of the whole search, those without loss with them.
+    /// Maximum trials of the whole search, including those without loss.
     #[arg(
         long,
         default_value_t = 24,
@@ -108,17 +110,17 @@ pub struct TuneLossOptions {
         value_name = "COUNT"
     )]
     pub trials: u32,
-    /// Share of all packets that the network loses: six more trials, three without the found
-    /// tolerance and three with it, lose so many and show whether the tolerance gains time. If it
-    /// does not, 0% is written. With 0% there are no such trials.
+    /// Share of all packets that the network loses: six more trials at this loss, three without the
+    /// found tolerance and three with it, show whether the tolerance gains time. If it does not, 0%
+    /// is written. With 0% there are no such trials.
     #[arg(long, default_value = "1%", value_parser = path_loss, value_name = "SHARE")]
     pub path_loss: f64,
-    /// The longest that a trial may take. A lossy one that takes longer, or ten times as long as
-    /// those without loss and half a minute, counts as worse than any.
+    /// Maximum time of a trial. A lossy trial that takes longer than this, or longer than half a
+    /// minute and ten times the trials without loss, counts as worse than any.
     #[arg(long, default_value = "3600s", value_parser = span, value_name = "SPAN")]
     pub timeout: Span,
-    /// The job that the script runs with, into which the result is written; without it,
-    /// GRADWIRE_JOB, else job.toml.
+    /// The job that the script runs with; the result is written into it. By default GRADWIRE_JOB,
+    /// else job.toml.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Folder of the journal, of the trials' output, and of the page.

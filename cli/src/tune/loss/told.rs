@@ -13,6 +13,7 @@ use gradwire_lab::sim::progress;
 use gradwire_lab::tune::loss::evidence::{self, SearchEvidence, number_text, of};
 use gradwire_lab::tune::loss::journal::{Journal, TrialPurpose, TrialRecord};
 use gradwire_lab::tune::loss::trial::percent;
+use gradwire_report::columns::heads;
 
 /// Tells of a search as the options want it.
 #[derive(Debug)]
@@ -48,13 +49,12 @@ impl<'a> Teller<'a> {
             [] => println!("# how long they take is known after the first"),
             records => {
                 let (count, path) = (records.len(), journal.path().display());
-                println!("# goes on behind the {count} trials in {path}");
+                println!("# continues after the {count} trials in {path}");
             }
         }
-        println!(
-            "#{:>5} {:>16} {:>12} {:>5} {:>12} {:>10} {:>9}",
-            "trial", "tolerance", "losses", "seed", self.options.metric, "lost, %", "seconds"
-        );
+        let metric = &self.options.metric;
+        let names = format!("trial | tolerance | losses | seed | {metric} | lost, % | seconds");
+        println!("{}", heads(&[6, 16, 12, 5, 12, 10, 9], &names));
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
@@ -66,7 +66,7 @@ impl<'a> Teller<'a> {
         done: &[TrialRecord],
     ) {
         let left = match mean_seconds(done) {
-            None => "about an unknown time left".to_owned(),
+            None => "time left unknown".to_owned(),
             Some(each) => {
                 let left = Duration::from_secs_f64(each * remaining as f64);
                 format!("about {:#} left", HumanDuration(left))

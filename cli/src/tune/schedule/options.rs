@@ -3,12 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gradwire_protocol::job::notation;
-use gradwire_protocol::units::ByteCount;
-use gradwire_tuning::surface::{SizeAxis, TRIALS};
 
-use crate::sim::options::ScenarioOptions;
-use gradwire_lab::tune::schedule::{Extent, ScheduleQuestion};
+use gradwire_lab::tune::schedule::ScheduleQuestion;
 
 /// Shown below the options.
 pub const SCHEDULE_EXAMPLES: &str = "\
@@ -35,85 +31,13 @@ step at `best` takes longer than at `grid_best`.";
 /// Options of `gradwire tune schedule`.
 #[derive(Args, Clone, Debug)]
 pub struct ScheduleOptions {
-    /// The scenario.
+    /// The search.
     #[command(flatten)]
-    pub scenario: ScenarioOptions,
-    /// Trials at most.
-    #[arg(long, default_value_t = TRIALS as u16, value_name = "COUNT",
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub trials: u16,
-    /// Chunks to choose from, each twice the one before; without it, from 256 KiB to 32 MiB where
-    /// the scale allows that.
-    #[arg(long, value_parser = axis, value_name = "FROM..TO")]
-    pub chunk: Option<SizeAxis>,
-    /// Credits to choose from, each twice the one before.
-    #[arg(long, default_value = "512KiB..64MiB", value_parser = axis, value_name = "FROM..TO")]
-    pub credit: SizeAxis,
-    /// Run every point, and compare the search's result with the best of all.
-    #[arg(long)]
-    pub grid: bool,
-    /// Runs at the same time where that is possible; without it, one per core.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub parallel: Option<u16>,
+    pub question: ScheduleQuestion,
     /// Write the result into this job file; everything else in it stays as it is.
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Print one object of JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-impl ScheduleOptions {
-    /// The question for the search.
-    pub fn question(&self) -> ScheduleQuestion {
-        ScheduleQuestion {
-            scenario: self.scenario.scenario(),
-            trials: self.trials,
-            chunk: self.chunk,
-            credit: self.credit,
-            extent: match self.grid {
-                true => Extent::Grid,
-                false => Extent::Search,
-            },
-            parallel: self.parallel,
-        }
-    }
-}
-
-/// Most sizes of an axis.
-const STEPS_MOST: u8 = 16;
-
-fn axis(text: &str) -> Result<SizeAxis, String> {
-    let allowed = || {
-        format!("allowed is FROM..TO, both sizes, TO twice FROM or 4, 8 .. 2^{STEPS_MOST} times")
-    };
-    let sizes = text.split_once("..");
-    let sizes = sizes.and_then(|(from, to)| Some((notation::size(from)?, notation::size(to)?)));
-    let (from, to) = sizes.ok_or_else(allowed)?;
-    let axis_of = |steps| SizeAxis {
-        smallest: from,
-        steps,
-    };
-    let zero = from == ByteCount::new(0);
-    let fitting = (1..=STEPS_MOST)
-        .map(axis_of)
-        .find(|axis| axis.sizes().last() == Some(to));
-    fitting.filter(|_| !zero).ok_or_else(allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_axis_is_written_by_its_ends() {
-        let read = axis("64KiB..8MiB").expect("a factor of 128");
-        assert_eq!((read.smallest, read.steps), (ByteCount::kib(64), 8));
-        assert_eq!(axis("1M..1M").expect("one size").steps, 1);
-        for wrong in [
-            "", "64K", "64K..65K", "2M..1M", "0..0", "1..1M", "a..b", "1M..",
-        ] {
-            assert!(axis(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -151,7 +151,7 @@ fn black_holes_of_1280_bytes_are_found() {
     let (code, report) = examined(&network, &[]);
     assert_eq!(code, Some(1), "{report}");
     let honest = of_pair(&report, "path_mtu_there");
-    says(honest, "found", "ICMP says so (1280)");
+    says(honest, "found", "ICMP reports 1280");
     assert!(
         !honest["found"]
             .as_str()
@@ -424,7 +424,7 @@ fn the_small_shared_memory_of_a_container_is_found() {
 fn what_the_doctor_cannot_do_is_refused_in_words() {
     for (options, expected) in [
         (&["--peer", "nowhere"][..], "nowhere: "),
-        (&["--peer", "127.0.0.1:0"], "port 0 is no port to send to"),
+        (&["--peer", "127.0.0.1:0"], "port 0 cannot receive packets"),
         (&["--peer", "127.0.0.1:1", "--serve"], "cannot be used with"),
         (&["--port", "5"], "--serve"),
         (&["--rank", "0"], "--rendezvous"),

@@ -92,7 +92,7 @@ impl Communicator {
             EndpointEvent::Reset { from, key } => self.take_reset(from, key),
             EndpointEvent::PathFault { rank, fault } => self.take_path_fault(rank, fault),
             EndpointEvent::PeerSilent { rank, silent } => {
-                self.fail_peer(rank, &format!("it answered nothing for {silent}"));
+                self.fail_peer(rank, &format!("it did not answer for {silent}"));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Communicator {
         if running.operation.collective.is_point_to_point() {
             let error = OperationError::Aborted {
                 label: running.label,
-                reason: format!("rank {to} takes it no more, since it has ended the group"),
+                reason: format!("rank {to} no longer accepts it, since it has ended the group"),
             };
             self.cancel(slot, error);
             self.let_go(now);

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::super::evidence::mean;
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value};
 use super::super::training::{Study, StudyPart};
 use crate::eval::findings::{TableFindings, named};
 use crate::eval::request::EvalRequest;
+use crate::sim::training::mean;
 
 /// The study of this table.
 pub const STUDY: Study = Study {

@@ -1,10 +1,11 @@
 //! DLCP's evaluation: training steps of 144 hosts beside other traffic, over several transports.
 
-use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger, mean};
+use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::published::{DLCP_FCT, dlcp_speed};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
 use crate::eval::findings::{ITERATION, ITERATIONS, TableFindings, named};
+use crate::sim::training::mean;
 
 /// The place of communication tasks' completion times in a result, in microseconds.
 const FCT_MEAN: &str = "/training/0/fct_us/mean";

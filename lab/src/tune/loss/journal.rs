@@ -212,7 +212,7 @@ fn read(text: &str, heading: &Heading) -> Result<Vec<TrialRecord>, String> {
     let written: Heading = serde_json::from_str(first).map_err(|error| wrong(1, &error))?;
     if let Some(differs) = written.difference(heading) {
         return Err(format!(
-            "it is of another search, whose {differs} differs: give another folder with --out, \
+            "it belongs to a search with another {differs}: give another folder with --out, \
              or delete this one"
         ));
     }
@@ -286,7 +286,9 @@ mod tests {
         drop(Journal::open(&folder, &heading("a")).expect("a new one"));
         let refused = Journal::open(&folder, &heading("b")).expect_err("another command");
         assert!(
-            refused.to_string().contains("whose command differs"),
+            refused
+                .to_string()
+                .contains("a search with another command"),
             "{refused}"
         );
         let path = folder.join("journal.jsonl");

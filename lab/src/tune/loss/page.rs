@@ -9,9 +9,9 @@ use super::evidence::{SearchEvidence, verdict};
 use super::evidence::{number_text, of};
 use super::journal::TrialRecord;
 use super::trial::percent;
-use gradwire_report::html::{cell, document, figure, heads, row, section, swatch};
-use gradwire_report::plot::{Plot, PlotAxis, across, dashed, stroke, upwards};
-use gradwire_report::svg::{Scale, escaped};
+use gradwire_report::html::{self, document, figure, section, swatch};
+use gradwire_report::plot::{Plot, PlotAxis, dashed, stroke};
+use gradwire_report::svg::escaped;
 
 /// Half of the page's width.
 const SIZE: (f64, f64) = (558.0, 340.0);
@@ -136,14 +136,8 @@ fn curve(evidence: &SearchEvidence<'_>, level: Level) -> String {
     };
     let mut plot = Plot::new(
         SIZE,
-        PlotAxis {
-            title: "really lost, %",
-            scale: Scale::fitting((low, high), across(SIZE.0)),
-        },
-        PlotAxis {
-            title: &evidence.question.metric,
-            scale: Scale::linear(range, upwards(SIZE.1)),
-        },
+        PlotAxis::fitting("really lost, %", (low, high)),
+        PlotAxis::linear(&evidence.question.metric, range),
     );
     let mean = evidence.baseline().0;
     let allowed = match evidence.question.better {
@@ -242,63 +236,52 @@ fn legend() -> String {
 fn table(evidence: &SearchEvidence<'_>) -> String {
     let names =
         "tolerance | verdict | trials | metric | deviation | worse by | at most | really lost, %";
-    let mut text = heads(names.split(" | "));
     let (mean, deviation) = evidence.baseline();
     let lossless = evidence.metrics(&ToleranceSetting::lossless()).len();
-    text += &row(&[
-        cell("0% (baseline)"),
-        cell(""),
-        cell(&lossless.to_string()),
-        cell(&number_text(mean)),
-        cell(&number_text(deviation)),
-        cell(""),
-        cell(&format!("margin {}", number_text(evidence.finding.margin))),
-        cell("0"),
-    ]);
-    for one in &evidence.finding.cells {
+    let first = [
+        "0% (baseline)".to_owned(),
+        String::new(),
+        lossless.to_string(),
+        number_text(mean),
+        number_text(deviation),
+        String::new(),
+        format!("margin {}", number_text(evidence.finding.margin)),
+        "0".to_owned(),
+    ];
+    let others = evidence.finding.cells.iter().map(|one| {
         let metrics = evidence.metrics(&one.setting);
-        let (mean, deviation) = match metrics.is_empty() {
-            true => ("-".to_owned(), "-".to_owned()),
-            false => {
-                let (mean, deviation) = mean_and_deviation(&metrics);
-                (number_text(mean), number_text(deviation))
-            }
-        };
+        let spread = (!metrics.is_empty()).then(|| mean_and_deviation(&metrics));
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number_text);
         let judgement = &one.judgement;
-        text += &row(&[
-            cell(&of(&one.setting)),
-            cell(verdict(judgement.verdict)),
-            cell(&judgement.trials.to_string()),
-            cell(&mean),
-            cell(&deviation),
-            cell(&number_text(judgement.worse_by)),
-            cell(
-                &judgement
-                    .at_most
-                    .map_or_else(|| "-".to_owned(), number_text),
-            ),
-            cell(&percent(evidence.lost(&one.setting))),
-        ]);
-    }
-    format!("<table>\n{text}</table>\n")
+        vec![
+            of(&one.setting),
+            verdict(judgement.verdict).to_owned(),
+            judgement.trials.to_string(),
+            shown(spread.map(|(mean, _)| mean)),
+            shown(spread.map(|(_, deviation)| deviation)),
+            number_text(judgement.worse_by),
+            shown(judgement.at_most),
+            percent(evidence.lost(&one.setting)),
+        ]
+    });
+    html::table(names, [first.to_vec()].into_iter().chain(others))
 }
 
 fn trials(evidence: &SearchEvidence<'_>) -> String {
     let names = "tolerance | seed | dropped, % | burst | really lost, % | metric | seconds";
-    let mut text = heads(names.split(" | "));
-    for record in evidence.records {
+    let rows = evidence.records.iter().map(|record| {
         let trial = &record.trial;
         let metric = trial.metric.map(number_text);
         let note = record.note.as_deref().map(escaped);
-        text += &row(&[
-            cell(&of(&trial.setting)),
-            cell(&trial.seed.to_string()),
-            cell(&percent(record.drop)),
-            cell(&format!("{}", record.burst)),
-            cell(&percent(record.accepted.share())),
-            cell(&metric.or(note).unwrap_or_default()),
-            cell(&format!("{:.1}", record.seconds)),
-        ]);
-    }
-    format!("<table>\n{text}</table>\n")
+        vec![
+            of(&trial.setting),
+            trial.seed.to_string(),
+            percent(record.drop),
+            record.burst.to_string(),
+            percent(record.accepted.share()),
+            metric.or(note).unwrap_or_default(),
+            format!("{:.1}", record.seconds),
+        ]
+    });
+    html::table(names, rows)
 }

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use gradwire_protocol::job::{DropFrom, Job};
@@ -19,6 +19,7 @@ use toml::{Table, Value};
 
 use super::journal::{Accepted, TrialPurpose, TrialRecord};
 use super::metric;
+use crate::crew::leash::{self, how_it_ended};
 use crate::error::LabError;
 use crate::files;
 use crate::sim::cost::now;
@@ -119,7 +120,7 @@ impl<'a> TrialRequest<'a> {
 }
 
 /// How a script ended.
-enum End {
+enum ScriptEnd {
     Exited(ExitStatus),
     TookTooLong,
 }
@@ -158,13 +159,13 @@ impl TrialBench {
         let end = self.script(&place, limit)?;
         let seconds = started.elapsed().as_secs_f64();
         let (metric, note) = match end {
-            End::TookTooLong if request.is_baseline() => return Err(self.too_long(&place)),
-            End::TookTooLong => (None, Some(self.given_up(limit))),
-            End::Exited(status) if status.success() => (Some(self.metric_of(&place)?), None),
-            End::Exited(status) => return Err(place.failed(status)),
+            ScriptEnd::TookTooLong if request.is_baseline() => return Err(self.too_long(&place)),
+            ScriptEnd::TookTooLong => (None, Some(self.given_up(limit))),
+            ScriptEnd::Exited(status) if status.success() => (Some(self.metric_of(&place)?), None),
+            ScriptEnd::Exited(status) => return Err(place.failed(status)),
         };
         let counts = counts(&place.folder.join("ranks"));
-        let told = Told::of(&counts);
+        let told = CountedLosses::of(&counts);
         if note.is_none() {
             fits(setting, &told, &place)?;
         }
@@ -200,7 +201,7 @@ impl TrialBench {
         }
     }
 
-    fn script(&self, place: &TrialFolder, limit: Duration) -> Result<End, LabError> {
+    fn script(&self, place: &TrialFolder, limit: Duration) -> Result<ScriptEnd, LabError> {
         let mut child = place.start(&self.command)?;
         // Hold the input for as long as the script may run.
         let leash = child.stdin.take();
@@ -208,13 +209,13 @@ impl TrialBench {
         let waiting = |source| LabError::system("waiting for the script")(source);
         while started.elapsed() < limit {
             if let Some(status) = child.try_wait().map_err(waiting)? {
-                return Ok(End::Exited(status));
+                return Ok(ScriptEnd::Exited(status));
             }
             std::thread::sleep(LOOK_EVERY);
         }
         drop(leash);
         child.wait().map_err(waiting)?;
-        Ok(End::TookTooLong)
+        Ok(ScriptEnd::TookTooLong)
     }
 
     fn metric_of(&self, place: &TrialFolder) -> Result<f64, LabError> {
@@ -244,8 +245,8 @@ impl TrialBench {
     fn no_number(&self, place: &TrialFolder) -> LabError {
         let (name, seed) = (&self.metric, place.seed);
         script_failed(format!(
-            "ended with a {name} that is no number, without any loss (seed {seed}): there is \
-             nothing to compare with"
+            "ended with a {name} that is not a number, without any loss (seed {seed}), so other \
+            trials cannot be compared with it"
         ))
     }
 }
@@ -303,7 +304,7 @@ struct TrialFolder {
 }
 
 /// The losses that the ranks of a trial accepted.
-struct Told {
+struct CountedLosses {
     sum: Accepted,
     /// The job's tolerance, as the ranks know it.
     tolerance: f64,
@@ -321,35 +322,26 @@ impl TrialFolder {
     }
 
     fn start(&self, command: &[String]) -> Result<Child, LabError> {
-        use std::os::unix::process::CommandExt;
         let starting = |source| {
             LabError::system(format!("starting a trial in {}", self.folder.display()))(source)
         };
-        let program = std::env::current_exe().map_err(starting)?;
         let seed = self.seed.to_string();
         let words = command.iter().map(|word| word.replace("{seed}", &seed));
         let folder = self.folder.canonicalize().map_err(starting)?;
         let output = |name| File::create(folder.join(name)).map_err(starting);
-        Command::new(program)
-            .args(["tune-trial", "--"])
-            .args(words)
+        leash::guarded(words)
+            .map_err(starting)?
             .env("GRADWIRE_JOB", folder.join("job.toml"))
             .env("GRADWIRE_TRACE", folder.join("ranks"))
             .env("GRADWIRE_TRIAL_SEED", &seed)
-            .stdin(Stdio::piped())
             .stdout(output("stdout.txt")?)
             .stderr(output("stderr.txt")?)
-            // An interrupt from the terminal is for this process; the guard notices its end.
-            .process_group(0)
             .spawn()
             .map_err(starting)
     }
 
     fn failed(&self, status: ExitStatus) -> LabError {
-        let how = match status.code() {
-            Some(code) => format!("ended with exit code {code}"),
-            None => status.to_string(),
-        };
+        let how = how_it_ended(status);
         script_failed(format!("{how} (seed {}){}", self.seed, self.complaint()))
     }
 
@@ -381,7 +373,7 @@ impl TrialFolder {
     }
 }
 
-impl Told {
+impl CountedLosses {
     /// Of the counts that the ranks left.
     fn of(all: &[Snapshot]) -> Self {
         let one = |snapshot: &Snapshot| Accepted {
@@ -444,7 +436,11 @@ fn counts(folder: &Path) -> Vec<Snapshot> {
 }
 
 /// Checks that the ranks ran the given job, and could lose packets.
-fn fits(setting: &ToleranceSetting, told: &Told, place: &TrialFolder) -> Result<(), LabError> {
+fn fits(
+    setting: &ToleranceSetting,
+    told: &CountedLosses,
+    place: &TrialFolder,
+) -> Result<(), LabError> {
     let wrong = |message: &str| Err(LabError::Usage(format!("the script {message}")));
     let wanted = setting.largest();
     let ranks = place.folder.join("ranks");

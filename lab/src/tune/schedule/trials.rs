@@ -1,6 +1,5 @@
 //! Points as cells of a sweep: each runs in its own process, and its value is the mean step time.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use gradwire_protocol::units::ByteCount;
@@ -30,13 +29,13 @@ pub struct PointTrial {
 pub struct PointRuns<'a> {
     question: &'a ScheduleQuestion,
     scenario: Scenario,
-    shape: Shape,
+    shape: RunShape,
     progress: ProgressBar,
 }
 
 /// The properties of a workload that decide the sizes of its runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Shape {
+struct RunShape {
     /// The divisor of the workload's model.
     scale: u64,
     exchange: Exchange,
@@ -69,7 +68,7 @@ impl<'a> PointRuns<'a> {
         if scenario.transport != "gradwire" {
             let given = &scenario.transport;
             return Err(LabError::Usage(format!(
-                "--transport {given}: chunk and credit are gradwire's; leave it out"
+                "--transport {given}: only gradwire has chunk and credit; leave the option out"
             )));
         }
         if loaded.setup.workload.step_ends.is_empty() {
@@ -79,7 +78,7 @@ impl<'a> PointRuns<'a> {
             ));
         }
         let beside = "{pos}/{len} runs, {elapsed} gone, about {eta} left  {msg}";
-        let shape = Shape::of(&scenario.workload);
+        let shape = RunShape::of(&scenario.workload);
         Ok(Self {
             question,
             shape,
@@ -135,26 +134,17 @@ impl<'a> PointRuns<'a> {
         let cells: Vec<SweepCell> = points.iter().map(|point| self.cell(*point)).collect();
         let cells: Vec<&SweepCell> = cells.iter().collect();
         let at_once = self.question.parallel.map_or_else(cores, usize::from);
-        let records: Mutex<Vec<CellRecord>> = Mutex::default();
-        crew::run(&cells, at_once, &|record| {
+        let records = crew::run(&cells, at_once, |record| {
             self.progress.inc(1);
-            let mut records = records.lock().expect("nobody panics while it is held");
-            records.push(record);
-            Ok(())
+            Ok(record)
         })?;
-        let records = records
-            .into_inner()
-            .expect("nobody panics while it is held");
-        let of_point = |point: &SchedulePoint| {
-            let id = id(*point);
-            let record = records.iter().find(|record| record.id == id);
-            let record = record.expect("a crew keeps a record of every cell");
+        let trial = |(point, record): (&SchedulePoint, &CellRecord)| {
             Ok(PointTrial {
                 point: *point,
                 iteration_us: iteration_us(record)?,
             })
         };
-        points.iter().map(of_point).collect()
+        points.iter().zip(&records).map(trial).collect()
     }
 
     fn cell(&self, point: SchedulePoint) -> SweepCell {
@@ -181,7 +171,7 @@ impl<'a> PointRuns<'a> {
     }
 }
 
-impl Shape {
+impl RunShape {
     /// Returns the shape of training steps in one line.
     fn of(workload: &str) -> Self {
         let words = || workload.split([':', ',']);
@@ -234,7 +224,7 @@ mod tests {
     #[test]
     fn scale_and_exchange_are_workload_options() {
         let shape = |workload: &str| {
-            let Shape { scale, exchange } = Shape::of(workload);
+            let RunShape { scale, exchange } = RunShape::of(workload);
             (scale, exchange)
         };
         let servers = Exchange::Servers;
@@ -242,7 +232,7 @@ mod tests {
         assert_eq!(shape("step:vgg16:ps=8"), (1, servers));
         let all_reduce = Exchange::AllReduce;
         assert_eq!(shape("step:mine.csv:ddp,scale=4,steps=2"), (4, all_reduce));
-        let least = Shape::of("step:vgg16:ddp,scale=16").least_chunk();
+        let least = RunShape::of("step:vgg16:ddp,scale=16").least_chunk();
         assert_eq!(least, ByteCount::mib(1));
     }
 }

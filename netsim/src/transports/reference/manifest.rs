@@ -20,7 +20,7 @@ use gradwire_workloads::workload::{CollectiveKind, Work, Workload};
 /// All messages of a workload's programs.
 #[derive(Debug)]
 pub(crate) struct Manifest {
-    shapes: Vec<Shape>,
+    shapes: Vec<MeetingShape>,
     /// In the order of the numbers of their messages.
     meetings: Vec<Meeting>,
     /// Groups and pairs.
@@ -28,7 +28,7 @@ pub(crate) struct Manifest {
     /// The task of each seat of a meeting, one stretch for each meeting.
     tasks: Vec<u32>,
     /// The position of each task, by host, then task.
-    places: BTreeMap<u32, Vec<Option<Place>>>,
+    places: BTreeMap<u32, Vec<Option<TaskSeat>>>,
 }
 
 /// More messages than numbers.
@@ -44,7 +44,7 @@ struct Members {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct TaskSeat {
     meeting: u32,
     seat: u32,
 }
@@ -60,13 +60,13 @@ struct Meeting {
 }
 
 #[derive(Debug)]
-struct Shape {
-    seats: Vec<Seat>,
+struct MeetingShape {
+    seats: Vec<MeetingSeat>,
     messages: u64,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct MeetingSeat {
     /// Messages of the seats before it.
     before: u32,
     outline: CollectiveOutline,
@@ -227,7 +227,7 @@ impl Loading {
             for (seat, (own, host)) in (0..).zip(seats.iter().zip(&hosts)) {
                 self.manifest.tasks.push(own[turn]);
                 if let Some(places) = self.manifest.places.get_mut(host) {
-                    places[own[turn] as usize] = Some(Place { meeting, seat });
+                    places[own[turn] as usize] = Some(TaskSeat { meeting, seat });
                 }
             }
             self.manifest.meetings.push(Meeting {
@@ -313,7 +313,7 @@ fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
     parties
 }
 
-fn shape_of(outlines: Vec<CollectiveOutline>) -> Shape {
+fn shape_of(outlines: Vec<CollectiveOutline>) -> MeetingShape {
     let mut mates = Vec::with_capacity(outlines.len());
     for (seat, outline) in (0..).zip(&outlines) {
         let mate = |send: &gradwire_collectives::outline::OutlineSend| {
@@ -324,7 +324,7 @@ fn shape_of(outlines: Vec<CollectiveOutline>) -> Shape {
     }
     let mut before: u64 = 0;
     let seats = outlines.into_iter().zip(mates).map(|(outline, mates)| {
-        let seat = Seat {
+        let seat = MeetingSeat {
             before: before as u32,
             outline,
             mates,
@@ -332,7 +332,7 @@ fn shape_of(outlines: Vec<CollectiveOutline>) -> Shape {
         before += seat.mates.len() as u64;
         seat
     });
-    Shape {
+    MeetingShape {
         seats: seats.collect(),
         messages: before,
     }

@@ -2,13 +2,33 @@
 
 use super::maps;
 use super::render::MMU;
-use crate::notation::indented::{ALL, CommandRules, first_words, last};
+use crate::notation::indented::{CommandRules, NameWords, last, name_of};
 use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
 
 /// The words of EOS.
 #[derive(Debug)]
 pub(super) struct EosRules;
+
+/// How many words of a command say which slot it fills.
+const NAMES: [NameWords; 16] = [
+    ("top", maps::DSCP, 4),
+    ("top", "qos map traffic-class", 4),
+    ("top", "qos map cos", 4),
+    ("apply", MMU, 5),
+    ("memory", "egress unicast queue", 5),
+    ("queue", "random-detect ecn count", 3),
+    ("queue", "random-detect drop drop-precedence", 4),
+    ("queue", "random-detect", 2),
+    ("queue", "", 1),
+    ("port", "tx-queue", 2),
+    ("port", "uc-tx-queue", 2),
+    ("port", "mc-tx-queue", 2),
+    ("port", "priority-flow-control priority", 3),
+    ("port", "priority-flow-control pause", 0),
+    ("port", "qos ", 2),
+    ("port", "", 1),
+];
 
 impl TreeRules for EosRules {
     fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
@@ -20,21 +40,22 @@ impl TreeRules for EosRules {
             false => Owner::Others,
         }
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        3
-    }
 }
 
 impl CommandRules for EosRules {
+    fn spaces(&self) -> usize {
+        3
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
-        let words = match section {
-            "" => words_at_top(command),
-            _ if is_queue(section) => words_of_queue(command),
-            _ if section.starts_with("platform trident") => words_of_memory(command),
-            _ => words_of_port(command),
+        let kind = match section {
+            "" if is_apply(command) => "apply",
+            "" => "top",
+            _ if is_queue(section) => "queue",
+            _ if section.starts_with("platform trident") => "memory",
+            _ => "port",
         };
-        first_words(command, words)
+        name_of(&NAMES, kind, command)
     }
 
     fn takes_away(&self, section: &str, command: &str) -> bool {
@@ -63,45 +84,6 @@ fn is_queue(line: &str) -> bool {
     words.any(|word| line.after(word).is_some())
 }
 
-/// How many words of a command say which slot it fills.
-fn words_at_top(command: &str) -> usize {
-    let is_map = [maps::DSCP, "qos map traffic-class", "qos map cos"];
-    if is_map.iter().any(|words| command.starts_with(words)) {
-        return 4;
-    }
-    match is_apply(command) {
-        true => 5,
-        false => ALL,
-    }
-}
-
 fn is_apply(command: &str) -> bool {
     command.starts_with(MMU) && command.ends_with(" apply")
-}
-
-fn words_of_port(command: &str) -> usize {
-    match command {
-        _ if is_queue(command) => 2,
-        _ if command.starts_with("priority-flow-control priority") => 3,
-        _ if command.starts_with("priority-flow-control pause") => ALL,
-        _ if command.starts_with("qos ") => 2,
-        _ => 1,
-    }
-}
-
-fn words_of_queue(command: &str) -> usize {
-    match command {
-        "random-detect ecn count" => 3,
-        _ if command.starts_with("random-detect drop drop-precedence") => 4,
-        _ if command.starts_with("random-detect") => 2,
-        _ => 1,
-    }
-}
-
-fn words_of_memory(command: &str) -> usize {
-    // egress unicast queue 3 threshold
-    match command.starts_with("egress") {
-        true => 5,
-        false => ALL,
-    }
 }

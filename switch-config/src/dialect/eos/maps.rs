@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::notation::indented::IndentedText;
 use crate::tree::ConfigEntry;
 use crate::tree::order::natural;
 
@@ -67,9 +66,9 @@ pub(super) fn split(line: &ConfigEntry) -> Option<(Vec<u8>, &str)> {
 }
 
 /// Makes one line for each DSCP.
-pub(super) fn spread(tree: &mut IndentedText) {
-    let lines = std::mem::take(&mut tree.below);
-    tree.below = lines.into_iter().flat_map(spread_line).collect();
+pub(super) fn spread(tree: &mut Vec<ConfigEntry>) {
+    let lines = std::mem::take(tree);
+    *tree = lines.into_iter().flat_map(spread_line).collect();
 }
 
 fn spread_line(line: ConfigEntry) -> Vec<ConfigEntry> {
@@ -93,17 +92,17 @@ fn prefix(line: &ConfigEntry) -> (&'static str, ConfigEntry) {
 }
 
 /// Makes one line for each target again, at the place of the first.
-pub(super) fn gather(tree: &mut IndentedText) {
+pub(super) fn gather(tree: &mut Vec<ConfigEntry>) {
     for prefix in ["", "no "] {
         gather_with(tree, prefix);
     }
 }
 
-fn gather_with(tree: &mut IndentedText, wanted: &str) {
+fn gather_with(tree: &mut Vec<ConfigEntry>, wanted: &str) {
     let mut rows: Vec<(u8, String)> = Vec::new();
     let mut first = None;
     let mut rest = Vec::new();
-    for line in std::mem::take(&mut tree.below) {
+    for line in std::mem::take(tree) {
         let (word, bare) = prefix(&line);
         match split(&bare).filter(|_| word == wanted) {
             Some((dscps, target)) => {
@@ -119,5 +118,5 @@ fn gather_with(tree: &mut IndentedText, wanted: &str) {
     }
     let at = first.unwrap_or(rest.len());
     rest.splice(at..at, gathered);
-    tree.below = rest;
+    *tree = rest;
 }

@@ -6,7 +6,7 @@ use super::chip::Chip;
 use super::maps::{self, FIRST_TO_DROP};
 use super::render::MMU;
 use crate::lint::{Finding, Rule};
-use crate::notation::indented::IndentedText;
+use crate::notation::indented;
 use crate::notation::words::exponent;
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{ConfigReader, Landing, PortReading, Reading};
@@ -19,7 +19,7 @@ mod queue;
 const QUEUES: u8 = 8;
 
 /// Reads the plan's ports.
-pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
+pub(super) fn reading(plan: &Plan, tree: &[ConfigEntry]) -> Reading {
     let mut reader = EosReader {
         tree,
         word: Chip::of(plan.target.version).queue(),
@@ -35,7 +35,7 @@ pub(super) fn reading(plan: &Plan, tree: &IndentedText) -> Reading {
 }
 
 struct EosReader<'a> {
-    tree: &'a IndentedText,
+    tree: &'a [ConfigEntry],
     /// The word for a unicast queue.
     word: &'static str,
     /// Where every DSCP leads.
@@ -51,7 +51,7 @@ impl ConfigReader for EosReader<'_> {
     }
 
     fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
-        let interface = self.tree.section(&format!("interface {}", port.name))?;
+        let interface = indented::section(self.tree, &format!("interface {}", port.name))?;
         let place = interface.text();
         let mut said = PortReading {
             landings: self.map,
@@ -61,7 +61,7 @@ impl ConfigReader for EosReader<'_> {
         let name = interface.command("service-profile");
         let name = self.wanted(name, Rule::ServiceOrder, place, text);
         let profile = name.and_then(|name| {
-            let profile = self.tree.section(&format!("qos profile {name}"));
+            let profile = indented::section(self.tree, &format!("qos profile {name}"));
             let place = format!("{place}, service-profile");
             let text = format!("`qos profile {name}` is defined nowhere");
             self.wanted(profile, Rule::Dangling, place, text)
@@ -88,7 +88,7 @@ impl EosReader<'_> {
     fn map(&mut self, plan: &Plan) -> [Option<Landing>; DSCPS] {
         let queues = self.queues_of_classes();
         let mut map = [None; DSCPS];
-        let lines = facts(&self.tree.below).filter(|line| line.after(maps::DSCP).is_some());
+        let lines = facts(self.tree).filter(|line| line.after(maps::DSCP).is_some());
         let rows: Vec<_> = lines.filter_map(|line| self.row(line)).collect();
         if rows.is_empty() {
             let text = "no DSCP is mapped; the plan maps all";
@@ -140,7 +140,7 @@ impl EosReader<'_> {
     fn queues_of_classes(&mut self) -> [Option<u8>; QUEUES as usize] {
         let mut queues = [None; QUEUES as usize];
         let to = format!(" to {} ", self.word);
-        for line in facts(&self.tree.below) {
+        for line in facts(self.tree) {
             let rest = line.after("qos map traffic-class");
             let Some((classes, queue)) = rest.and_then(|rest| rest.split_once(&to)) else {
                 continue;
@@ -164,10 +164,10 @@ impl EosReader<'_> {
 
     /// Dynamic thresholds of the profile in use, as exponents of two.
     fn alphas(&mut self) -> Vec<(u8, i8)> {
-        let mut lines = facts(&self.tree.below);
+        let mut lines = facts(self.tree);
         let used = lines.find_map(|line| line.after(MMU)?.strip_suffix(" apply"));
         let profile = used.and_then(|used| {
-            let profile = self.tree.section(&format!("{MMU} {used}"));
+            let profile = indented::section(self.tree, &format!("{MMU} {used}"));
             let text = format!("profile `{used}` is defined nowhere");
             self.wanted(profile, Rule::Dangling, format!("{MMU} {used} apply"), text)
         });
@@ -218,7 +218,7 @@ impl EosReader<'_> {
 
     fn allows_not_ect(&mut self) {
         let words = "qos random-detect ecn allow non-ect";
-        if facts(&self.tree.below).any(|line| line.after(words).is_some()) {
+        if facts(self.tree).any(|line| line.after(words).is_some()) {
             let text = "lets packets pass that are not ECT, where droppable ones are to be dropped";
             self.find(Rule::EarlyDropOff, words, text);
         }

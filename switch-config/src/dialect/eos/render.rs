@@ -4,7 +4,6 @@ use gradwire_protocol::units::{Dscp, Rate};
 
 use super::chip::Chip;
 use super::maps;
-use crate::notation::indented::IndentedText;
 use crate::notation::words::power_of_two;
 use crate::plan::{Plan, PlanQueue, Selection, SwitchPort, ThresholdProfile};
 use crate::tree::{ConfigEntry, facts};
@@ -32,7 +31,7 @@ pub(super) fn profile_name(rate: Rate) -> String {
 }
 
 /// The plan as a whole configuration.
-pub(super) fn whole(plan: &Plan) -> IndentedText {
+pub(super) fn whole(plan: &Plan) -> Vec<ConfigEntry> {
     let mut sections = vec![vec![ConfigEntry::remark(format!(
         "! gradwire {} from {}",
         plan.target, plan.site.origin
@@ -61,7 +60,7 @@ pub(super) fn whole(plan: &Plan) -> IndentedText {
         section.push(ConfigEntry::remark("!"));
         section
     });
-    IndentedText::indented(fenced.collect(), 3)
+    fenced.collect()
 }
 
 fn memory(plan: &Plan, exponent: i8) -> ConfigEntry {
@@ -128,9 +127,9 @@ fn maps(plan: &Plan) -> Vec<ConfigEntry> {
 }
 
 /// Adds to the ports of `wanted` the commands that clear overrides of their profile in `running`.
-pub(super) fn clear_overrides(wanted: &mut IndentedText, running: &IndentedText) {
-    for port in &mut wanted.below {
-        let Some(found) = facts(&running.below).find(|line| line.text() == port.text()) else {
+pub(super) fn clear_overrides(wanted: &mut [ConfigEntry], running: &[ConfigEntry]) {
+    for port in wanted {
+        let Some(found) = facts(running).find(|line| line.text() == port.text()) else {
             continue;
         };
         if port.after("interface").is_none() {

@@ -93,10 +93,6 @@ impl TreeRules for JunosRules<'_> {
     fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
         !section.is_empty() && order(&other.name, &new.name) == Ordering::Greater
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        0
-    }
 }
 
 impl JunosRules<'_> {

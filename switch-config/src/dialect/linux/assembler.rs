@@ -90,58 +90,44 @@ impl From<i32> for Operand {
     }
 }
 
+impl Operand {
+    /// Its bits in an instruction; `BPF_X` says that it is a register.
+    fn bits(self) -> u64 {
+        const BPF_X: u64 = 0x08;
+        match self {
+            Self::Reg(register) => BPF_X | src(register),
+            Self::Imm(number) => imm(number),
+        }
+    }
+}
+
 /// The target of a jump.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct JumpLabel(usize);
 
-/// One slot of eight bytes (RFC 9669, section 3). A load of 64 bits takes two.
-#[derive(Clone, Copy, Debug)]
-struct Instruction {
-    opcode: u8,
-    dst: Register,
-    src: Register,
-    offset: i16,
-    imm: i32,
+// The fields of an instruction, a little-endian number of eight bytes of which the opcode is the
+// lowest (RFC 9669, section 3). A load of 64 bits takes two.
+
+fn dst(register: Register) -> u64 {
+    u64::from(register.0) << 8
 }
 
-impl Instruction {
-    fn new(opcode: u8) -> Self {
-        Self {
-            opcode,
-            dst: R0,
-            src: R0,
-            offset: 0,
-            imm: 0,
-        }
-    }
+fn src(register: Register) -> u64 {
+    u64::from(register.0) << 12
+}
 
-    /// An operation on a register and an operand; the bit `BPF_X` says that it is a register.
-    fn binary(opcode: u8, dst: Register, operand: Operand) -> Self {
-        const BPF_X: u8 = 0x08;
-        let base = Self::new(opcode);
-        match operand {
-            Operand::Reg(src) => Self {
-                opcode: opcode | BPF_X,
-                dst,
-                src,
-                ..base
-            },
-            Operand::Imm(imm) => Self { dst, imm, ..base },
-        }
-    }
+fn offset(bytes: i16) -> u64 {
+    u64::from(bytes as u16) << 16
+}
 
-    fn bytes(self) -> [u8; 8] {
-        let [o0, o1] = self.offset.to_le_bytes();
-        let [i0, i1, i2, i3] = self.imm.to_le_bytes();
-        let registers = self.dst.0 | self.src.0 << 4;
-        [self.opcode, registers, o0, o1, i0, i1, i2, i3]
-    }
+fn imm(number: i32) -> u64 {
+    u64::from(number as u32) << 32
 }
 
 /// A program in the making.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    instructions: Vec<Instruction>,
+    instructions: Vec<u64>,
     /// Where each label is bound, as the index of an instruction.
     labels: Vec<Option<usize>>,
     /// Jumps by the index of their instruction.
@@ -161,53 +147,38 @@ impl Assembler {
     }
 
     /// `dst = dst (operation) operand`.
-    pub(super) fn alu(&mut self, operation: Alu, dst: Register, operand: impl Into<Operand>) {
-        const BPF_ALU64: u8 = 0x07;
-        let opcode = BPF_ALU64 | operation as u8;
-        self.push(Instruction::binary(opcode, dst, operand.into()));
+    pub(super) fn alu(&mut self, operation: Alu, to: Register, operand: impl Into<Operand>) {
+        const BPF_ALU64: u64 = 0x07;
+        let operand: Operand = operand.into();
+        self.push(BPF_ALU64 | operation as u64 | dst(to) | operand.bits());
     }
 
     /// `dst = number`, of 64 bits.
-    pub(super) fn load_imm64(&mut self, dst: Register, number: u64) {
-        const BPF_LD_IMM_DW: u8 = 0x18;
-        self.push(Instruction {
-            dst,
-            imm: number as u32 as i32,
-            ..Instruction::new(BPF_LD_IMM_DW)
-        });
-        self.push(Instruction {
-            imm: (number >> 32) as i32,
-            ..Instruction::new(0)
-        });
+    pub(super) fn load_imm64(&mut self, to: Register, number: u64) {
+        const BPF_LD_IMM_DW: u64 = 0x18;
+        self.push(BPF_LD_IMM_DW | dst(to) | imm(number as u32 as i32));
+        self.push(imm((number >> 32) as i32));
     }
 
     /// `dst` = the map that a relocation names. Returns the instruction's offset in bytes.
-    pub(super) fn load_map(&mut self, dst: Register) -> usize {
+    pub(super) fn load_map(&mut self, to: Register) -> usize {
         let at = self.instructions.len() * 8;
-        self.load_imm64(dst, 0);
+        self.load_imm64(to, 0);
         at
     }
 
     /// `dst = *from`.
-    pub(super) fn load(&mut self, width: MemoryWidth, dst: Register, from: MemoryOperand) {
-        const BPF_LDX_MEM: u8 = 0x61;
-        self.push(Instruction {
-            dst,
-            src: from.base,
-            offset: from.offset,
-            ..Instruction::new(BPF_LDX_MEM | width as u8)
-        });
+    pub(super) fn load(&mut self, width: MemoryWidth, to: Register, from: MemoryOperand) {
+        const BPF_LDX_MEM: u64 = 0x61;
+        let place = dst(to) | src(from.base) | offset(from.offset);
+        self.push(BPF_LDX_MEM | width as u64 | place);
     }
 
     /// `*to = src`.
-    pub(super) fn store(&mut self, width: MemoryWidth, to: MemoryOperand, src: Register) {
-        const BPF_STX_MEM: u8 = 0x63;
-        self.push(Instruction {
-            dst: to.base,
-            src,
-            offset: to.offset,
-            ..Instruction::new(BPF_STX_MEM | width as u8)
-        });
+    pub(super) fn store(&mut self, width: MemoryWidth, to: MemoryOperand, from: Register) {
+        const BPF_STX_MEM: u64 = 0x63;
+        let place = dst(to.base) | src(from) | offset(to.offset);
+        self.push(BPF_STX_MEM | width as u64 | place);
     }
 
     /// `*at += 1`, of eight bytes; overwrites r1.
@@ -219,13 +190,9 @@ impl Assembler {
 
     /// Converts the lowest two bytes of a register from network to host byte order, and clears
     /// the others.
-    pub(super) fn be16(&mut self, dst: Register) {
-        const BPF_END_TO_BE: u8 = 0xdc;
-        self.push(Instruction {
-            dst,
-            imm: 16,
-            ..Instruction::new(BPF_END_TO_BE)
-        });
+    pub(super) fn be16(&mut self, to: Register) {
+        const BPF_END_TO_BE: u64 = 0xdc;
+        self.push(BPF_END_TO_BE | dst(to) | imm(16));
     }
 
     /// Jumps if `left (condition) right`.
@@ -236,31 +203,28 @@ impl Assembler {
         right: impl Into<Operand>,
         label: JumpLabel,
     ) {
+        let right: Operand = right.into();
         self.jumps.push((self.instructions.len(), label));
-        let opcode = BPF_JMP | condition as u8;
-        self.push(Instruction::binary(opcode, left, right.into()));
+        self.push(BPF_JMP | condition as u64 | dst(left) | right.bits());
     }
 
     /// Jumps always.
     pub(super) fn jump(&mut self, label: JumpLabel) {
         self.jumps.push((self.instructions.len(), label));
-        self.push(Instruction::new(BPF_JMP));
+        self.push(BPF_JMP);
     }
 
     /// Calls a helper function of the kernel: arguments in r1 to r5, result in r0.
     pub(super) fn call(&mut self, function: i32) {
-        const BPF_CALL: u8 = 0x85;
-        self.push(Instruction {
-            imm: function,
-            ..Instruction::new(BPF_CALL)
-        });
+        const BPF_CALL: u64 = 0x85;
+        self.push(BPF_CALL | imm(function));
     }
 
     /// Ends the program with a return value.
     pub(super) fn exit(&mut self, value: i32) {
-        const BPF_EXIT: u8 = 0x95;
+        const BPF_EXIT: u64 = 0x95;
         self.alu(Alu::Mov, R0, value);
-        self.push(Instruction::new(BPF_EXIT));
+        self.push(BPF_EXIT);
     }
 
     /// The program: eight bytes per instruction.
@@ -268,16 +232,16 @@ impl Assembler {
         for (at, label) in &self.jumps {
             let to = self.labels[label.0].expect("every label is bound");
             // An offset counts from the instruction after the jump.
-            let offset = to as i64 - *at as i64 - 1;
-            self.instructions[*at].offset = i16::try_from(offset).expect("the program is short");
+            let distance = i16::try_from(to as i64 - *at as i64 - 1);
+            self.instructions[*at] |= offset(distance.expect("the program is short"));
         }
-        let bytes = self.instructions.into_iter().flat_map(Instruction::bytes);
+        let bytes = self.instructions.into_iter().flat_map(u64::to_le_bytes);
         bytes.collect()
     }
 
-    fn push(&mut self, instruction: Instruction) {
+    fn push(&mut self, instruction: u64) {
         self.instructions.push(instruction);
     }
 }
 
-const BPF_JMP: u8 = 0x05;
+const BPF_JMP: u64 = 0x05;

@@ -79,7 +79,7 @@ fn run_line(switch: &mut TcState, line: &str) -> Result<Option<String>, Mistake>
         }
         return Ok(None);
     }
-    let words = words(line);
+    let words = shlex::split(line).unwrap_or_default();
     let mut words = words.iter().map(String::as_str).peekable();
     while words
         .next_if(|word| word.starts_with("TC_BPF_MNT="))
@@ -127,34 +127,6 @@ fn setting(line: &str) -> Option<(&str, &str)> {
 
 fn schema(text: &str) -> Mistake {
     (Rule::Schema, text.to_owned())
-}
-
-/// Words of a command, without their quotes.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut open = None;
-    let mut quoted = false;
-    let mut letters = line.chars();
-    while let Some(letter) = letters.next() {
-        match (letter, open) {
-            (quote, Some(mark)) if quote == mark => open = None,
-            (letter, Some(_)) => word.push(letter),
-            ('\'' | '"', None) => (open, quoted) = (Some(letter), true),
-            ('\\', None) => word.extend(letters.next()),
-            (blank, None) if blank.is_whitespace() => {
-                if quoted || !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
-                quoted = false;
-            }
-            (letter, None) => word.push(letter),
-        }
-    }
-    if quoted || !word.is_empty() {
-        words.push(word);
-    }
-    words
 }
 
 /// A class that a command refers to must be there.

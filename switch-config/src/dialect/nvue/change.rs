@@ -7,16 +7,12 @@ use super::ports::covers_with_others;
 use super::read::{WHAT, settings};
 use super::render::{GLOBAL, OFF, PROFILE, leaves_of, thresholds_name};
 use crate::change::ConfigChange;
-use crate::notation::indented::IndentedText;
-use crate::notation::yaml::{
-    self, BlockStyle, EMPTY, KeyPath, Leaves, bare, operation, path, put, raw_value,
-};
+use crate::notation::yaml::{self, EMPTY, KeyPath, Leaves, bare, path};
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::ReadError;
+use crate::tree::ConfigEntry;
 use crate::tree::diff::{self, EntryChange, TreeStep};
-use crate::tree::load::load;
 use crate::tree::rules::{Owner, TreeRules};
-use crate::tree::{ConfigEntry, Sign};
 
 /// The key of all ports.
 const INTERFACE: &str = "interface";
@@ -42,45 +38,21 @@ impl TreeRules for NvueRules {
             (false, false) => Owner::Others,
         }
     }
-
-    fn is_before(&self, section: &[&str], new: &ConfigEntry, other: &ConfigEntry) -> bool {
-        BlockStyle.is_before(section, new, other)
-    }
-
-    fn spaces(&self, parent: Option<&ConfigEntry>) -> usize {
-        BlockStyle.spaces(parent)
-    }
-}
-
-/// A file of NVUE with `- header:` and `- set:`.
-fn file(text: &str) -> Result<IndentedText, ReadError> {
-    settings(text)?;
-    let tree = yaml::read_lines(text);
-    match operation(&tree, "set") {
-        Some(_) => Ok(tree),
-        None => {
-            let text = "no line `- set:`; give the output of `nv config show -o yaml`, not of json";
-            Err(ReadError::at(WHAT, 1, text))
-        }
-    }
 }
 
 /// The patches that lead from a running file to the plan, and back.
 pub(super) fn change(plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
-    let tree = file(running)?;
-    let mut set = operation(&tree, "set").expect("file has looked").clone();
+    let mut set = settings(running)?;
     for port in &plan.site.ports {
         add_ranges(&mut set, port);
     }
     let mut leaves = leaves_of(plan);
     add_pauses_off(plan, &set, &mut leaves);
-    let mut wanted = IndentedText::default();
-    put(&mut wanted, "set", &leaves);
     let rules = NvueRules {
         roots: own_roots(plan),
     };
-    let wanted = operation(&wanted, "set").map_or(&[][..], |set| &set.below);
-    let steps = diff::steps(&rules, &mut Vec::new(), &set.below, wanted);
+    let wanted = yaml::tree(&leaves);
+    let steps = diff::steps(&rules, &mut Vec::new(), &set.below, &wanted.below);
     let mut patches = NvuePatches::default();
     patches.add(&mut Vec::new(), &steps);
     let change = ConfigChange {
@@ -105,7 +77,7 @@ fn add_ranges(set: &mut ConfigEntry, port: &SwitchPort) {
     for range in ranges {
         let own = ports.below.iter().position(|entry| entry.name == port.name);
         let own = own.unwrap_or_else(|| {
-            ports.below.push(yaml::leaf_lines(&path(&[&port.name]), ""));
+            ports.below.push(ConfigEntry::part(&port.name, EMPTY));
             ports.below.len() - 1
         });
         fill(&mut ports.below[own], &range);
@@ -170,18 +142,18 @@ impl NvuePatches {
         for step in steps {
             match &step.change {
                 EntryChange::Put(now) => {
-                    add_leaves(section, now, &mut self.set);
+                    self.set.extend(yaml::leaves(section, now));
                     let path = [&section[..], std::slice::from_ref(&now.name)].concat();
                     self.unset_back.push((path, String::new()));
                 }
                 EntryChange::Take(was) => {
                     let path = [&section[..], std::slice::from_ref(&was.name)].concat();
                     self.unset.push((path, String::new()));
-                    add_leaves(section, was, &mut self.set_back);
+                    self.set_back.extend(yaml::leaves(section, was));
                 }
                 EntryChange::Replace { was, now } => {
-                    add_leaves(section, now, &mut self.set);
-                    add_leaves(section, was, &mut self.set_back);
+                    self.set.extend(yaml::leaves(section, now));
+                    self.set_back.extend(yaml::leaves(section, was));
                 }
                 EntryChange::Within { was, now, steps } => {
                     section.push(now.name.clone());
@@ -196,65 +168,65 @@ impl NvuePatches {
     }
 }
 
-/// Adds an entry that is a leaf, or every leaf below it.
-fn add_leaves(section: &[String], entry: &ConfigEntry, leaves: &mut Leaves) {
-    let path = [section, std::slice::from_ref(&entry.name)].concat();
-    match raw_value(entry) {
-        Some(value) => leaves.push((path, value.to_owned())),
-        None => leaves.extend(
-            yaml::leaves(entry)
-                .into_iter()
-                .map(|(rest, value)| ([&path[..], &rest].concat(), value)),
-        ),
-    }
-}
-
 /// A patch; empty without leaves.
 fn patch(unset: &Leaves, set: &Leaves) -> String {
-    let mut tree = IndentedText::default();
-    put(&mut tree, "unset", unset);
-    put(&mut tree, "set", set);
-    tree.to_string()
+    let parts = [("unset", unset), ("set", set)].into_iter();
+    let parts = parts.filter(|(_, leaves)| !leaves.is_empty());
+    parts
+        .map(|(name, leaves)| item(name, &yaml::tree(leaves)))
+        .collect()
 }
 
-/// A running file after `nv config patch` and `nv config apply`.
+/// An item of a file.
+fn item(name: &str, entry: &ConfigEntry) -> String {
+    format!("- {name}:\n{}", yaml::block(entry, 4))
+}
+
+/// A running file after `nv config patch` and `nv config apply`, in block style without comments.
 pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
-    let mut tree = file(running)?;
-    if change.trim().is_empty() {
-        return Ok(tree.to_string());
-    }
-    yaml::parse(WHAT, change)?;
-    let change = yaml::read_lines(change);
-    let leaves = |name: &str| operation(&change, name).map_or_else(Vec::new, yaml::leaves);
+    let mut set = settings(running)?;
+    let items = yaml::parse(WHAT, running)?.below;
+    let header = items.iter().find_map(|item| item.child("header"));
+    let patches = match change.trim() {
+        "" => yaml::map(),
+        change => yaml::parse(WHAT, change)?,
+    };
+    let leaves = |name: &str| -> Leaves {
+        let parts = patches.below.iter().filter_map(|patch| patch.child(name));
+        let entries = parts.flat_map(|part| &part.below);
+        entries.flat_map(|entry| yaml::leaves(&[], entry)).collect()
+    };
     for (path, _) in leaves("unset") {
-        take(&mut tree, &path);
-        let set = operation(&tree, "set").expect("file has looked");
-        let port = path.get(..2).filter(|path| range(set, path).is_some());
+        take(&mut set, &path);
+        let port = path.get(..2).filter(|path| range(&set, path).is_some());
         let is_empty = |path: &&[String]| set.at(path).is_some_and(|entry| entry.below.is_empty());
         if let Some(port) = port.filter(is_empty) {
-            take(&mut tree, port);
+            take(&mut set, port);
         }
     }
     for (path, value) in leaves("set") {
-        let set = operation(&tree, "set").expect("file has looked");
-        check(set, &path, &value)?;
-        match range_says(set, &path, &value) {
-            true => prune(&mut tree.below, &[&["set".to_owned()], &path[..]].concat()),
-            false => put(&mut tree, "set", &vec![(path, value)]),
+        check(&set, &path, &value)?;
+        match range_says(&set, &path, &value) {
+            true => prune(&mut set.below, &path),
+            false => yaml::put(&mut set, &path, &value),
         }
     }
-    Ok(tree.to_string())
+    let header = header.map_or_else(String::new, |header| item("header", header));
+    Ok(header + &item("set", &set))
 }
 
-/// Takes away everything at the end of a path.
-fn take(tree: &mut IndentedText, path: &[String]) {
-    let mut gone = yaml::leaf_lines(&[&["set".to_owned()], path].concat(), "");
-    let mut entry = Some(&mut gone);
-    while let Some(one) = entry {
-        one.sign = Sign::Take;
-        entry = one.below.first_mut();
+/// Takes everything at the end of a path away.
+fn take(entry: &mut ConfigEntry, path: &[String]) {
+    match path {
+        [] => {}
+        [key] => entry.below.retain(|child| child.name != *key),
+        [key, rest @ ..] => {
+            let mut found = entry.below.iter_mut();
+            if let Some(child) = found.find(|child| child.name == *key) {
+                take(child, rest);
+            }
+        }
     }
-    load(&BlockStyle, &mut tree.below, &[gone]);
 }
 
 /// Takes a leaf away, and those entries of its path that are empty without it.
@@ -284,20 +256,21 @@ fn range<'a>(set: &'a ConfigEntry, path: &[String]) -> Option<&'a ConfigEntry> {
 /// Whether a range of ports says the same of one of them.
 fn range_says(set: &ConfigEntry, path: &[String], said: &str) -> bool {
     let found = range(set, path).and_then(|range| range.at(&path[2..]));
-    let found = found.and_then(raw_value);
-    found.is_some_and(|found| bare(found) == bare(said))
+    found.is_some_and(|found| found.below.is_empty() && found.value == bare(said))
 }
 
 /// Refuses a leaf that would go into a value, or take the place of a block.
 fn check(set: &ConfigEntry, path: &[String], value: &str) -> Result<(), ReadError> {
     let wrong = |entry: &ConfigEntry, message: &str| {
-        ReadError::new(WHAT, format!("`{}`: {message}", entry.text()))
+        ReadError::new(
+            WHAT,
+            format!("`{}: {}`: {message}", entry.name, entry.value),
+        )
     };
     let mut entry = set;
     for key in path {
-        if raw_value(entry).is_some_and(|value| !["", EMPTY].contains(&value)) {
-            let message =
-                "expected an indented block here; give the output of `nv config show -o yaml`";
+        if !["", "~", EMPTY].contains(&entry.value.as_str()) {
+            let message = "expected a map here; give the output of `nv config show -o yaml`";
             return Err(wrong(entry, message));
         }
         let Some(child) = entry.child(key) else {
@@ -306,7 +279,7 @@ fn check(set: &ConfigEntry, path: &[String], value: &str) -> Result<(), ReadErro
         entry = child;
     }
     match entry.facts().next() {
-        Some(_) if value != EMPTY => Err(wrong(entry, "expected a value here, found a block")),
+        Some(_) if value != EMPTY => Err(wrong(entry, "expected a value here, found a map")),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,6 @@
 //! The leaves of a plan.
 
 use super::release::Release;
-use crate::notation::indented::IndentedText;
 use crate::notation::words::power_of_two;
 use crate::notation::yaml::{self, EMPTY, Leaves, path};
 use crate::plan::{Plan, Purpose, SwitchPort};
@@ -21,15 +20,15 @@ pub(super) fn thresholds_name(rate: Rate) -> String {
 }
 
 /// The plan as a whole configuration.
-pub(super) fn whole(plan: &Plan) -> IndentedText {
-    let title = format!("# gradwire {} from {}", plan.target, plan.site.origin);
-    let mut tree = yaml::read_lines(&format!(
-        "{title}\n- header:\n    nvue-api-version: nvue_v1\n    rev-id: 1.0\n    \
-         version: Cumulus Linux {}.0\n",
-        plan.target.version
-    ));
-    yaml::put(&mut tree, "set", &leaves_of(plan));
-    tree
+pub(super) fn whole(plan: &Plan) -> String {
+    format!(
+        "# gradwire {} from {}\n- header:\n    nvue-api-version: nvue_v1\n    rev-id: 1.0\n    \
+         version: Cumulus Linux {}.0\n- set:\n{}",
+        plan.target,
+        plan.site.origin,
+        plan.target.version,
+        yaml::block(&yaml::tree(&leaves_of(plan)), 4)
+    )
 }
 
 /// The leaves of a plan.

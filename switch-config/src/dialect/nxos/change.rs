@@ -1,6 +1,6 @@
 //! Which slot a command of NX-OS fills, and which sections are the plan's.
 
-use crate::notation::indented::{ALL, CommandRules, first_words, last};
+use crate::notation::indented::{CommandRules, NameWords, last, name_of};
 use crate::plan::is_our_name;
 use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
@@ -18,6 +18,14 @@ pub(super) const OUTPUT: &str = "policy-map type queuing";
 /// One queue in such a policy.
 pub(super) const QUEUE: &str = "class type queuing";
 
+/// How many words of a command say which slot it fills.
+const NAMES: [NameWords; 4] = [
+    ("interface", "service-policy", 4),
+    ("interface", "priority-flow", 2),
+    (QUEUE, "", 1),
+    ("class", "", 2),
+];
+
 impl TreeRules for NxosRules {
     fn owner(&self, section: &[&str], _entry: &ConfigEntry) -> Owner {
         let section = ConfigEntry::leaf(last(section));
@@ -32,23 +40,17 @@ impl TreeRules for NxosRules {
     fn is_before(&self, _section: &[&str], _new: &ConfigEntry, other: &ConfigEntry) -> bool {
         other.text() == "class class-default"
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        2
-    }
 }
 
 impl CommandRules for NxosRules {
+    fn spaces(&self) -> usize {
+        2
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
-        let words = match section {
-            "" => ALL,
-            _ if section.starts_with("interface") && command.starts_with("service-policy") => 4,
-            _ if section.starts_with("interface") && command.starts_with("priority-flow") => 2,
-            _ if section.starts_with(QUEUE) => 1,
-            _ if section.starts_with("class") => 2,
-            _ => ALL,
-        };
-        first_words(command, words)
+        let kinds = ["interface", QUEUE, "class"].into_iter();
+        let kind = { kinds }.find(|kind| section.starts_with(kind));
+        name_of(&NAMES, kind.unwrap_or_default(), command)
     }
 
     fn removal(&self, section: &str, entry: &ConfigEntry) -> String {

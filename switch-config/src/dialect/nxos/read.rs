@@ -3,7 +3,7 @@
 use super::change::{INPUT, OUTPUT, QUEUE, queue_of};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
-use crate::notation::indented::IndentedText;
+use crate::notation::indented;
 use crate::notation::words::{behind, bytes_behind};
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
@@ -14,7 +14,7 @@ use gradwire_fabric::policy::DSCPS;
 const FORWARD: &str = "congestion-control random-detect forward-nonecn";
 
 /// Reads a configuration.
-pub(super) fn reading(plan: &Plan, text: &IndentedText) -> Reading {
+pub(super) fn reading(plan: &Plan, text: &[ConfigEntry]) -> Reading {
     let mut reader = NxosReader {
         text,
         findings: Vec::new(),
@@ -24,7 +24,7 @@ pub(super) fn reading(plan: &Plan, text: &IndentedText) -> Reading {
 }
 
 struct NxosReader<'a> {
-    text: &'a IndentedText,
+    text: &'a [ConfigEntry],
     findings: Vec<Finding>,
 }
 
@@ -34,7 +34,7 @@ impl ConfigReader for NxosReader<'_> {
     }
 
     fn port(&mut self, port: &SwitchPort) -> Option<PortReading> {
-        let interface = self.text.section(&format!("interface {}", port.name))?;
+        let interface = indented::section(self.text, &format!("interface {}", port.name))?;
         let mut said = PortReading::default();
         if let Some(name) = self.bound(interface, "service-policy type qos input")
             && let Some(policy) = self.policy(INPUT, name, &port.name)
@@ -56,12 +56,17 @@ impl<'a> NxosReader<'a> {
     fn policy(&mut self, words: &str, name: &str, place: &str) -> Option<&'a ConfigEntry> {
         let title = format!("{words} {name}");
         let text = format!("{place} refers to it, and it is not defined");
-        self.wanted(self.text.section(&title), Rule::Dangling, title, text)
+        self.wanted(
+            indented::section(self.text, &title),
+            Rule::Dangling,
+            title,
+            text,
+        )
     }
 
     /// The policy that a port has, or else the whole switch.
     fn bound(&self, interface: &'a ConfigEntry, words: &str) -> Option<&'a str> {
-        let system = || self.text.section("system qos")?.command(words);
+        let system = || indented::section(self.text, "system qos")?.command(words);
         interface.command(words).or_else(system)
     }
 
@@ -102,8 +107,7 @@ impl<'a> NxosReader<'a> {
         }
         let mut kinds = ["match-any", "match-all"].into_iter();
         let map = kinds.find_map(|kind| {
-            self.text
-                .section(&format!("class-map type qos {kind} {class}"))
+            indented::section(self.text, &format!("class-map type qos {kind} {class}"))
         });
         let text = format!("class-map {class} is not defined");
         let Some(map) = self.wanted(map, Rule::Dangling, place, text) else {
@@ -189,7 +193,7 @@ impl<'a> NxosReader<'a> {
         let percent = percent.filter(|percent| *percent <= 100);
         let text = format!("`random-detect {curve}`: drop-probability must be 0 to 100");
         let percent = self.wanted(percent, Rule::Schema, place, text);
-        let passes = self.text.section(FORWARD).is_some();
+        let passes = indented::section(self.text, FORWARD).is_some();
         if passes {
             let text = "the whole switch lets packets pass that are not ECN-capable: no droppable \
                         packet is dropped early; ask who needs it";
@@ -210,11 +214,10 @@ impl<'a> NxosReader<'a> {
         if mode.is_some_and(|mode| mode.starts_with("off")) {
             return Vec::new();
         }
-        let system = self.text.section("system qos");
+        let system = indented::section(self.text, "system qos");
         let bound = system.and_then(|system| system.command("service-policy type network-qos"));
         let policy = bound.and_then(|name| {
-            self.text
-                .section(&format!("policy-map type network-qos {name}"))
+            indented::section(self.text, &format!("policy-map type network-qos {name}"))
         });
         let classes = policy.into_iter().flat_map(ConfigEntry::facts);
         let lines = classes.flat_map(ConfigEntry::facts);

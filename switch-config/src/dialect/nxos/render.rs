@@ -1,7 +1,7 @@
 //! The plan as lines of NX-OS.
 
-use super::change::{CLASS, INPUT, OUTPUT, QUEUE, class_of};
-use crate::notation::indented::IndentedText;
+use super::change::{CLASS, INPUT, NxosRules, OUTPUT, QUEUE, class_of};
+use crate::notation::indented::{self, CommandRules};
 use crate::plan::{OURS, Plan, SwitchPort, is_our_name};
 use crate::tree::order::natural;
 use crate::tree::{ConfigEntry, facts};
@@ -33,26 +33,26 @@ pub(super) fn whole(plan: &Plan) -> String {
         "! gradwire switch render --platform {}\n! {origin}\n! not verified by any validator: see \
          `gradwire switch platforms`\n{}",
         plan.target,
-        IndentedText::indented(sections(plan), 2)
+        indented::text(&sections(plan), NxosRules.spaces())
     )
 }
 
 /// The wanted configuration: the plan, and the removal of sections of ours that it does not have.
-pub(super) fn wanted(plan: &Plan, running: &IndentedText) -> IndentedText {
+pub(super) fn wanted(plan: &Plan, running: &[ConfigEntry]) -> Vec<ConfigEntry> {
     let mut sections = sections(plan);
     let stale = |line: &&ConfigEntry| {
         let words = [OUTPUT, INPUT, CLASS].into_iter();
         let mut names = words.filter_map(|words| line.after(words));
         names.any(is_our_name) && !sections.iter().any(|other| other.text() == line.text())
     };
-    let mut gone: Vec<&ConfigEntry> = facts(&running.below).filter(stale).collect();
+    let mut gone: Vec<&ConfigEntry> = facts(running).filter(stale).collect();
     gone.reverse();
     let gone: Vec<ConfigEntry> = gone
         .into_iter()
         .map(|line| ConfigEntry::leaf(format!("no {}", line.text())))
         .collect();
     sections.extend(gone);
-    IndentedText::indented(sections, 2)
+    sections
 }
 
 /// The policy that sends each class to its queue, and all others to the last. Classes share no

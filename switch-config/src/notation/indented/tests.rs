@@ -13,13 +13,13 @@ impl TreeRules for Menus {
             false => Owner::Others,
         }
     }
-
-    fn spaces(&self, _parent: Option<&ConfigEntry>) -> usize {
-        3
-    }
 }
 
 impl CommandRules for Menus {
+    fn spaces(&self) -> usize {
+        3
+    }
+
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
         match command.split_once(' ') {
             Some((word, _)) if section.starts_with("table") => word,
@@ -38,20 +38,19 @@ const WANTED: &str = "lamp 2\nmenu ours\n   milk\n   water\ntable 1\n   menu our
                       table 10\n   menu ours\n";
 
 fn there_and_back(running: &str, wanted: &str) -> (ConfigChange, String) {
-    let (running, wanted) = (IndentedText::read(running), IndentedText::read(wanted));
+    let (running, wanted) = (read(running), read(wanted));
     let change = change(&running, &wanted, &Menus);
-    let there = apply(&running, &IndentedText::read(&change.forward), &Menus);
-    let back = apply(&there, &IndentedText::read(&change.inverse), &Menus);
-    assert_eq!(sorted(&back), sorted(&running), "{back}");
+    let there = apply(&running, &read(&change.forward), &Menus);
+    let back = apply(&there, &read(&change.inverse), &Menus);
+    assert_eq!(sorted(&back), sorted(&running), "{back:?}");
     assert_eq!(super::change(&there, &wanted, &Menus).forward, "");
-    (change, there.to_string())
+    (change, text(&there, 3))
 }
 
-/// Lines without remarks, in the order of the alphabet.
-fn sorted(text: &IndentedText) -> Vec<String> {
-    let text = text.to_string();
-    let lines = text.lines().filter(|line| !line.starts_with('!'));
-    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+/// Lines in the order of the alphabet.
+fn sorted(entries: &[ConfigEntry]) -> Vec<String> {
+    let text = text(entries, 3);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
@@ -69,8 +68,8 @@ fn only_slots_that_are_wanted_are_touched_and_all_come_back() {
     );
     assert_eq!(
         there,
-        "! made today\n!\nlamp 1\n!\nmenu theirs\n   tea\n!\ntable 1\n   cloth red\n   menu ours\n\
-         !\ntable 10\n   menu ours\n!\nend\nlamp 2\nmenu ours\n   milk\n   water\n"
+        "lamp 1\nmenu theirs\n   tea\ntable 1\n   cloth red\n   menu ours\ntable 10\n   \
+         menu ours\nend\nlamp 2\nmenu ours\n   milk\n   water\n"
     );
 }
 
@@ -87,43 +86,29 @@ fn what_the_plan_does_not_have_leaves_its_own_sections_only() {
 
 #[test]
 fn nothing_is_changed_where_everything_is_as_wanted() {
-    let wanted = IndentedText::read(WANTED);
+    let wanted = read(WANTED);
     let change = change(&wanted, &wanted, &Menus);
     assert_eq!((change.forward, change.inverse), Default::default());
 }
 
 #[test]
-fn any_text_is_written_back_byte_for_byte() {
+fn deep_lines_stay_at_the_last_level() {
     let deep: String = (0..200)
         .map(|depth| " ".repeat(depth) + "deeper\n")
         .collect();
-    let texts = [
-        "",
-        "\n",
-        "a",
-        "a\n",
-        "a\r\n  b \r\n\r\n c\n",
-        "a\r\n  b \r\n\r\n c\r\n",
-        "\r\r\n \r\n\r",
-        "  a\n b\nc\n\n!\n  !\n d\n",
-        "\ta\n        b\n\u{a0}c\u{2003}\n",
-        &deep,
-    ];
-    for text in texts {
-        assert_eq!(IndentedText::read(text).to_string(), text);
-    }
+    let text = text(&read(&deep), 1);
+    assert_eq!(text.lines().count(), 200);
+    assert!(text.ends_with(&format!("\n{}deeper\n", " ".repeat(DEEPEST))));
 }
 
 #[test]
 fn a_line_belongs_to_the_one_that_is_indented_less() {
-    let tree = IndentedText::read("a\n   !\n   b\n      c\n   d\n!\ne\n");
+    let tree = read("a\n   !\n   b\r\n      c\n   d\n!\ne\n");
     let texts = |lines: &[ConfigEntry]| {
-        let texts = facts(lines).map(|line| line.text().to_owned());
+        let texts = lines.iter().map(|line| line.text().to_owned());
         texts.collect::<Vec<_>>()
     };
-    assert_eq!(texts(&tree.below), ["a", "e"]);
-    let section = &tree.below[0];
-    assert_eq!(texts(&section.below), ["b", "d"]);
-    assert_eq!(section.below[0].text(), "!");
-    assert_eq!(texts(&section.below[1].below), ["c"]);
+    assert_eq!(texts(&tree), ["a", "e"]);
+    assert_eq!(texts(&tree[0].below), ["b", "d"]);
+    assert_eq!(texts(&tree[0].below[0].below), ["c"]);
 }

@@ -26,3 +26,21 @@ pub fn share(text: &str) -> Result<Share, String> {
 pub fn span(text: &str) -> Result<Span, String> {
     notation::span(text).ok_or_else(|| "allowed is a number with s, ms, us or ns".to_owned())
 }
+
+/// Reads a length of simulated time as it is typed.
+///
+/// # Errors
+/// The forms that are allowed.
+pub fn span_ps(text: &str) -> Result<Span, String> {
+    let allowed = || "allowed is a number with s, ms, us, ns or ps".to_owned();
+    notation::span(text).ok_or_else(allowed)
+}
+
+/// Reads a seed as it is typed.
+///
+/// # Errors
+/// The numbers that are allowed.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed <= i64::MAX as u64);
+    seed.ok_or_else(|| "allowed are whole numbers from 0".to_owned())
+}
