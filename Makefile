@@ -19,7 +19,7 @@ SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard 
 	':!tests' ':!fuzz' ':!examples' ':!*/tests/*'))
 
 # Tests that only GRADWIRE_SLOW=1 adds to `make test`.
-SLOW := $(if $(filter 1,$(GRADWIRE_SLOW)),test-oldest)
+SLOW := $(if $(filter 1,$(GRADWIRE_SLOW)),test-oldest test-musl)
 
 say = @printf '\n== %s\n'
 
@@ -83,6 +83,20 @@ test-oldest: $(VENV)/tests.stamp $(VENV)/gradwire.stamp $(VENV)/oldest.stamp  ##
 	$(say) 'test: Python, with the oldest PyTorch'
 	$(OLDEST) -m gradwire.build
 	$(OLDEST) -m pytest -m oldest_torch
+
+# The C library differs, so that its types do, too. The compiler for C makes objects that no program links.
+MUSL := x86_64-unknown-linux-musl
+MUSL_PACKAGES := -p gradwire-transport -p gradwire-runtime -p gradwire-python -p gradwire-cli
+
+.PHONY: test-musl
+test-musl:  ## check that the library and the command compile for musl, as Alpine has it; part of the slow tests
+	$(say) 'test: the library and the command for musl'
+	if rustup target add $(MUSL); then \
+	    CC_x86_64_unknown_linux_musl=cc CXX_x86_64_unknown_linux_musl=c++ \
+	        cargo check --locked --target $(MUSL) $(MUSL_PACKAGES); \
+	else \
+	    echo 'left out: rustup is not there, or cannot fetch the standard library for musl'; \
+	fi
 
 .PHONY: test-vm
 test-vm:  ## test the rendered tc, and RDMA, on a Linux in QEMU; part of the slow tests

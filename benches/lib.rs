@@ -93,6 +93,7 @@ impl EndpointPair {
             bytes,
             tolerance,
             urgency: None,
+            patience_ends: None,
         };
         self.ends[1].expect(self.now, Rank(0), incoming);
         let outgoing = SendRequest {

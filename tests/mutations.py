@@ -181,14 +181,6 @@ MISTAKES = (
         ),
     ),
     Mistake(
-        "a path that takes no long packet ends no job",
-        (("protocol/src/path.rs", "if lasting < self.peer_timeout ||", "if true ||"),),
-    ),
-    Mistake(
-        "a sender that is cut off is asked without end",
-        ((RECEIVED, "self.gap.unheard += 1;", "self.gap.unheard += 0;"),),
-    ),
-    Mistake(
         "an operation that fails drops the residual that it took",
         ((RUNNING, "Err(_) => self.residuals.into_taken(),", "Err(_) => Vec::new(),"),),
     ),

@@ -133,6 +133,7 @@ fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
         bytes,
         tolerance: Share::NONE,
         urgency: None,
+        patience_ends: None,
     };
     ends[1].endpoint.expect(now, Rank(0), incoming);
     let cut = Segmentation::new(bytes, ends[0].endpoint.segment_bytes());

@@ -175,6 +175,9 @@ job_keys! {
         /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for
         /// equal inputs, and copies the values that arrive early; "arrival" saves these copies.
         sums: SumOrder = SumOrder::Rank, one_of();
+        /// With error feedback: how many times as long as usual a rank waits for contributions that
+        /// it tolerates to be missing. Their senders add later ones to the next step.
+        patience: Option<f64> = None, or("endless", Decimal(1.0..=100.0));
         /// Which gradients leave first: those of front layers, or those that are ready first.
         order: SendOrder = SendOrder::Layers, one_of();
         /// Bytes of gradients of a rank that are in flight at once, so that later ones of front

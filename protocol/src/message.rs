@@ -2,7 +2,7 @@
 
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
-use crate::units::{MessageId, MessageKey, MessageSerial, Share, Signature, Step};
+use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
 use crate::wire::{Header, PacketKind};
 
 /// A message to send.
@@ -39,6 +39,9 @@ pub struct ReceiveRequest {
     pub tolerance: Share,
     /// How urgent it is; `None` when that is not known.
     pub urgency: Option<Urgency>,
+    /// From then on it takes no more of its segments than it needs: those still on their way count
+    /// as missing. `None`: it waits for all that are not lost.
+    pub patience_ends: Option<Instant>,
 }
 
 impl ReceiveRequest {

@@ -29,12 +29,17 @@
 //!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
 //!    forgotten (`receiver/ending.rs`).
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
-//!    otherwise a little later. A PROBE is answered with a report of the whole message.
+//!    otherwise a little later. A PROBE is answered with a report of the whole message. A grant
+//!    whose segments do not come is reported again (`receiver/repeat.rs`).
+//! 10. A posted message may have limited patience ([`ReceiveRequest::patience_ends`]). When that
+//!     has ended, all missing segments become holes as soon as the message can do without them,
+//!     although they may be on their way.
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
 //! that it has more holes than tolerated (rule 6 of [`crate::sender`]), or BITMAP asks for it (rule
-//! 5). Loss is accepted and never created: on a path that loses no packet, no segment is missing.
+//! 5). Loss is accepted and never created, except by rule 10, which a job has to ask for: on a path
+//! that loses no packet, no segment is missing.
 //! `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column `lost` counts the
 //! segments that stayed missing, `repaired` those that were sent again.
 
@@ -42,6 +47,8 @@ mod closed;
 mod ending;
 mod holes;
 mod message;
+mod patience;
+mod repeat;
 mod report;
 
 use std::collections::VecDeque;
@@ -50,8 +57,8 @@ use smallvec::SmallVec;
 
 use self::closed::ClosedMessages;
 use self::message::{ReceiveMessage, ReceiveStage};
+use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
-use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
@@ -106,6 +113,8 @@ pub struct ReceiverCounters {
     pub duplicate_segments: u64,
     /// Segments accepted as lost.
     pub lost_segments: u64,
+    /// Of those, segments that were given up when patience ended, and not known as lost.
+    pub given_up_segments: u64,
     /// Segments that arrived after their message was completed without them.
     pub late_segments: u64,
     /// DATA packets that arrived with CE.
@@ -116,6 +125,8 @@ pub struct ReceiverCounters {
     pub cleared_ecn: u64,
     /// DATA and PROBE packets that a later packet of their path has overtaken.
     pub overtaken: u64,
+    /// Grants that were reported again, since none of their segments came.
+    pub repeated_grants: u64,
 }
 
 impl ReceiverCounters {
@@ -124,11 +135,13 @@ impl ReceiverCounters {
         self.received_segments += other.received_segments;
         self.duplicate_segments += other.duplicate_segments;
         self.lost_segments += other.lost_segments;
+        self.given_up_segments += other.given_up_segments;
         self.late_segments += other.late_segments;
         self.marks += other.marks;
         self.refused += other.refused;
         self.cleared_ecn += other.cleared_ecn;
         self.overtaken += other.overtaken;
+        self.repeated_grants += other.repeated_grants;
     }
 }
 
@@ -150,6 +163,9 @@ pub struct Receiver {
     counters: ReceiverCounters,
     ecn: EcnWatch,
     order: ArrivalOrder,
+    granted: GrantWatch,
+    /// Reports so far, and the message of the last one.
+    reports: (u32, Option<MessageSerial>),
     /// Paths that have skipped numbers that no report has named yet.
     skipped: SmallVec<[PathMark; 2]>,
     /// Whether a message may end its gap when a path passes its end.
@@ -164,6 +180,7 @@ pub struct Receiver {
 #[derive(Clone, Copy, Debug, Default)]
 struct ReceiverDeadlines {
     report: Option<Instant>,
+    /// The end of a gap, or of patience.
     gap: Option<Instant>,
 }
 
@@ -171,7 +188,10 @@ impl ReceiverDeadlines {
     fn with(self, receiving: &ReceiveMessage) -> Self {
         Self {
             report: earlier(self.report, receiving.report.due.time()),
-            gap: earlier(self.gap, receiving.gap_ends()),
+            gap: earlier(
+                self.gap,
+                earlier(receiving.gap_ends(), receiving.patience_ends()),
+            ),
         }
     }
 }
@@ -202,6 +222,8 @@ impl Receiver {
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
             order: ArrivalOrder::new(limits.order_proof),
+            granted: GrantWatch::new(),
+            reports: (0, None),
             skipped: SmallVec::new(),
             watches_paths: false,
             last: 0,
@@ -293,12 +315,14 @@ impl Receiver {
             return;
         }
         self.early_segments -= u64::from(receiving.cut.segments());
-        receiving.stage = ReceiveStage::Posted(request.tolerance);
-        receiving.step = request.step;
+        receiving.on_posted(request);
         receiving.report.due = ReportDue::AckBy(lent.now);
         receiving.restart_gap(lent.now, lent.gap);
         if lent.grants.is_unlimited() {
             receiving.grant(lent.now, u32::MAX);
+            if receiving.has_unheard_grant() {
+                self.granted.on_grant(lent.now, lent.settings.gap);
+            }
         } else {
             let serial = receiving.serial;
             let turn = lent.grants.turn(request.step, request.urgency);
@@ -340,6 +364,7 @@ impl Receiver {
         }
         let (more, need) = receiving.grant(lent.now, most);
         lent.grants.expect(lent.now, lent.place, more);
+        self.granted.on_grant(lent.now, lent.settings.gap);
         self.note(at);
         need
     }
@@ -468,6 +493,7 @@ impl Receiver {
         lent.grants.settle(lent.place, less);
         let had_gap = receiving.gap_ends().is_some();
         receiving.on_probe(lent.now, header, &body);
+        receiving.hear_grant(lent.now, header.sent_segments());
         if receiving.stage != ReceiveStage::Complete {
             if !is_marker {
                 receiving.answer_probe();
@@ -488,17 +514,6 @@ impl Receiver {
         self.note(at);
         if is_early {
             self.tell_grants(lent.now);
-        }
-    }
-
-    /// The sender asks about a message that only waits, perhaps for all such messages: reports
-    /// again which of them are granted. The first report may have been lost.
-    fn tell_grants(&mut self, now: Instant) {
-        for receiving in &mut self.messages {
-            if receiving.is_posted() && receiving.expected() > 0 {
-                receiving.report.ack_now(now);
-                self.deadlines = self.deadlines.with(receiving);
-            }
         }
     }
 
@@ -619,6 +634,10 @@ impl Receiver {
             return None;
         }
         self.counters.received_segments += 1;
+        self.granted.on_segment(lent.now);
+        if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
+            self.granted.on_answer(took);
+        }
         lent.grants.settle(lent.place, receiving.settle_some(1));
         receiving.restart_gap(lent.now, lent.gap);
         let placement = Placement {
@@ -641,6 +660,7 @@ impl Receiver {
     /// Ends a posted message that needs no segment any more.
     fn complete_if_done(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
+        receiving.give_up(lent.now, lent.ledger);
         if !receiving.needs_nothing() || !receiving.is_posted() {
             return;
         }
@@ -648,19 +668,28 @@ impl Receiver {
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
         let (from, key) = (self.peer, receiving.key());
-        self.counters.lost_segments += u64::from(holes.as_ref().map_or(0, Bitmap::ones));
+        if let Some(holes) = &holes {
+            self.counters.lost_segments += u64::from(holes.ones());
+            self.counters.given_up_segments += u64::from(receiving.given_up(holes));
+        }
         self.events
             .push_back(EndpointEvent::Received { from, key, holes });
     }
 
-    /// Ends the gaps that are over: accepts holes, and requests the other missing segments.
+    /// Ends the gaps that are over: accepts holes, and requests the other missing segments. Ends
+    /// patience.
     pub fn handle_timeout(&mut self, lent: &mut RankResources<'_>) {
         for at in 0..self.messages.len() {
+            let ends = self.messages[at].patience_ends();
+            if ends.is_some_and(|ends| ends <= lent.now) {
+                self.complete_if_done(at, lent);
+            }
             let ends = self.messages[at].gap_ends();
             if ends.is_some_and(|ends| ends <= lent.now) {
                 self.on_gap_over(at, lent);
             }
         }
+        self.repeat_grants(lent);
         self.look_again();
     }
 
@@ -695,7 +724,7 @@ impl Receiver {
         let later = report.filter(|&at| at > now);
         ControlOutlook {
             talks: !self.refusals.is_empty() || (report.is_some() && later.is_none()),
-            due: earlier(later, gap),
+            due: earlier(earlier(later, gap), self.granted.due()),
         }
     }
 
@@ -739,12 +768,21 @@ impl Receiver {
                 self.messages[at].report.ack_now(now);
             }
         }
+        let (number, last) = self.reports;
+        let serial = Some(self.messages[at].serial);
+        report.repeats = last == serial && !polled.continues;
+        self.reports = (number.wrapping_add(1), serial);
         body[..REPORT_BYTES].copy_from_slice(&report.encoded());
-        Some(polled.header)
+        Some(Header {
+            number: settings.first_number.plus(number),
+            ..polled.header
+        })
     }
 
     /// This host did not send a report: it is due again, and covers the whole message.
     pub(crate) fn report_again(&mut self, report: &Header) {
+        // The next report has the number after it, and must not stand for it.
+        self.reports.1 = None;
         // The sender asks again about a message that is closed here.
         let Some(at) = self.find(report.message) else {
             return;

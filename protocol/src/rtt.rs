@@ -142,8 +142,12 @@ impl Rtt {
     /// too many costs little, since it queues behind its data.
     pub fn probe_wait(&self, gap: Span) -> Span {
         let unqueued = self.least.unwrap_or_default() + gap * GAPS_REORDERED;
-        let least = gap.divided(2).min(PROBE_WAIT_MIN);
-        self.answer_wait().min(unqueued).max(least)
+        self.answer_wait().min(unqueued).max(Self::reaction(gap))
+    }
+
+    /// As long as a host may take to react: half the gap of the job where that is shorter.
+    pub fn reaction(gap: Span) -> Span {
+        gap.divided(2).min(PROBE_WAIT_MIN)
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed

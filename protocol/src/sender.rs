@@ -34,6 +34,7 @@
 
 mod asking;
 mod cancel;
+mod hearing;
 mod least;
 mod loss;
 mod message;
@@ -47,6 +48,7 @@ use std::ops::Range;
 
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
+use self::hearing::ReportsHeard;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
@@ -160,6 +162,7 @@ pub struct Sender {
     numbers: PathNumbers,
     tail: TailMarks,
     judge: HoleJudge,
+    reports: ReportsHeard,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
@@ -197,6 +200,7 @@ impl Sender {
             numbers: PathNumbers::new(settings),
             tail: TailMarks::new(settings.limits.clean_packets),
             judge: HoleJudge::default(),
+            reports: ReportsHeard::new(settings.first_number),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
@@ -502,6 +506,9 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
+        let most = rtt.reordering(settings.gap).max(settings.gap);
+        let number = packet.header.number;
+        (self.reports).on_report(now, number, &packet.report, most);
         self.take_report(now, packet, rtt, settings);
         self.on_heard(now);
     }
@@ -545,7 +552,7 @@ impl Sender {
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }
-        let mut lost = self.find_lost_on(now, report.passed);
+        let mut lost = self.find_lost_on_paths(now);
         lost.add(self.find_lost(now, rtt, settings.gap));
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
@@ -606,7 +613,7 @@ impl Sender {
             in_flight: ByteCount::new(self.in_flight),
             ..Feedback::default()
         };
-        let lost = self.find_lost_on(now, packet.report.passed);
+        let lost = self.find_lost_on_paths(now);
         if lost.all > 0 {
             self.take_feedback(now, news, lost, rtt);
         }

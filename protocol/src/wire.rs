@@ -11,7 +11,7 @@
 //!    24  message                                     u32, per directed pair of ranks; wraps
 //!    28  segment                       signature     u24, index in the message; bits 0 to 7
 //!    32  segments                      signature     u24, of the message; bits 8 to 15
-//!    36  number                                      u32, of the packet on its path; see order
+//!    36  number                                      u32, of the packet on its path, or the report
 //!    40  message bytes                               u32
 //!    44  length              layer                   u16 bytes after the header, u16
 //!    48  magnitude entropy   contributors            u8, u8, u16 ranks summed in this segment
@@ -53,7 +53,7 @@ pub use report::{REPORT_BYTES, SegmentReport};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
@@ -160,7 +160,8 @@ pub struct Header {
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
-    /// Of DATA and PROBE, the packet's number on its path.
+    /// Of DATA and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number among
+    /// the reports to this peer.
     pub number: PathNumber,
     /// Bytes of the whole message.
     pub message_bytes: u32,
@@ -299,6 +300,14 @@ impl Header {
             return Err(DecodeError::Segment { segment, segments });
         }
         Ok(())
+    }
+
+    /// Of a PROBE, how many segments of the message were sent.
+    pub(crate) fn sent_segments(&self) -> u32 {
+        match self.flags.has(Flags::ALL_SENT) {
+            true => self.segments,
+            false => self.segment,
+        }
     }
 
     /// Bytes of the whole packet.

@@ -80,6 +80,7 @@ impl Transfer {
             bytes,
             tolerance,
             urgency: None,
+            patience_ends: None,
         };
         let outgoing = SendRequest {
             key: KEY,

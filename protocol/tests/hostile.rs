@@ -60,6 +60,7 @@ fn busy_endpoint() -> Endpoint {
                 bytes,
                 tolerance,
                 urgency: None,
+                patience_ends: None,
             },
         );
     }
@@ -214,6 +215,7 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
             bytes,
             tolerance,
             urgency: None,
+            patience_ends: None,
         };
         right.expect(now, Rank(0), incoming);
         let tags = left.settings().policy.lossless(shape, &[(0, Layer(0))]);

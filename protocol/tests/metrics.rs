@@ -45,6 +45,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         bytes: BYTES,
         tolerance,
         urgency: None,
+        patience_ends: None,
     };
     ends[1].expect(now, Rank(0), incoming);
     let outgoing = SendRequest {

@@ -4,6 +4,7 @@
 //! - [`abi`]: the entry points. Each catches panics and refuses null and invalid arguments.
 //! - `layout`: the structures of the header, field by field.
 //! - [`residuals`]: one more entry point, for checkpoints; [`tuning`]: two, for the first steps.
+//! - `lent`: the memory of tensors while an operation has it.
 //! - `operation`: turns a C operation into one of `gradwire-collectives`.
 //!
 //! Not here: the operations themselves (`gradwire-collectives`, `gradwire-runtime`), and the
@@ -11,6 +12,7 @@
 
 pub mod abi;
 pub mod layout;
+mod lent;
 mod operation;
 pub mod residuals;
 mod text;

@@ -10,6 +10,7 @@ use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::RankTask;
 
 use crate::layout::GwOperation;
+use crate::lent::{LentInput, LentTensor};
 
 const ALL_REDUCE: u32 = 0;
 const BROADCAST: u32 = 1;
@@ -199,14 +200,16 @@ unsafe fn memory(
 
 unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
     // SAFETY: the caller of `task` vouches for `buffer`, and does not touch it until the end.
-    let bytes = unsafe { slice_mut(operation.buffer.cast(), operation.bytes, "buffer") }?;
-    Ok(Buffer::Borrowed(bytes))
+    let lent = unsafe { LentTensor::new(operation.buffer.cast(), operation.bytes) };
+    let lent = lent.ok_or_else(|| null_error("buffer", operation.bytes))?;
+    Ok(Buffer::Lent(Box::new(lent)))
 }
 
 unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
     // SAFETY: the caller of `task` vouches for `input`, and no caller writes to it meanwhile.
-    let bytes = unsafe { slice(operation.input.cast(), operation.input_bytes, "input") }?;
-    Ok(Buffer::ReadOnly(bytes))
+    let lent = unsafe { LentInput::new(operation.input.cast(), operation.input_bytes) };
+    let lent = lent.ok_or_else(|| null_error("input", operation.input_bytes))?;
+    Ok(Buffer::Lent(Box::new(lent)))
 }
 
 /// Refuses an input that shares memory with the buffer: the operation writes while it reads.
@@ -266,12 +269,16 @@ unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
     })
 }
 
+fn null_error(name: &str, len: usize) -> String {
+    format!("{name} is null but has a length of {len}")
+}
+
 /// # Safety
 /// As [`task`], for one of its pointers.
 unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T], String> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(format!("{name} is null but has a length of {len}")),
+        (true, _) => Err(null_error(name, len)),
         // SAFETY: the caller vouches for `len` entries at `start`.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(start, len) }),
     }
@@ -288,9 +295,8 @@ pub(crate) unsafe fn slice_mut<'a>(
 ) -> Result<&'a mut [u8], String> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
-        (true, _) => Err(format!("{name} is null but has a length of {len}")),
-        // SAFETY: the caller vouches for `len` bytes at `start`, and does not touch them
-        // until the operation has ended, which is when the slice is dropped.
+        (true, _) => Err(null_error(name, len)),
+        // SAFETY: the caller vouches for `len` bytes at `start`, and for `'a`.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(start, len) }),
     }
 }
@@ -414,13 +420,13 @@ mod tests {
 
     #[test]
     fn only_the_root_reduces_in_place() {
-        for (root, is_borrowed) in [(OWN, true), (OTHER, false)] {
+        for (root, is_lent) in [(OWN, true), (OTHER, false)] {
             let change = |operation: &mut GwOperation| {
                 (operation.kind, operation.root) = (REDUCE, root);
             };
             taken(change, |operation| {
-                let borrowed = matches!(operation.buffer, Buffer::Borrowed(_));
-                assert_eq!(borrowed, is_borrowed);
+                let lent = matches!(operation.buffer, Buffer::Lent(_));
+                assert_eq!(lent, is_lent);
             });
         }
     }

@@ -339,6 +339,7 @@ impl Scenario {
                     bytes,
                     tolerance,
                     urgency: None,
+                    patience_ends: None,
                 };
                 network.command(message.to, |host, now| {
                     host.endpoint.expect(now, message.from, incoming);

@@ -153,6 +153,7 @@ impl Victim {
                     bytes,
                     tolerance,
                     urgency: None,
+                    patience_ends: None,
                 },
             );
             endpoint.send(

@@ -3,6 +3,7 @@
 
 use gradwire_protocol::job::Job;
 
+use crate::engine::patience::UsualTimes;
 use crate::engine::phases::TrainingPhases;
 use crate::numbers::holes::{PreviousResults, Residuals};
 use crate::numbers::magnitude::RunningMeans;
@@ -15,6 +16,7 @@ pub(crate) struct StepMemory {
     pub(crate) previous: PreviousResults,
     pub(crate) means: RunningMeans,
     pub(crate) phases: TrainingPhases,
+    pub(crate) times: UsualTimes,
     pub(crate) spares: SpareScratch,
     /// Copies of single cells, of sums in the order of ranks.
     pub(crate) cells: SpareScratch,
@@ -25,6 +27,7 @@ impl StepMemory {
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             phases: TrainingPhases::of(job),
+            times: UsualTimes::of(job),
             ..Self::default()
         }
     }

@@ -31,6 +31,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Shar
 use crate::engine::agreement::RankCall;
 use crate::engine::memory::{SpareScratch, StepMemory};
 use crate::engine::parts::EngineParts;
+use crate::engine::patience::OperationPatience;
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
@@ -68,6 +69,7 @@ pub(crate) struct RunningOperation {
     residuals: ResidualDraft,
     received_bytes: u64,
     begun: Instant,
+    patience: OperationPatience,
 }
 
 impl RunningOperation {
@@ -91,6 +93,7 @@ impl RunningOperation {
             residuals: ResidualDraft::default(),
             received_bytes: 0,
             begun: Instant::START,
+            patience: OperationPatience::default(),
             operation,
             plan,
         }
@@ -100,6 +103,7 @@ impl RunningOperation {
     pub(crate) fn start(&mut self, now: Instant, stash: &mut EarlyStash, parts: &mut EngineParts) {
         self.begun = now;
         self.begin_step(&mut parts.memory);
+        self.begin_patience(parts);
         let spares = &mut parts.memory.spares;
         self.bytes.prepare(&mut self.operation, &self.plan, spares);
         let plan = Arc::clone(&self.plan);
@@ -134,6 +138,22 @@ impl RunningOperation {
             HoleFilling::ErrorFeedback => self.pay_own_residual(&mut memory.residuals),
             HoleFilling::Rescale | HoleFilling::Zero => {}
         }
+    }
+
+    /// Learns how long the contributions take that may lose segments, and waits for them as long as
+    /// the job says.
+    fn begin_patience(&mut self, parts: &EngineParts) {
+        let times = &parts.memory.times;
+        if !times.may_end(&self.operation) {
+            return;
+        }
+        let inbounds = self.plan.inbounds.iter();
+        let left =
+            inbounds.filter(|inbound| reliability_of(inbound, parts) == Reliability::Tolerant);
+        self.patience = OperationPatience {
+            ends: times.ends(self.begun, self.operation.tensor_key),
+            left: left.count(),
+        };
     }
 
     /// Adds residual values to the part of this rank's contribution that no message carries; it has
@@ -215,10 +235,7 @@ impl RunningOperation {
     fn post(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
         let cut = parts.cut(inbound.region, inbound.from);
         self.losses.expect(cut);
-        let reliability = match parts.endpoint.reach(inbound.from) {
-            Reach::Network => inbound.reliability,
-            Reach::Host => Reliability::Lossless,
-        };
+        let reliability = reliability_of(inbound, parts);
         let terms = self
             .rules
             .terms(&self.operation, inbound.region, reliability, &parts.policy);
@@ -229,6 +246,10 @@ impl RunningOperation {
             bytes: cut.bytes(),
             tolerance: cut.usable(terms.tolerance),
             urgency: terms.urgency,
+            patience_ends: self
+                .patience
+                .ends
+                .filter(|_| reliability == Reliability::Tolerant),
         }
     }
 
@@ -296,6 +317,11 @@ impl RunningOperation {
             return;
         }
         let inbound = self.plan.inbounds[at];
+        let may_lose = reliability_of(&inbound, parts) == Reliability::Tolerant;
+        if may_lose && self.patience.on_complete() {
+            let (key, took) = (self.operation.tensor_key, now - self.begun);
+            parts.memory.times.note(key, took);
+        }
         if let Some(holes) = holes {
             let cut = parts.cut(inbound.region, inbound.from);
             self.losses.note(&inbound, cut, holes);
@@ -645,5 +671,13 @@ impl RunningOperation {
             result: result.map(|()| outcome),
             unfinished,
         }
+    }
+}
+
+/// Whether a message in may lose segments: memory loses none.
+fn reliability_of(inbound: &PlannedReceive, parts: &EngineParts) -> Reliability {
+    match parts.endpoint.reach(inbound.from) {
+        Reach::Network => inbound.reliability,
+        Reach::Host => Reliability::Lossless,
     }
 }

@@ -1,16 +1,31 @@
 //! The memory of a tensor while an operation has it.
 
+use std::fmt::Debug;
+
 use gradwire_protocol::machine::Payload;
+
+/// Memory of a caller, who leaves it alone until the completion.
+///
+/// The caller may read the tensor as soon as it hears of the end, while the operation still exists.
+/// So an implementor has no reference to the memory, and makes one for each call.
+pub trait LentMemory: Debug + Send + Sync {
+    /// How many bytes there are.
+    fn length(&self) -> usize;
+
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+
+    /// The bytes, to be changed; `None` for an input, which other operations may read, too.
+    fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+}
 
 /// A tensor's memory while an operation has it.
 #[derive(Debug)]
 pub enum Buffer {
     /// The operation owns the bytes; its completion gives them back.
     Owned(Vec<u8>),
-    /// The bytes belong to a caller who leaves them alone until the completion.
-    Borrowed(&'static mut [u8]),
-    /// As before, for an input: bytes that are only read, which other operations may read, too.
-    ReadOnly(&'static [u8]),
+    /// The bytes belong to a caller.
+    Lent(Box<dyn LentMemory>),
     /// A number of bytes without contents, for simulations, which neither copy nor compute.
     Virtual(usize),
 }
@@ -20,8 +35,7 @@ impl Buffer {
     pub fn len(&self) -> usize {
         match self {
             Self::Owned(bytes) => bytes.len(),
-            Self::Borrowed(bytes) => bytes.len(),
-            Self::ReadOnly(bytes) => bytes.len(),
+            Self::Lent(memory) => memory.length(),
             Self::Virtual(length) => *length,
         }
     }
@@ -35,8 +49,7 @@ impl Buffer {
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
-            Self::Borrowed(bytes) => Some(bytes),
-            Self::ReadOnly(bytes) => Some(bytes),
+            Self::Lent(memory) => Some(memory.bytes()),
             Self::Virtual(_) => None,
         }
     }
@@ -45,8 +58,8 @@ impl Buffer {
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
-            Self::Borrowed(bytes) => Some(bytes),
-            Self::ReadOnly(_) | Self::Virtual(_) => None,
+            Self::Lent(memory) => memory.bytes_mut(),
+            Self::Virtual(_) => None,
         }
     }
 

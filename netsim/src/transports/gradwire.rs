@@ -343,6 +343,7 @@ impl FlowMessages {
             bytes,
             tolerance: self.tolerance_of(bytes),
             urgency: None,
+            patience_ends: None,
         };
         self.endpoint.expect(now, from, incoming);
     }

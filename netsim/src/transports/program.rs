@@ -150,7 +150,7 @@ impl RankPlayer {
                     sequence: self.sequences[number as usize],
                     step: Step(task.step),
                     layers: layers_of(layer_count, layers),
-                    tensor_key: u64::from(number),
+                    tensor_key: tensor_key(number, layers),
                     loss: self.loss,
                     ..operations::collective(*kind, group, *bytes)
                 })
@@ -169,6 +169,14 @@ impl RankPlayer {
     fn between(&self, peer: Rank, collective: Collective, bytes: ByteCount) -> Operation {
         let ranks = [self.rank.min(peer), self.rank.max(peer)].into();
         operations::message(Group { id: PAIRS, ranks }, collective, bytes)
+    }
+}
+
+/// The same in each step, where a model says which layers an operation reduces.
+fn tensor_key(number: u32, layers: &[(u64, Layer)]) -> u64 {
+    match layers.first() {
+        Some(&(_, layer)) => (1 << 32) + u64::from(layer.0),
+        None => u64::from(number),
     }
 }
 

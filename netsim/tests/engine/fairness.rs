@@ -24,8 +24,6 @@ use crate::world::{SEED, fabric, flow, flows, setup};
 
 /// A share within this much of a half is fair.
 const FAIR: f64 = 0.1;
-/// How long the two meet.
-const MEETING: Span = Span::from_millis(10_000);
 /// How much later the second flow begins, in microseconds. Simulated senders do not jitter, so that
 /// one meeting alone may repeat the same accident forever; a mean of several does not.
 const LATER: [u64; 3] = [0, 137, 5_003];
@@ -37,6 +35,17 @@ enum Rival {
     Tcp,
     /// Another job.
     Gradwire,
+}
+
+impl Rival {
+    /// How long the two meet. At a deep buffer TCP comes to its share within ten seconds, another
+    /// job within five.
+    fn meeting(self) -> Span {
+        match self {
+            Self::Tcp => Span::from_millis(10_000),
+            Self::Gradwire => Span::from_millis(5_000),
+        }
+    }
 }
 
 /// A host of one of the two, which counts the data that it receives.
@@ -106,7 +115,7 @@ impl Host for MeetingHost {
     }
 }
 
-/// Bytes of data that the receivers of gradwire and of its rival have after [`MEETING`].
+/// Bytes of data that the receivers of gradwire and of its rival have when the two part.
 fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2] {
     const ENDLESS: u64 = 2_000_000_000;
     let second = Flow {
@@ -142,7 +151,7 @@ fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2
     let flows = Flows::new(&setup.workload);
     let gap = Span::from_micros(10);
     let mut region = FabricRegion::new(&wiring, 0, hosts.collect(), flows, gap);
-    region.run(Instant::START + MEETING, u64::MAX);
+    region.run(Instant::START + rival.meeting(), u64::MAX);
     let (hosts, ..) = region.into_parts();
     let received: Vec<u64> = hosts.iter().flatten().map(|host| host.received).collect();
     [received[2], received[3]]

@@ -114,6 +114,20 @@ impl HoleState {
             && received.iter_zeros().all(|segment| lost.has(segment))
     }
 
+    /// Whether protected segments are missing.
+    pub(super) fn needs_protected(&self) -> bool {
+        self.protected_missing > 0
+    }
+
+    /// How many of these segments the sender has not found lost.
+    pub(super) fn not_lost(&self, holes: &Bitmap) -> u32 {
+        let is_lost = |segment: &u32| self.lost.as_ref().is_some_and(|lost| lost.has(*segment));
+        holes
+            .iter_ones()
+            .filter(|segment| !is_lost(segment))
+            .count() as u32
+    }
+
     /// Whether the sender leaves holes unless it is asked to repair them.
     pub(super) fn are_left(&self) -> bool {
         self.lost.is_some()
@@ -132,7 +146,7 @@ impl HoleState {
         let cut = limits.cut;
         let mut accepted = (self.accepted.take()).unwrap_or_else(|| Bitmap::new(cut.segments()));
         let unprotected = received.zeros().saturating_sub(self.protected_missing);
-        let most = cut.holes_allowed(limits.tolerance).min(unprotected);
+        let most = limits.most().min(unprotected);
         let room = most.saturating_sub(accepted.ones());
         let is_lost = |segment| self.lost.as_ref().is_some_and(|lost| lost.has(segment));
         let mut holes: Vec<(bool, RepairNeed, u32)> = (received.iter_zeros())
@@ -204,4 +218,11 @@ pub(super) struct HoleLimits {
     pub(super) cut: Segmentation,
     pub(super) tolerance: Share,
     pub(super) step: Step,
+}
+
+impl HoleLimits {
+    /// Segments that may be missing.
+    pub(super) fn most(&self) -> u32 {
+        self.cut.holes_allowed(self.tolerance)
+    }
 }

@@ -6,11 +6,13 @@ use smallvec::SmallVec;
 
 use super::RankResources;
 use super::holes::{HoleLimits, HoleState};
+use super::patience::MessagePatience;
+use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::Ledger;
 use crate::grants::GrantNeed;
-use crate::message::MessageOutline;
+use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
@@ -48,6 +50,10 @@ struct GrantState {
     granted: u32,
     /// How many of them are still in flight, as far as is known.
     expected: u32,
+    /// The last grant, until it is heard.
+    unheard: Option<UnheardGrant>,
+    /// A grant whose answer is timed.
+    timed: Option<UnheardGrant>,
 }
 
 /// Waits for stragglers of a posted message, and for the CLOSE of a complete one.
@@ -97,6 +103,7 @@ pub(super) struct ReceiveMessage {
     grants: GrantState,
     pub(super) report: ReportState,
     gap: GapTimer,
+    patience: MessagePatience,
     holes: HoleState,
     /// Its last packet on each path, once its sender has said that all was sent.
     ends: SmallVec<[PathMark; 2]>,
@@ -123,9 +130,12 @@ impl ReceiveMessage {
             grants: GrantState {
                 granted: start,
                 expected: start,
+                unheard: None,
+                timed: None,
             },
             report: ReportState::new(header, now),
             gap: GapTimer::default(),
+            patience: MessagePatience::default(),
             holes: HoleState::new(header.protected.min(cut.segments())),
             ends: SmallVec::new(),
         }
@@ -175,6 +185,12 @@ impl ReceiveMessage {
         let before = grants.expected;
         grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
         if more > 0 {
+            let grant = UnheardGrant {
+                before: grants.granted - more,
+                made: now,
+            };
+            grants.unheard = Some(grant);
+            grants.timed.get_or_insert(grant);
             self.report.ack_now(now);
         }
         let need = match grants.granted < segments {
@@ -182,6 +198,27 @@ impl ReceiveMessage {
             false => GrantNeed::Nothing,
         };
         (grants.expected - before, need)
+    }
+
+    /// Whether its sender may not have heard of a grant.
+    pub(super) fn has_unheard_grant(&self) -> bool {
+        self.is_posted() && self.grants.unheard.is_some()
+    }
+
+    /// So many segments have arrived, or were sent as PROBE says; gives how long its sender took to
+    /// answer a grant that is heard by that.
+    #[inline]
+    pub(super) fn hear_grant(&mut self, now: Instant, segments: u32) -> Option<Span> {
+        self.grants.unheard?;
+        let is_heard = |grant: &mut UnheardGrant| grant.before < segments;
+        self.grants.unheard.take_if(is_heard);
+        let timed = self.grants.timed.take_if(is_heard);
+        timed.map(|timed| now - timed.made)
+    }
+
+    /// Reports its grant again.
+    pub(super) fn repeat_grant(&mut self, now: Instant) {
+        self.report.ack_now(now);
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
@@ -286,6 +323,11 @@ impl ReceiveMessage {
         self.gap.ends
     }
 
+    /// When its patience ends, unless it has ended; `None` also if it is endless.
+    pub(super) fn patience_ends(&self) -> Option<Instant> {
+        self.patience.ends().filter(|_| self.is_posted())
+    }
+
     /// Whether gaps end for it: it may end with holes, or its sender would let it, and must be
     /// asked for the segments that it leaves.
     fn has_gaps(&self) -> bool {
@@ -363,16 +405,53 @@ impl ReceiveMessage {
         self.wait_for_stragglers(now, gap);
     }
 
+    /// It is posted with this request.
+    pub(super) fn on_posted(&mut self, request: &ReceiveRequest) {
+        self.stage = ReceiveStage::Posted(request.tolerance);
+        self.step = request.step;
+        self.patience = MessagePatience::new(request.patience_ends);
+    }
+
+    /// Gives up all missing segments, if its patience has ended and it can do without them.
+    pub(super) fn give_up(&mut self, now: Instant, ledger: &mut Ledger) {
+        self.patience.look(now);
+        if self.patience != MessagePatience::Over || !self.is_posted() {
+            return;
+        }
+        let (missing, limits) = (self.received.zeros(), self.hole_limits());
+        // The network is not late with what this host's own kernel may have dropped.
+        if missing > 0
+            && missing <= limits.most()
+            && !self.holes.needs_protected()
+            && !ledger.blames_host(self.begun)
+        {
+            self.accept_holes(ledger);
+            self.patience = MessagePatience::Used;
+        }
+    }
+
+    /// Segments of these holes that it has given up although their sender has not found them lost.
+    pub(super) fn given_up(&self, holes: &Bitmap) -> u32 {
+        match self.patience {
+            MessagePatience::Used => self.holes.not_lost(holes),
+            _ => 0,
+        }
+    }
+
+    fn hole_limits(&self) -> HoleLimits {
+        HoleLimits {
+            cut: self.cut,
+            tolerance: self.tolerance(),
+            step: self.step,
+        }
+    }
+
     /// Accepts as many holes as the message may end with.
     pub(super) fn accept_holes(&mut self, ledger: &mut Ledger) {
         if !self.is_posted() {
             return;
         }
-        let limits = HoleLimits {
-            cut: self.cut,
-            tolerance: self.tolerance(),
-            step: self.step,
-        };
+        let limits = self.hole_limits();
         // The sender draws the same numbers, so both prefer the same segments.
         let tie_breaker = TieBreaker::of(self.header.source, self.id());
         self.holes
@@ -437,6 +516,7 @@ impl ReceiveMessage {
     ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
         let answers = self.report.due == ReportDue::Whole(PacketKind::Ack, 0);
+        let continues = matches!(self.report.due, ReportDue::Whole(_, 1..));
         let shown = match kind {
             PacketKind::Bitmap => self.holes.shown(&self.received),
             _ => Cow::Borrowed(&self.received),
@@ -469,6 +549,7 @@ impl ReceiveMessage {
             header,
             report,
             answers,
+            continues,
             is_whole,
         })
     }
@@ -481,6 +562,8 @@ pub(super) struct PolledReport {
     pub(super) report: SegmentReport,
     /// Whether it answers a PROBE.
     pub(super) answers: bool,
+    /// Whether it continues the window of the report before, and repeats no news of that.
+    pub(super) continues: bool,
     /// Whether its bitmap reaches to the end of the message.
     pub(super) is_whole: bool,
 }

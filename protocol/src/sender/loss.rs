@@ -11,7 +11,8 @@
 //!    segment that was only late. Where paths may keep order this does not apply: there the
 //!    receiver accepts no hole on the sender's word, which PROBE calls a guess.
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
-//!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these.
+//!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
+//!    but the reports before must have come (`sender/hearing.rs`).
 
 use std::collections::VecDeque;
 
@@ -102,7 +103,9 @@ impl Sender {
 
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
-        let horizons = LossHorizons::new(rtt, gap, self.judge);
+        let mut horizons = LossHorizons::new(rtt, gap, self.judge);
+        // The reports of packets that have arrived may come that much later.
+        horizons.repaired = horizons.repaired + self.reports.lateness();
         // Before the first echo it is the start, before which no packet was sent.
         let (mut lost, mut newest) = (FoundLost::default(), Stamp::default());
         // From the lowest class up, so that `newest` covers a class and all lower ones.
@@ -119,13 +122,18 @@ impl Sender {
         lost
     }
 
-    /// Finds the lost segments of a path: those in flight before the packet that the path has
-    /// passed.
-    pub(super) fn find_lost_on(&mut self, now: Instant, passed: Option<PathMark>) -> FoundLost {
+    /// Finds the lost segments of paths: those in flight before packets that these have passed, as
+    /// reports prove.
+    pub(super) fn find_lost_on_paths(&mut self, now: Instant) -> FoundLost {
         let mut lost = FoundLost::default();
-        let Some(passed) = passed else {
-            return lost;
-        };
+        while let Some(passed) = self.reports.take_proven() {
+            lost.add(self.find_lost_on(now, passed));
+        }
+        lost
+    }
+
+    fn find_lost_on(&mut self, now: Instant, passed: PathMark) -> FoundLost {
+        let mut lost = FoundLost::default();
         let class = usize::from(passed.class.0);
         let flights = self.classes.get(class).map_or(0, |of| of.flights.len());
         for index in 0..flights {

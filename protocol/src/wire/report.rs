@@ -19,7 +19,8 @@ use crate::units::Class;
 ///    32  first           u32, segment of the bitmap's first bit
 ///    36  bits            u32, length of the bitmap in bits
 ///    40  echo class      u8, traffic class of the packet whose `sent at` is echoed
-///    41  keeps order     u8, 1 where the sender's paths may keep order; then two zeros
+///    41  keeps order     u8, 1 where the sender's paths may keep order
+///    42  repeats         u8, 1 if it has the news of the report before it, too; then a zero
 ///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
 ///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
 ///    60  bitmap          of the segments that arrived; see crate::bitmap
@@ -49,8 +50,10 @@ pub struct SegmentReport {
     pub echo_class: Class,
     /// Whether the sender's paths may keep order, as far as is known.
     pub keeps_order: bool,
+    /// Whether the news of the report with the number before is in this one, too.
+    pub repeats: bool,
     /// A path that keeps order and has skipped numbers: its packets before this number have arrived
-    /// and are reported, or are lost.
+    /// and are reported, or are lost, once all reports before this one have come.
     pub passed: Option<PathMark>,
     /// Bit n is set when the receiver waits for a packet after the n-th end that PROBE has named.
     pub awaited: u64,
@@ -79,6 +82,7 @@ impl SegmentReport {
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
         (bytes[40], bytes[41]) = (self.echo_class.0, u8::from(self.keeps_order));
+        bytes[42] = u8::from(self.repeats);
         if let Some(passed) = self.passed {
             bytes[44..52].copy_from_slice(&passed.encoded());
         }
@@ -102,6 +106,7 @@ impl SegmentReport {
             bits: get32(bytes, 36),
             echo_class: Class(bytes[40]),
             keeps_order: bytes[41] == 1,
+            repeats: bytes[42] == 1,
             passed: PathMark::decode(bytes[44..].first_chunk()?),
             awaited: get64(bytes, 52),
         };
@@ -136,6 +141,7 @@ mod tests {
             first: 5,
             echo_class: Class(3),
             keeps_order: true,
+            repeats: true,
             awaited: 1 << 63 | 1,
             passed: Some(PathMark {
                 class: Class(2),

@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 13] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
@@ -104,6 +104,11 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 12] = [
         "lost_segments",
         "Segments accepted as lost, within the tolerance.",
         |peer| peer.lost_segments,
+    ),
+    (
+        "given_up_segments",
+        "Lost segments that were given up when patience ended.",
+        |peer| peer.given_up_segments,
     ),
     (
         "late_segments",

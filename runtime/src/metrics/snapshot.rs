@@ -120,6 +120,8 @@ pub struct PeerSnapshot {
     pub duplicate_segments: u64,
     /// Segments that were accepted as lost: holes within the tolerance.
     pub lost_segments: u64,
+    /// Of these, segments that were given up when patience ended (`collectives.patience`).
+    pub given_up_segments: u64,
     /// Segments received after their message was complete without them.
     pub late_segments: u64,
     /// Packets that a later packet of their path had overtaken.
@@ -317,6 +319,7 @@ impl PeerSnapshot {
             received_segments: receiver.received_segments,
             duplicate_segments: receiver.duplicate_segments,
             lost_segments: receiver.lost_segments,
+            given_up_segments: receiver.given_up_segments,
             late_segments: receiver.late_segments,
             overtaken_packets: receiver.overtaken,
             order: match peer.order {

@@ -10,6 +10,7 @@ mod loss;
 mod messages;
 mod mismatch;
 mod order;
+mod patience;
 mod points;
 mod rechunked;
 mod results;

@@ -6,5 +6,6 @@ mod ids;
 mod memory;
 mod order;
 mod pair;
+mod reports;
 mod stops;
 mod tolerances;

@@ -112,6 +112,7 @@ impl TestMessage {
             bytes: self.bytes,
             tolerance: self.tolerance,
             urgency: None,
+            patience_ends: None,
         }
     }
 }

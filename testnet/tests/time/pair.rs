@@ -118,6 +118,7 @@ impl Pair {
             bytes: message.bytes,
             tolerance: message.tolerance,
             urgency: None,
+            patience_ends: None,
         };
         self.network.command(Rank(1), |host, now| {
             host.expect(now, Rank(0), request);

@@ -239,6 +239,7 @@ impl Member {
             bytes: message.bytes,
             tolerance: message.tolerance,
             urgency: None,
+            patience_ends: None,
         };
         self.command(move |endpoint, now| endpoint.expect(now, from, incoming));
     }

@@ -1,0 +1,146 @@
+//! How long contributions to a tensor usually take, and so how long stragglers are waited for.
+//!
+//! `collectives.patience` is m. An operation of the tensor takes t on this rank: from its start
+//! until the last contribution that may lose segments is complete.
+//!
+//! 1. The usual time u is the first t, and then moves by an eighth: u + (min(t, 2u) - u) / 8.
+//! 2. From step [`LEARNING`] on, patience ends m u after the start (rule 10 of
+//!    [`gradwire_protocol::receiver`]). So where all steps become slower, u follows by at least
+//!    (m - 1) / 8 a step, and stragglers alone are left behind.
+//! 3. Only error feedback makes late values good, so only its operations have patience.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{Instant, Span};
+
+use crate::numbers::holes::HoleFilling;
+use crate::operation::Operation;
+
+/// Steps of a tensor that wait for everything, so that its usual time is known.
+pub(crate) const LEARNING: u32 = 8;
+
+/// The usual times of all tensors on this rank.
+#[derive(Debug, Default)]
+pub(crate) struct UsualTimes {
+    /// Patience as a multiple of the usual time; `None`: endless.
+    multiple: Option<f64>,
+    of: BTreeMap<u64, UsualTime>,
+}
+
+#[derive(Debug)]
+struct UsualTime {
+    span: Span,
+    steps: u32,
+}
+
+impl UsualTimes {
+    /// Before the first step of a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        Self {
+            multiple: job.collectives.patience,
+            of: BTreeMap::new(),
+        }
+    }
+
+    /// Whether patience with this operation may end.
+    pub(crate) fn may_end(&self, operation: &Operation) -> bool {
+        self.multiple.is_some()
+            && operation.may_lose()
+            && operation.loss.holes == HoleFilling::ErrorFeedback
+            && operation.tensor_key != 0
+    }
+
+    /// When patience ends with an operation on this tensor that starts now.
+    pub(crate) fn ends(&self, now: Instant, tensor_key: u64) -> Option<Instant> {
+        let usual = self.of.get(&tensor_key);
+        let usual = usual.filter(|usual| usual.steps >= LEARNING)?;
+        let picos = usual.span.as_picos() as f64 * self.multiple?;
+        Some(now + Span::from_picos(picos as u64))
+    }
+
+    /// The contributions to the tensor have taken this long.
+    pub(crate) fn note(&mut self, tensor_key: u64, took: Span) {
+        let usual = self.of.entry(tensor_key).or_insert(UsualTime {
+            span: took,
+            steps: 0,
+        });
+        let (before, now) = (usual.span, took.min(usual.span * 2));
+        usual.span = before + now.beyond(before).divided(8);
+        usual.span = usual.span.beyond(before.beyond(now).divided(8));
+        usual.steps = usual.steps.saturating_add(1);
+    }
+}
+
+/// The wait of one operation for the contributions that may lose segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OperationPatience {
+    /// When it ends; `None`: not at all.
+    pub(crate) ends: Option<Instant>,
+    /// Contributions that are not complete.
+    pub(crate) left: usize,
+}
+
+impl OperationPatience {
+    /// A contribution is complete; tells whether it was the last one.
+    pub(crate) fn on_complete(&mut self) -> bool {
+        let had = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        had && self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(multiple: f64) -> UsualTimes {
+        UsualTimes {
+            multiple: Some(multiple),
+            of: BTreeMap::new(),
+        }
+    }
+
+    const KEY: u64 = 7;
+    const USUAL: Span = Span::from_millis(8);
+
+    #[test]
+    fn patience_is_a_multiple_of_the_usual_time() {
+        let (mut times, now) = (times(1.5), Instant::START);
+        for _ in 0..LEARNING {
+            assert_eq!(times.ends(now, KEY), None);
+            times.note(KEY, USUAL);
+        }
+        assert_eq!(times.ends(now, KEY), Some(now + Span::from_millis(12)));
+        assert_eq!(times.ends(now, KEY + 1), None);
+    }
+
+    #[test]
+    fn one_straggler_hardly_moves_the_usual_time() {
+        let (mut times, now) = (times(1.0), Instant::START);
+        for _ in 0..LEARNING {
+            times.note(KEY, USUAL);
+        }
+        times.note(KEY, USUAL * 1000);
+        assert_eq!(times.ends(now, KEY), Some(now + Span::from_millis(9)));
+    }
+
+    /// Every step ends when its patience does, since the network has become slower for good.
+    #[test]
+    fn a_slower_network_becomes_usual() {
+        let (mut times, now) = (times(1.2), Instant::START);
+        for _ in 0..LEARNING {
+            times.note(KEY, USUAL);
+        }
+        let late = |times: &UsualTimes| {
+            let ends = times.ends(now, KEY).expect("it has learned");
+            (ends - now).min(USUAL * 3)
+        };
+        let steps = (1..1000).find(|_| {
+            let took = late(&times);
+            times.note(KEY, took);
+            late(&times) >= USUAL * 3
+        });
+        assert!(steps.is_some_and(|steps| steps < 50), "{steps:?} steps");
+    }
+}

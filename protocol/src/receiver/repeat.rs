@@ -1,0 +1,147 @@
+//! Grants that go again: a lost report would hold its sender up until that asks for itself.
+//!
+//! 1. A grant is *heard* when more segments of its message have arrived, or were sent as PROBE
+//!    says, than were granted before it.
+//! 2. When no segment has come from the peer for a wait, the messages whose grants are not heard
+//!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
+//! 3. The wait is twice the time that the peer takes to answer a grant, and a margin: a window that
+//!    was halved is silent for a round trip. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
+//!    and grants go again only once: the path may be long.
+
+use super::message::ReceiveMessage;
+use super::{RankResources, Receiver};
+use crate::rtt::Rtt;
+use crate::units::{Instant, Span};
+
+/// Repeats until a segment comes. Then the sender asks, by `sender/asking.rs`.
+const REPEATS_MAX: u32 = 5;
+/// Gaps until a grant goes again while it is not known how long an answer takes.
+const GAPS_UNKNOWN: u64 = 2;
+/// Answers that should have come until a grant goes again.
+const ANSWERS_AWAITED: u64 = 2;
+/// No wait is longer: an answer of seconds is a host that stood still.
+const WAIT_MAX: Span = Span::from_millis(1_000);
+/// Messages that repeat their grants at a time, so that thousands of them make no flood.
+const REPEATED_TOGETHER: usize = 8;
+
+/// A grant that its sender may not have heard of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnheardGrant {
+    /// The segments that were granted before it.
+    pub(super) before: u32,
+    /// When it was made.
+    pub(super) made: Instant,
+}
+
+/// The grants to one peer, and how long it takes to answer them.
+#[derive(Debug)]
+pub(super) struct GrantWatch {
+    answers: Rtt,
+    /// When a segment came last, a grant was made or repeated.
+    since: Instant,
+    repeats: u32,
+    /// No later than the next repeat.
+    due: Option<Instant>,
+}
+
+impl GrantWatch {
+    /// Of a peer that was granted nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            answers: Rtt::new(Span::ZERO),
+            since: Instant::START,
+            repeats: 0,
+            due: None,
+        }
+    }
+
+    /// A segment has come.
+    #[inline]
+    pub(super) fn on_segment(&mut self, now: Instant) {
+        self.since = now;
+        self.repeats = 0;
+    }
+
+    /// A grant was made in a job with this gap.
+    pub(super) fn on_grant(&mut self, now: Instant, gap: Span) {
+        self.since = now;
+        if self.repeats < self.most() {
+            let due = now + self.wait(gap);
+            self.due = Some(self.due.map_or(due, |before| before.min(due)));
+        }
+    }
+
+    /// A grant was heard after so long: too long for a sample if it was lost, which does no harm.
+    pub(super) fn on_answer(&mut self, took: Span) {
+        self.answers.sample(took);
+    }
+
+    /// No later than the next repeat.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The time has come to look whether grants go again; tells whether they do.
+    pub(super) fn look(&mut self, now: Instant, gap: Span) -> bool {
+        let at = self.since + self.wait(gap);
+        if at > now {
+            self.due = Some(at);
+            return false;
+        }
+        self.repeats += 1;
+        self.since = now;
+        self.due = (self.repeats < self.most()).then(|| now + self.wait(gap));
+        true
+    }
+
+    /// All grants are heard.
+    pub(super) fn rest(&mut self) {
+        self.due = None;
+    }
+
+    /// How often grants go again until a segment comes.
+    fn most(&self) -> u32 {
+        match self.answers.is_known() {
+            true => REPEATS_MAX,
+            false => 1,
+        }
+    }
+
+    fn wait(&self, gap: Span) -> Span {
+        let first = match self.answers.is_known() {
+            true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
+            false => gap * GAPS_UNKNOWN,
+        };
+        first.min(WAIT_MAX) * (1 << self.repeats)
+    }
+}
+
+impl Receiver {
+    /// Reports grants again that are not heard, if it is time.
+    pub(super) fn repeat_grants(&mut self, lent: &RankResources<'_>) {
+        if self.granted.due().is_none_or(|due| due > lent.now) {
+            return;
+        }
+        let is_unheard = |receiving: &&mut ReceiveMessage| receiving.has_unheard_grant();
+        let mut unheard = self.messages.iter_mut().filter(is_unheard).peekable();
+        if unheard.peek().is_none() {
+            self.granted.rest();
+        } else if self.granted.look(lent.now, lent.settings.gap) {
+            for receiving in unheard.take(REPEATED_TOGETHER) {
+                receiving.repeat_grant(lent.now);
+                self.counters.repeated_grants += 1;
+            }
+        }
+    }
+
+    /// The sender asks about a message that only waits, perhaps for all such messages: reports
+    /// again which of them are granted. The first report may have been lost.
+    pub(super) fn tell_grants(&mut self, now: Instant) {
+        for receiving in &mut self.messages {
+            if receiving.is_posted() && receiving.expected() > 0 {
+                receiving.report.ack_now(now);
+                self.deadlines = self.deadlines.with(receiving);
+            }
+        }
+    }
+}

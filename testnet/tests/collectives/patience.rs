@@ -1,0 +1,168 @@
+//! Patience: stragglers of a step that are not waited for, and are not lost either.
+
+use gradwire_collectives::dtype::DType;
+use gradwire_collectives::operation::Operation;
+use gradwire_protocol::job::{HoleFilling, Job};
+use gradwire_protocol::units::{ByteCount, Rank, Rate, Span};
+use gradwire_testnet::link::{Profile, Queue};
+
+use crate::world::{World, all_reduce, floats, small_job, tensor, tolerating};
+
+const RANKS: u16 = 3;
+const ELEMENTS: usize = 12_000;
+/// More steps than a tensor needs before its usual time is known.
+const USUAL_STEPS: u32 = 12;
+const TOLERANCE: f64 = 0.3;
+
+fn job(patience: Option<f64>) -> Job {
+    let mut job = small_job();
+    job.collectives.chunk = ByteCount::mib(1);
+    job.collectives.patience = patience;
+    // A part of each message is not sent yet when a slow path makes it late.
+    job.transport.initial_window = ByteCount::kib(16);
+    job
+}
+
+fn fast() -> Profile {
+    Profile::perfect(Span::from_micros(10))
+}
+
+/// Serves a rank's packets at this rate, and loses none.
+fn slow(mbit: u64) -> Profile {
+    let queue = Queue {
+        rate: Rate::from_bits_per_second(mbit * 1_000_000),
+        threshold: ByteCount::mib(64),
+        limit: ByteCount::mib(64),
+    };
+    Profile {
+        queue: Some(queue),
+        ..fast()
+    }
+}
+
+/// Packets of a message come in any order, over a long time.
+fn scattered() -> Profile {
+    Profile {
+        jitter: Span::from_millis(20),
+        ..fast()
+    }
+}
+
+fn step(rank: u16, sequence: u32, holes: HoleFilling) -> Operation {
+    let value = f64::from(1_u32 << rank);
+    let values = tensor(DType::F32, std::iter::repeat_n(value, ELEMENTS));
+    Operation {
+        loss: tolerating(TOLERANCE, holes),
+        ..all_reduce(RANKS, sequence, values)
+    }
+}
+
+/// One step: how long it took, the values of rank 0, and the segments that receivers did without.
+fn run(world: &mut World, sequence: u32, holes: HoleFilling) -> (Span, Vec<f32>, u64) {
+    let begun = world.network.now();
+    let results = world.perform(|rank| step(rank, sequence, holes));
+    let took = world.network.now() - begun;
+    let lost = results.iter().map(|(_, outcome)| outcome.lost_segments);
+    let (lost, bits) = (lost.sum(), &results[0].0);
+    assert!(results.iter().all(|(bytes, _)| bytes == bits), "replicas");
+    (took, floats(bits), lost)
+}
+
+fn given_up(world: &World) -> u64 {
+    let hosts = world.network.hosts().iter();
+    hosts
+        .map(|rank| rank.counters().receiver.given_up_segments)
+        .sum()
+}
+
+fn owed_bytes(world: &World) -> usize {
+    let hosts = world.network.hosts().iter();
+    hosts.map(|rank| rank.residuals().bytes()).sum()
+}
+
+/// A world in which the usual time of the tensor is known, and then one path is as given.
+fn with_late_path(job: &Job, late: Profile, holes: HoleFilling, seed: u64) -> World {
+    let mut world = World::new(RANKS, job, fast(), seed);
+    for sequence in 0..USUAL_STEPS {
+        let (_, sums, lost) = run(&mut world, sequence, holes);
+        assert_eq!(lost, 0, "all steps take as long, so nothing is late");
+        assert!(sums.iter().all(|&sum| sum == 7.0));
+    }
+    world.network.set_link(Rank(0), Rank(1), late);
+    world
+}
+
+#[test]
+fn patience_ends_a_step_and_the_next_brings_the_rest() {
+    let holes = HoleFilling::ErrorFeedback;
+    for (late, seed) in [(slow(10), 1), (slow(30), 2), (scattered(), 3)] {
+        let mut world = with_late_path(&job(Some(1.5)), late, holes, seed);
+        let (_, first, lost) = run(&mut world, USUAL_STEPS, holes);
+        assert!(lost > 0);
+        // Senders take packets that others have overtaken for lost, and say so.
+        assert!((1..=lost).contains(&given_up(&world)), "counted apart");
+        assert!(owed_bytes(&world) > 0);
+
+        world.network.set_link(Rank(0), Rank(1), fast());
+        let mut sums: Vec<f64> = first.iter().map(|&sum| sum.into()).collect();
+        for sequence in USUAL_STEPS + 1..USUAL_STEPS + 10 {
+            let (_, more, _) = run(&mut world, sequence, holes);
+            for (sum, more) in sums.iter_mut().zip(more) {
+                *sum += f64::from(more);
+            }
+        }
+        assert_eq!(owed_bytes(&world), 0, "the last step was late for no rank");
+        assert!(sums.iter().all(|&sum| sum == 70.0), "nothing is lost");
+    }
+}
+
+#[test]
+fn patience_saves_the_time_of_the_last_stragglers() {
+    let holes = HoleFilling::ErrorFeedback;
+    let [endless, ended] = [None, Some(1.5)].map(|patience| {
+        let mut world = with_late_path(&job(patience), scattered(), holes, 7);
+        run(&mut world, USUAL_STEPS, holes).0
+    });
+    let share = ended.as_secs_f64() / endless.as_secs_f64();
+    assert!(share < 0.8, "{ended}, {endless} without");
+}
+
+#[test]
+fn without_error_feedback_patience_is_endless() {
+    for holes in [
+        HoleFilling::Rescale,
+        HoleFilling::Zero,
+        HoleFilling::Previous,
+    ] {
+        let mut world = with_late_path(&job(Some(1.5)), slow(10), holes, 4);
+        let (_, _, lost) = run(&mut world, USUAL_STEPS, holes);
+        assert_eq!((lost, given_up(&world)), (0, 0), "{holes:?}");
+    }
+}
+
+#[test]
+fn a_path_that_stays_slow_is_waited_for_again() {
+    let holes = HoleFilling::ErrorFeedback;
+    let mut world = with_late_path(&job(Some(1.5)), slow(30), holes, 5);
+    let lost: Vec<u64> = (USUAL_STEPS..USUAL_STEPS + 80)
+        .map(|sequence| {
+            let results = world.perform(|rank| step(rank, sequence, holes));
+            results[1].1.lost_segments
+        })
+        .collect();
+    assert!(lost[0] > 0);
+    assert!(lost[70..].iter().all(|&lost| lost == 0), "{lost:?}");
+}
+
+/// However little of a message may be missing, no more of it ever is.
+#[test]
+fn patience_stays_within_the_tolerance() {
+    let holes = HoleFilling::ErrorFeedback;
+    let mut world = with_late_path(&job(Some(1.0)), slow(10), holes, 6);
+    for sequence in USUAL_STEPS..USUAL_STEPS + 10 {
+        let results = world.perform(|rank| step(rank, sequence, holes));
+        for (_, outcome) in results {
+            assert!(outcome.max_lost_share.get() <= TOLERANCE, "{outcome:?}");
+        }
+    }
+}

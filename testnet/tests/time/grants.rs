@@ -1,0 +1,127 @@
+//! Lost grants: the receiver repeats them soon, and never where no packet is lost.
+
+use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::units::{ByteCount, Rank, Rate, Share, Span};
+use gradwire_testnet::link::{Profile, Queue};
+
+use crate::pair::{Pair, PairMessage, clean_time, seconds};
+
+const MESSAGE: u32 = 1 << 20;
+
+fn wire() -> Profile {
+    Profile::perfect(Span::from_micros(20))
+}
+
+fn cut() -> Profile {
+    Profile {
+        drop: Share::ALL,
+        ..wire()
+    }
+}
+
+/// A port of 10 Gb/s that holds a message.
+fn port(latency: Span) -> Profile {
+    Profile {
+        queue: Some(Queue {
+            rate: Rate::from_gbps(10),
+            threshold: ByteCount::mib(64),
+            limit: ByteCount::mib(64),
+        }),
+        ..Profile::perfect(latency)
+    }
+}
+
+fn jobs() -> [Job; 2] {
+    let mut granting = Job::default();
+    granting.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(128)));
+    [Job::default(), granting]
+}
+
+fn repeated(pair: &Pair) -> u64 {
+    let of = |host: &Endpoint| host.counters().receiver.repeated_grants;
+    pair.network.hosts().iter().map(of).sum()
+}
+
+/// The longest time from the posting of a message whose grant is lost until it is there.
+fn longest_time(job: &Job, message: PairMessage) -> Span {
+    let times = [1, 3, 10, 30, 100].map(|millis| {
+        let mut pair = Pair::new(job.clone(), port(Span::from_micros(20)));
+        pair.transfer(message);
+        pair.send(message);
+        pair.pass(Span::from_millis(millis));
+        pair.network.set_link(Rank(1), Rank(0), cut());
+        let posted = pair.network.now();
+        pair.post(message);
+        pair.pass(Span::from_micros(100));
+        pair.network
+            .set_link(Rank(1), Rank(0), port(Span::from_micros(20)));
+        let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
+        pair.network.run(posted + seconds(9), received);
+        pair.network.now() - posted
+    });
+    times.into_iter().max().expect("some times")
+}
+
+#[test]
+fn a_lost_grant_is_repeated_within_a_few_waits() {
+    for job in jobs() {
+        for message in [
+            PairMessage::lossless(MESSAGE),
+            PairMessage::tolerant(MESSAGE, 0.1),
+        ] {
+            let clean = clean_time(&job, port(Span::from_micros(20)), message);
+            let time = longest_time(&job, message);
+            println!("{message:?}: {time} of {clean}");
+            let late = time.beyond(clean);
+            assert!(late < Span::from_micros(1_500), "{message:?}: {late} late");
+        }
+    }
+}
+
+#[test]
+fn a_clean_path_repeats_no_grant() {
+    for latency in [5, 200, 3_000] {
+        for job in jobs() {
+            let mut pair = Pair::new(job, port(Span::from_micros(latency)));
+            pair.transfer(PairMessage::lossless(MESSAGE));
+            let before = repeated(&pair);
+            assert!(
+                before <= 1,
+                "{latency} us: {before} before an answer is known"
+            );
+            for count in [1, 40] {
+                let messages = [
+                    PairMessage::lossless(MESSAGE),
+                    PairMessage::tolerant(MESSAGE, 0.1),
+                ];
+                for message in messages.repeat(count) {
+                    pair.post(message);
+                    pair.send(message);
+                }
+                pair.finish();
+            }
+            assert_eq!(repeated(&pair), before, "{latency} us");
+        }
+    }
+}
+
+#[test]
+fn a_dead_sender_hears_of_a_grant_a_few_times() {
+    for job in jobs() {
+        let mut pair = Pair::new(job, wire());
+        pair.transfer(PairMessage::lossless(MESSAGE));
+        for _ in 0..100 {
+            pair.send(PairMessage::lossless(MESSAGE));
+        }
+        pair.pass(seconds(1));
+        pair.network.set_link(Rank(0), Rank(1), cut());
+        for _ in 0..100 {
+            pair.post(PairMessage::lossless(MESSAGE));
+        }
+        pair.pass(seconds(30));
+        let count = repeated(&pair);
+        println!("{count} grants repeated");
+        assert!((1..=64).contains(&count), "{count} grants");
+    }
+}
