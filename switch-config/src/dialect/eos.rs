@@ -63,11 +63,7 @@ impl Dialect for Eos {
         let mut wanted = render::whole(plan);
         render::clear_overrides(&mut wanted, &running);
         maps::spread(&mut wanted);
-        let change = indented::change(&running, &wanted, &EosRules);
-        Ok(ConfigChange {
-            forward: gathered(&change.forward),
-            inverse: gathered(&change.inverse),
-        })
+        Ok(indented::change(&running, &wanted, &EosRules, maps::gather))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {
@@ -91,12 +87,6 @@ impl Dialect for Eos {
     fn own_counters(&self, _plan: &Plan, text: &str) -> Result<Vec<QueueCount>, ReadError> {
         counters::read(text)
     }
-}
-
-fn gathered(commands: &str) -> String {
-    let mut tree = indented::read(commands);
-    maps::gather(&mut tree);
-    text(&tree)
 }
 
 fn text(tree: &[ConfigEntry]) -> String {

@@ -55,7 +55,7 @@ impl Dialect for Sonic {
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = json::read(WHAT, running)?;
-        config::check_shape(&running, &change::TOUCHED)?;
+        config::check_shape(&running, change::touched())?;
         Ok(json::change(&running, &change::with_plan(plan, &running)))
     }
 

@@ -125,18 +125,23 @@ pub fn last<'a>(section: &[&'a str]) -> &'a str {
     section.last().copied().unwrap_or_default()
 }
 
-/// The commands that bring `running` to `wanted`, and those back.
+/// The commands that bring `running` to `wanted`, and those back, as `shown` makes them out of one
+/// command for each name.
 pub fn change(
     running: &[ConfigEntry],
     wanted: &[ConfigEntry],
     rules: &dyn CommandRules,
+    shown: impl Fn(&mut Vec<ConfigEntry>),
 ) -> ConfigChange {
     let [running, wanted] = [running, wanted].map(|entries| named(rules, entries));
     let steps = diff::steps(as_tree(rules), &mut Vec::new(), &running, &wanted);
     let mut inverse = commands(rules, "", &steps, Way::Back);
     inverse.reverse();
+    let mut forward = commands(rules, "", &steps, Way::There);
+    shown(&mut forward);
+    shown(&mut inverse);
     ConfigChange {
-        forward: text(&commands(rules, "", &steps, Way::There), rules.spaces()),
+        forward: text(&forward, rules.spaces()),
         inverse: text(&inverse, rules.spaces()),
     }
 }

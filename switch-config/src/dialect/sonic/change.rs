@@ -24,21 +24,19 @@ const NAMED: [(&str, &str); 6] = [
 ];
 /// Tables of rows by port and queue.
 const BY_QUEUE: [&str; 2] = ["QUEUE", "BUFFER_QUEUE"];
-/// Every table that is read or written here.
-pub(super) const TOUCHED: [&str; 12] = [
-    "DSCP_TO_TC_MAP",
-    "TC_TO_QUEUE_MAP",
-    "TC_TO_PRIORITY_GROUP_MAP",
-    "SCHEDULER",
-    "WRED_PROFILE",
-    "BUFFER_PROFILE",
-    "BUFFER_POOL",
-    "QUEUE",
-    "BUFFER_QUEUE",
+/// Tables whose rows are merged, field by field.
+const MERGED: [&str; 4] = [
     "PORT_QOS_MAP",
+    "BUFFER_POOL",
     "SWITCH_HASH",
     "SWITCH_TRIMMING",
 ];
+
+/// Every table that is read or written here.
+pub(super) fn touched() -> impl Iterator<Item = &'static str> {
+    let named = NAMED.into_iter().map(|(table, _)| table);
+    named.chain(BY_QUEUE).chain(MERGED)
+}
 
 /// The running configuration with the plan in it. Its touched tables must be tables of rows.
 pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
@@ -58,12 +56,7 @@ pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
         let bindings = json::object_at(&mut after, &["PORT_QOS_MAP", &port.name]);
         bindings.remove("tc_to_dscp_map");
     }
-    for table in [
-        "PORT_QOS_MAP",
-        "BUFFER_POOL",
-        "SWITCH_HASH",
-        "SWITCH_TRIMMING",
-    ] {
+    for table in MERGED {
         if let Some(rows) = ours.get(table) {
             json_patch::merge(&mut after[table], rows);
         }
@@ -189,7 +182,7 @@ fn is_used(after: &Value, field: &str, name: &str) -> bool {
 }
 
 fn remove_empty(running: &Value, after: &mut Value) {
-    for table in TOUCHED {
+    for table in touched() {
         let is_empty = |root: &Value| json::at(root, &[table]) == Some(&Value::Object(Map::new()));
         if is_empty(after) && !is_empty(running) {
             json::object_at(after, &[]).remove(table);

@@ -39,11 +39,11 @@ const WANTED: &str = "lamp 2\nmenu ours\n   milk\n   water\ntable 1\n   menu our
 
 fn there_and_back(running: &str, wanted: &str) -> (ConfigChange, String) {
     let (running, wanted) = (read(running), read(wanted));
-    let change = change(&running, &wanted, &Menus);
+    let change = change(&running, &wanted, &Menus, |_| {});
     let there = apply(&running, &read(&change.forward), &Menus);
     let back = apply(&there, &read(&change.inverse), &Menus);
     assert_eq!(sorted(&back), sorted(&running), "{back:?}");
-    assert_eq!(super::change(&there, &wanted, &Menus).forward, "");
+    assert_eq!(super::change(&there, &wanted, &Menus, |_| {}).forward, "");
     (change, text(&there, 3))
 }
 
@@ -87,7 +87,7 @@ fn what_the_plan_does_not_have_leaves_its_own_sections_only() {
 #[test]
 fn nothing_is_changed_where_everything_is_as_wanted() {
     let wanted = read(WANTED);
-    let change = change(&wanted, &wanted, &Menus);
+    let change = change(&wanted, &wanted, &Menus, |_| {});
     assert_eq!((change.forward, change.inverse), Default::default());
 }
 

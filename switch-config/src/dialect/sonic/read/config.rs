@@ -103,14 +103,17 @@ pub(crate) fn text(value: &Value) -> Option<String> {
 }
 
 /// Refuses an export in which a table that is to be changed is no table of rows.
-pub(crate) fn check_shape(root: &Value, names: &[&str]) -> Result<(), ReadError> {
+pub(crate) fn check_shape<'a>(
+    root: &Value,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), ReadError> {
     let wrong =
         |place: String| ReadError::new(WHAT, format!("{place} must be an object, `{{...}}`"));
     for name in names {
         let Some(table) = json::at(root, &[name]) else {
             continue;
         };
-        let rows = table.as_object().ok_or_else(|| wrong((*name).to_owned()))?;
+        let rows = table.as_object().ok_or_else(|| wrong(name.to_owned()))?;
         let bad = rows.iter().find(|(_, row)| !row.is_object());
         if let Some((key, _)) = bad {
             return Err(wrong(format!("{name}{BAR}{key}")));
