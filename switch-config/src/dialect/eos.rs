@@ -8,8 +8,8 @@
 //! templates write that or `random-detect ecn` for a queue, never both. The fate of packets that
 //! are not ECT beside the latter is not known.
 //!
-//! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names, `maps`
-//! the map of DSCPs.
+//! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names,
+//! `maps` the map of DSCPs.
 
 mod change;
 mod chip;

@@ -3,8 +3,8 @@
 //! Start here: [`Sonic`] is the dialect, and `limits.toml` has the platform's abilities. The other
 //! files are one concern each:
 //! - `render`: a plan as tables; `change`: a plan put into a running configuration.
-//! - `models`, `models.toml`: the tables as SONiC's YANG models type them; `check`: their rules; [`yang`]: a
-//!   configuration as validators read it.
+//! - `models` and `models.toml`: the tables as SONiC's YANG models type them; `check`: their
+//!   rules; [`yang`]: a configuration as validators read it.
 //! - `read`: the meaning of a configuration; `meaning`: mistakes that the models let through.
 //! - `counters`: exports of counters; `commands.txt`: commands for people.
 //!
