@@ -136,6 +136,13 @@ impl PathWatch {
         }
     }
 
+    /// A BITMAP lacks a segment that was in flight, as a packet of so many bytes. The news of its
+    /// acknowledgement tell nothing about that.
+    pub(crate) fn on_missing(&mut self, now: Instant, bytes: u64) {
+        self.lost += u64::from(bytes > 0);
+        self.on_lost(now, bytes);
+    }
+
     /// No long packet has arrived for as long as a peer may be silent. Told once.
     fn take_vanished(&mut self, now: Instant, news: &Feedback) -> Option<PathFault> {
         let vanishing = self.vanishing?;
@@ -293,6 +300,20 @@ mod tests {
         assert!(faults(&mut watch, 0, 2, &news(8, 0, 12_000)).is_empty());
         let told = faults(&mut watch, 2_000, 6, &news(1, 3, 200));
         assert_eq!(told, [PathFault::FullPacketsVanish { bytes: 1500 }]);
+    }
+
+    #[test]
+    fn losses_that_only_bitmaps_show_make_a_trickle() {
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
+        for millis in 0..5_000 {
+            let now = Instant::START + Span::from_millis(millis);
+            watch.on_missing(now, PACKET.get());
+            let fault = watch.on_feedback(now, &news(0, 0, 0));
+            if let Some(PathFault::FullPacketsVanish { .. }) = fault {
+                return assert!(watch.limit(ByteCount::mib(1)) < PACKET);
+            }
+        }
+        panic!("the sender repairs a packet a millisecond for five seconds");
     }
 
     #[test]

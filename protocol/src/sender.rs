@@ -660,7 +660,7 @@ impl Sender {
             }
             let bytes = sending.land(segment);
             self.in_flight -= bytes;
-            self.path.on_lost(now, bytes);
+            self.path.on_missing(now, bytes);
             sending.queue_repair(segment);
         }
     }

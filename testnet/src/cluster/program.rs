@@ -482,8 +482,6 @@ impl PlannedOperation {
 fn small_limits(schedule: &ClusterSchedule) -> (EndpointLimits, CommunicatorLimits) {
     let mut rng = draw::stream(schedule.seed, "limits", 0);
     let mut endpoint = EndpointLimits {
-        early_messages: rng.random_range(1..8),
-        early_segments: pick(&mut rng, &[300, 600]),
         closed_ranges: rng.random_range(1..4),
         steps: rng.random_range(1..4),
         clean_packets: rng.random_range(1..64),

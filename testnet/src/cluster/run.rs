@@ -292,7 +292,9 @@ impl<'a> ClusterRun<'a> {
     fn events_max(&self) -> u64 {
         let pairs = u64::from(self.schedule.ranks).pow(2);
         let seconds = (self.now - self.last_stir).as_picos() / Span::from_millis(1_000).as_picos();
-        EVENTS_MAX + seconds * pairs * EVENTS_PER_SECOND
+        let most = EVENTS_MAX + seconds * pairs * EVENTS_PER_SECOND;
+        // As much more as operations may take longer.
+        most * (self.healed_within().as_nanos() / HEALED_WITHIN.as_nanos())
     }
 
     /// Heals all faults when operations stop ending, and then insists.

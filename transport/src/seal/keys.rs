@@ -273,6 +273,7 @@ mod tests {
     use gradwire_protocol::wire::TAG_BYTES;
     use proptest::prelude::*;
 
+    use super::super::window::WINDOW;
     use super::*;
 
     const PAIR: Secret = [7; 32];
@@ -422,6 +423,122 @@ mod tests {
         assert_eq!(BTreeSet::from(sealed).len(), directions.len());
     }
 
+    /// What becomes of the next packet of a direction.
+    #[derive(Clone, Copy, Debug)]
+    enum PathStep {
+        Arrives(PacketKind),
+        ArrivesTwice(PacketKind),
+        /// It is overtaken by all packets until the next `Release`.
+        Waits(PacketKind),
+        Release,
+        /// So many packets are lost.
+        Lost(u64),
+    }
+
+    fn any_step() -> impl Strategy<Value = PathStep> {
+        let kind = prop::sample::select(vec![PacketKind::Data, PacketKind::Ack]);
+        let lost = vec![
+            1,
+            40,
+            WINDOW - 5,
+            WINDOW + 100,
+            1 << GENERATION_AT,
+            5 << GENERATION_AT,
+        ];
+        prop_oneof![
+            8 => kind.clone().prop_map(PathStep::Arrives),
+            3 => kind.clone().prop_map(PathStep::ArrivesTwice),
+            4 => kind.prop_map(PathStep::Waits),
+            2 => Just(PathStep::Release),
+            2 => prop::sample::select(lost).prop_map(PathStep::Lost),
+        ]
+    }
+
+    /// A direction whose packets get lost, come twice and overtake each other, beside the rule that
+    /// says which of them open.
+    struct RoughPath {
+        outbound: OutboundKeys,
+        inbound: InboundKeys,
+        waiting: Vec<(PacketKind, u64, Vec<u8>)>,
+        opened: BTreeSet<u64>,
+    }
+
+    impl RoughPath {
+        /// A direction on which one packet has arrived, with this number.
+        fn from(number: u64) -> Self {
+            let mut path = Self {
+                outbound: OutboundKeys::after(number),
+                inbound: InboundKeys::new(HERE, &PAIR),
+                waiting: Vec::new(),
+                opened: BTreeSet::new(),
+            };
+            // The receiver has seen the packets before, or could not name the high half.
+            path.inbound.window.take(number - 1);
+            path.opened.insert(number - 1);
+            while path.inbound.generation < generation(number - 1) {
+                path.inbound.change_keys();
+            }
+            path.take(PathStep::Arrives(PacketKind::Ack));
+            path
+        }
+
+        fn take(&mut self, step: PathStep) {
+            match step {
+                PathStep::Lost(count) => {
+                    let next = self.outbound.next + count;
+                    while self.outbound.generation < generation(next) {
+                        self.outbound.generation += 1;
+                        self.outbound.key = self.outbound.chain.advance();
+                    }
+                    self.outbound.next = next;
+                }
+                PathStep::Release => {
+                    for (kind, number, packet) in std::mem::take(&mut self.waiting) {
+                        self.arrive(kind, number, &packet);
+                    }
+                }
+                PathStep::Arrives(kind) => {
+                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    self.arrive(kind, number, &packet);
+                }
+                PathStep::ArrivesTwice(kind) => {
+                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    self.arrive(kind, number, &packet);
+                    self.arrive(kind, number, &packet);
+                }
+                PathStep::Waits(kind) => {
+                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    self.waiting.push((kind, number, packet));
+                }
+            }
+        }
+
+        fn arrive(&mut self, kind: PacketKind, number: u64, packet: &[u8]) {
+            let newest = *self.opened.last().expect("one was opened at the start");
+            let opened = self.inbound.open(kind, &mut packet.to_vec());
+            let behind = newest.saturating_sub(number);
+            if generation(number) + 1 < generation(newest) {
+                assert_eq!(
+                    opened,
+                    Err(PacketRejection::Forged),
+                    "{number} after {newest}"
+                );
+            } else if behind < WINDOW {
+                let is_new = self.opened.insert(number);
+                let expected = is_new.then_some(()).ok_or(PacketRejection::Replayed);
+                assert_eq!(opened, expected, "{number} after {newest}");
+            } else if behind >= WINDOW + 64 {
+                let expected = match kind {
+                    PacketKind::Data => Ok(()),
+                    _ => Err(PacketRejection::Replayed),
+                };
+                assert_eq!(opened, expected, "{number} after {newest}");
+            } else if opened.is_ok() {
+                self.opened.insert(number);
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn no_nonce_is_used_twice_with_one_key(
@@ -440,6 +557,19 @@ mod tests {
                 let key: [u8; NONCE_LEN] = outbound.key.iv;
                 prop_assert!(used.insert((key, nonce(&key, number))), "number {number} twice");
                 prop_assert_eq!(outbound.generation, generation(number));
+            }
+        }
+
+        #[test]
+        fn packets_of_a_rough_path_open_once_across_key_changes(
+            // The low half of the numbers wraps at 2^32, where a generation begins, too.
+            edge in prop::sample::select(vec![CHANGES[0], CHANGES[1], 1 << 32, 3 << 32]),
+            before in 1..300_u64,
+            steps in prop::collection::vec(any_step(), 1..120),
+        ) {
+            let mut path = RoughPath::from(edge - before);
+            for step in steps {
+                path.take(step);
             }
         }
 
