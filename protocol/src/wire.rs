@@ -160,8 +160,8 @@ pub struct Header {
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
-    /// Of DATA and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number among
-    /// the reports to this peer.
+    /// Of DATA and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number
+    /// among the reports to this peer.
     pub number: PathNumber,
     /// Bytes of the whole message.
     pub message_bytes: u32,

@@ -191,7 +191,7 @@ fn repeated_searches_run_no_trial() {
     let refused = other.current_dir(&folder).output().expect("it starts");
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        errors(&refused).contains("whose command differs"),
+        errors(&refused).contains("it belongs to a search with another command"),
         "{}",
         errors(&refused)
     );

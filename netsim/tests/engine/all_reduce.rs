@@ -15,10 +15,10 @@ fn uplinks(outcome: &Outcome) -> impl Iterator<Item = &LinkOutcome> {
     outcome.links.iter().filter(from_host)
 }
 
-/// Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4: every rank sends (and receives) 2 S (P -
-/// 1) / P of a tensor of S bytes, which no all-reduce can go below (Patarasuk and Yuan, JPDC 2009).
-/// The shards here are whole segments, so this payload is a whole number of full packets. Control
-/// packets are no data and take at most 3 % of it.
+/// Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4: every rank sends (and receives)
+/// 2 S (P - 1) / P of a tensor of S bytes, which no all-reduce can go below (Patarasuk and Yuan,
+/// JPDC 2009). The shards here are whole segments, so this payload is a whole number of full
+/// packets. Control packets are no data and take at most 3 % of it.
 fn sends_2s_p_minus_1_over_p(algorithm: &str, ranks: u64) {
     let tensor = ranks * 32 * SEGMENT;
     let setup = lines(

@@ -377,7 +377,8 @@ impl ReceiveMessage {
         let is_named = || self.holes.is_settled(&self.received);
         let is_settled =
             self.is_passed(order, settings) || (is_named() && !self.awaits_ends(order, settings));
-        if is_settled {
+        // A sender that has answered no BITMAP is asked again only when a gap is over.
+        if is_settled && self.gap.unheard == 0 {
             self.gap.ends = Some(lent.now);
         }
     }
@@ -398,8 +399,6 @@ impl ReceiveMessage {
     pub(super) fn ask_repair(&mut self, now: Instant, gap: Span) {
         self.gap.rounds += 1;
         self.holes.forget_lost();
-        // The next BITMAP is due when a gap is over, or a PROBE that is still to come names ends.
-        self.ends.clear();
         self.report.due = ReportDue::Whole(PacketKind::Bitmap, 0);
         self.gap.unheard += 1;
         self.wait_for_stragglers(now, gap);

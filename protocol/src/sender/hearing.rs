@@ -5,9 +5,8 @@
 //!    lost.
 //! 2. The word counts once all earlier reports have come. A report that repeats the news of the one
 //!    before it stands for that one, too.
-//! 3. A report that is missing for longer than reports have overtaken each other by of late is lost,
-//!    and is not waited for any longer ([`ReportsHeard::lateness`]). Where they never do, a report
-//!    that is missing is lost.
+//! 3. A report counts as lost once it is missing for longer than reports have recently overtaken
+//!    each other by ([`ReportsHeard::lateness`]); where they never do, at once.
 
 use smallvec::SmallVec;
 
@@ -154,8 +153,8 @@ mod tests {
         }
     }
 
-    /// Hears reports of a kind at these microseconds with these numbers, each with a word of its number;
-    /// gives the words that are proven after each.
+    /// Hears reports of a kind at these microseconds with these numbers, each with a word of its
+    /// number; gives the words that are proven after each.
     fn proven(first: u32, heard: &[(u64, u32)], kind: SegmentReport) -> Vec<Vec<u32>> {
         let mut reports = ReportsHeard::new(PathNumber(first));
         let hear = |&(micros, number): &(u64, u32)| {

@@ -205,7 +205,7 @@ mod tests {
     fn what_is_no_dump_is_told_apart() {
         assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("not a complete JSON object"));
         assert!(refusal("[1, 2]").contains("lacks \"gradwire_trace\""));
-        assert!(refusal("{\"gradwire_trace\": 7}").contains("number 7"));
+        assert!(refusal("{\"gradwire_trace\": 7}").contains("format version 7"));
         assert!(refusal("{\"gradwire_trace\": 1}").contains("missing field"));
     }
 }

@@ -97,8 +97,8 @@ impl Communicator {
         }
     }
 
-    /// A path to a rank has a fault. A path that carries no long packet ends the job: that rank lives
-    /// and waits, and only this one knows why.
+    /// A path to a rank has a fault. A path that carries no long packet ends the job: that rank
+    /// lives and waits, and only this one knows why.
     fn take_path_fault(&mut self, rank: Rank, fault: PathFault) {
         if let PathFault::LongPacketsLost { bytes, lasting } = fault {
             let reason = format!(

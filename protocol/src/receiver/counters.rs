@@ -1,0 +1,42 @@
+//! What a receiver counts.
+
+/// Counts of a receiver.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReceiverCounters {
+    /// Distinct segments that arrived.
+    pub received_segments: u64,
+    /// Segments that arrived again.
+    pub duplicate_segments: u64,
+    /// Segments accepted as lost.
+    pub lost_segments: u64,
+    /// Of those, segments that were given up when patience ended, and not known as lost.
+    pub given_up_segments: u64,
+    /// Segments that arrived after their message was completed without them.
+    pub late_segments: u64,
+    /// DATA packets that arrived with CE.
+    pub marks: u64,
+    /// Packets that contradict their message or come in excess.
+    pub refused: u64,
+    /// Control packets that came without the ECT that they left with.
+    pub cleared_ecn: u64,
+    /// DATA and PROBE packets that a later packet of their path has overtaken.
+    pub overtaken: u64,
+    /// Grants that were reported again, since none of their segments came.
+    pub repeated_grants: u64,
+}
+
+impl ReceiverCounters {
+    /// Adds another receiver's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.received_segments += other.received_segments;
+        self.duplicate_segments += other.duplicate_segments;
+        self.lost_segments += other.lost_segments;
+        self.given_up_segments += other.given_up_segments;
+        self.late_segments += other.late_segments;
+        self.marks += other.marks;
+        self.refused += other.refused;
+        self.cleared_ecn += other.cleared_ecn;
+        self.overtaken += other.overtaken;
+        self.repeated_grants += other.repeated_grants;
+    }
+}
