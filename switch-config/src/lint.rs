@@ -136,6 +136,7 @@ impl Comparison<'_> {
             findings.extend(self.landings(queue));
             findings.extend(self.service(queue));
             findings.extend(self.marking(queue));
+            findings.extend(self.memory(queue));
         }
     }
 
@@ -215,6 +216,13 @@ impl Comparison<'_> {
             Service::Unsaid => "its service is not said; it must be strict".to_owned(),
         };
         Some(Finding::new(Rule::ServiceOrder, self.place(queue), text))
+    }
+
+    /// Where the configuration writes a dynamic threshold, it must be the plan's.
+    fn memory(&self, queue: &PlanQueue) -> Option<Finding> {
+        let (found, wanted) = (self.queue(queue).alpha?, self.plan.alpha?);
+        let text = format!("may take 2^{found} of the free memory; the plan has 2^{wanted}");
+        (found != wanted).then(|| Finding::new(Rule::Threshold, self.place(queue), text))
     }
 
     fn marking(&self, queue: &PlanQueue) -> Vec<Finding> {

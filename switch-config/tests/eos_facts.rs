@@ -146,7 +146,7 @@ fn packets_that_are_not_ect_are_never_allowed_through() {
 }
 
 /// Changes of a rendered file, and their findings.
-const BROKEN: [(&str, &str, &str); 26] = [
+const BROKEN: [(&str, &str, &str); 27] = [
     (
         "minimum-threshold 200000",
         "minimum-threshold 900000",
@@ -226,6 +226,11 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "schema: ",
     ),
     ("queue 2 threshold 1/4", "queue 2 threshold 3", "schema: "),
+    (
+        "queue 2 threshold 1/4",
+        "queue 2 threshold 1/2",
+        "threshold: Ethernet1, queue 2",
+    ),
     (
         "queue 2 threshold 1/4",
         "queue 12 threshold 1/4",

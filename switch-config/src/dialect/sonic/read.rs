@@ -57,11 +57,6 @@ impl ConfigReader for SonicReader<'_> {
                 said.pauses = pauses(bindings);
             }
         }
-        for (number, said) in &mut said.queues {
-            let row = config.of_queue("BUFFER_QUEUE", &port.name, *number);
-            let profile = row.and_then(|row| config.named("BUFFER_PROFILE", row, "profile"));
-            said.alpha = profile.and_then(|profile| profile.number("dynamic_th"));
-        }
         Some(said)
     }
 }
@@ -98,6 +93,7 @@ fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     QueueReading {
         service,
         marking: profile.and_then(marking),
+        // `meaning` compares it: it differs between control and data.
         alpha: None,
     }
 }
