@@ -91,7 +91,7 @@ MUSL_PACKAGES := -p gradwire-transport -p gradwire-runtime -p gradwire-python -p
 .PHONY: test-musl
 test-musl:  ## check that the library and the command compile for musl, as Alpine has it; part of the slow tests
 	$(say) 'test: the library and the command for musl'
-	if rustup target add $(MUSL); then \
+	if timeout 120 rustup target add $(MUSL); then \
 	    CC_x86_64_unknown_linux_musl=cc CXX_x86_64_unknown_linux_musl=c++ \
 	        cargo check --locked --target $(MUSL) $(MUSL_PACKAGES); \
 	else \
