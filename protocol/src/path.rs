@@ -116,15 +116,15 @@ impl PathWatch {
     /// A packet of `bytes` bytes is lost. It does not count if it is shorter than others that are
     /// lost now.
     pub(crate) fn on_lost(&mut self, now: Instant, bytes: u64) {
-        let recent = self.peer_timeout.divided(4);
+        let series = self.vanishing.filter(|one| self.is_recent(now, one));
         match &mut self.vanishing {
-            Some(vanishing) if bytes >= vanishing.bytes => {
+            // Its fate was known before.
+            _ if bytes == 0 => {}
+            Some(vanishing) if series.is_some() && bytes >= vanishing.bytes => {
                 vanishing.lost += 1;
                 vanishing.last = now;
             }
-            Some(vanishing) if now - vanishing.last < recent => {}
-            // Its fate was known before.
-            _ if bytes == 0 => {}
+            Some(_) if series.is_some() => {}
             vanishing => {
                 *vanishing = Some(VanishingPackets {
                     bytes,
@@ -134,6 +134,11 @@ impl PathWatch {
                 });
             }
         }
+    }
+
+    /// Whether packets are still being lost: a rank that sent none for a while has lost none.
+    fn is_recent(&self, now: Instant, vanishing: &VanishingPackets) -> bool {
+        now - vanishing.last < self.peer_timeout.divided(4).max(TRICKLE * 4)
     }
 
     /// A BITMAP lacks a segment that was in flight, as a packet of so many bytes. The news of its
@@ -153,7 +158,10 @@ impl PathWatch {
             return None;
         }
         let lasting = now - vanishing.since;
-        if lasting < self.peer_timeout || vanishing.lost < VANISHED_MIN {
+        if !self.is_recent(now, &vanishing)
+            || lasting < self.peer_timeout
+            || vanishing.lost < VANISHED_MIN
+        {
             return None;
         }
         self.vanishing = None;
@@ -336,6 +344,18 @@ mod tests {
         let told = lose(&mut watch, 21, 50, &news(1, 0, 200));
         let (bytes, lasting) = (1500, TIMEOUT);
         assert_eq!(told, [PathFault::LongPacketsLost { bytes, lasting }]);
+    }
+
+    #[test]
+    fn an_idle_hour_after_losses_ends_no_job() {
+        let at = |seconds: u64| Instant::START + Span::from_millis(seconds * 1_000);
+        let mut watch = PathWatch::new(PACKET, TIMEOUT);
+        for second in 0..10 {
+            watch.on_lost(at(second), PACKET.get());
+        }
+        assert_eq!(watch.on_feedback(at(3_600), &news(1, 0, 200)), None);
+        watch.on_lost(at(3_601), PACKET.get());
+        assert_eq!(watch.on_feedback(at(3_602), &news(1, 0, 200)), None);
     }
 
     #[test]
