@@ -89,22 +89,29 @@ pub(crate) fn check_failed(
     }
 }
 
-/// An operation has succeeded on all ranks: each owes the weights that are missing in the sum.
+/// An operation has succeeded on all ranks: together they owe the weights that are missing in the
+/// sum. The first rank of a host owes those of the others, too, whose sum it had sent.
 pub(crate) fn check_owed(
     planned: &PlannedOperation,
     results: &BTreeMap<Rank, RankResult>,
     owed: &[Vec<u64>],
 ) -> Result<(), Found> {
-    for (&rank, result) in results {
-        let seat = planned.seat(rank);
-        let Some(residual) = &result.owed else {
-            continue;
-        };
-        for (element, &expected) in owed[seat].iter().enumerate() {
-            let owes = residual.digit(seat, element);
-            if owes != expected as f64 {
-                return Err(differs(planned, rank, element, (owes, expected as f64)));
-            }
+    let residuals: Option<Vec<_>> = results
+        .values()
+        .map(|result| result.owed.as_ref())
+        .collect();
+    let (Some(residuals), Some((&any, _))) = (residuals, results.first_key_value()) else {
+        return Ok(());
+    };
+    let base = base(HoleFilling::ErrorFeedback) as f64;
+    let place = |seat: usize| base.powi(seat as i32);
+    for element in 0..count(planned).unwrap_or(0) {
+        let owes: f64 = residuals.iter().map(|residual| residual.0[element]).sum();
+        let seats = owed.iter().enumerate();
+        let expected = seats.map(|(seat, owed)| owed[element] as f64 * place(seat));
+        let expected: f64 = expected.sum();
+        if owes != expected {
+            return Err(differs(planned, any, element, (owes, expected)));
         }
     }
     Ok(())
