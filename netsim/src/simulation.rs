@@ -13,7 +13,7 @@ use crate::engine::parallel::{self, Glance};
 use crate::engine::port::PortQueues;
 use crate::engine::region::FabricRegion;
 use crate::engine::wiring::Wiring;
-use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
+use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
 use crate::transports::reference::manifest::{Manifest, TooMany};
@@ -142,7 +142,7 @@ fn gather<H: Host>(
         outcome.samples.append(&mut region.samples);
         let (hosts, own, records) = region.into_parts();
         for host in hosts.into_iter().flatten() {
-            outcome.transport.add(&host.counts());
+            outcome.transport += host.counts();
             outcome.tasks.extend(host.tasks());
         }
         for (index, port) in own.into_iter().enumerate() {
@@ -207,15 +207,5 @@ fn link_outcome(setup: &Setup, wiring: &Wiring, index: usize, port: PortQueues) 
         paused: record.paused,
         classes: record.classes[..setup.job.priority.dscps.len().min(record.classes.len())]
             .to_vec(),
-    }
-}
-
-impl TransportCounts {
-    fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.repaired += other.repaired;
-        self.duplicates += other.duplicates;
-        self.lost_within_tolerance += other.lost_within_tolerance;
-        self.marks += other.marks;
     }
 }

@@ -175,10 +175,11 @@ pub enum BudgetVerdict {
 
 #[cfg(test)]
 mod tests {
-    const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
     use proptest::prelude::*;
 
     use super::*;
+
+    const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
 
     #[test]
     fn a_step_never_loses_more_than_its_share() {

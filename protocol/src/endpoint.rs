@@ -497,8 +497,8 @@ impl Endpoint {
             ..EndpointCounters::default()
         };
         for peer in &self.peers {
-            sum.sender.add(peer.sender.counters());
-            sum.receiver.add(peer.receiver.counters());
+            sum.sender += *peer.sender.counters();
+            sum.receiver += *peer.receiver.counters();
         }
         sum
     }

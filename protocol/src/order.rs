@@ -251,16 +251,16 @@ impl ArrivalOrder {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::job::Job;
+    use crate::settings::{EndpointLimits, Identity};
+    use crate::units::{JobId, Rank};
+
     const ORDER_PROOF: u32 = EndpointLimits::USUAL.order_proof;
 
     fn unproven() -> ArrivalOrder {
         ArrivalOrder::new(ORDER_PROOF)
     }
-
-    use super::*;
-    use crate::job::Job;
-    use crate::settings::{EndpointLimits, Identity};
-    use crate::units::{JobId, Rank};
 
     fn settings() -> EndpointSettings {
         let identity = Identity {

@@ -116,24 +116,23 @@ impl PathWatch {
     /// A packet of `bytes` bytes is lost. It does not count if it is shorter than others that are
     /// lost now.
     pub(crate) fn on_lost(&mut self, now: Instant, bytes: u64) {
-        let series = self.vanishing.filter(|one| self.is_recent(now, one));
-        match &mut self.vanishing {
-            // Its fate was known before.
-            _ if bytes == 0 => {}
-            Some(vanishing) if series.is_some() && bytes >= vanishing.bytes => {
-                vanishing.lost += 1;
-                vanishing.last = now;
-            }
-            Some(_) if series.is_some() => {}
-            vanishing => {
-                *vanishing = Some(VanishingPackets {
-                    bytes,
-                    lost: 1,
-                    since: now,
-                    last: now,
-                });
-            }
+        // A segment without bytes in flight was lost before.
+        if bytes == 0 {
+            return;
         }
+        let recent = self.vanishing.filter(|one| self.is_recent(now, one));
+        let begins = VanishingPackets {
+            bytes,
+            lost: 0,
+            since: now,
+            last: now,
+        };
+        let mut vanishing = recent.unwrap_or(begins);
+        if bytes >= vanishing.bytes {
+            vanishing.lost += 1;
+            vanishing.last = now;
+        }
+        self.vanishing = Some(vanishing);
     }
 
     /// Whether packets are still being lost: a rank that sent none for a while has lost none.
@@ -141,8 +140,8 @@ impl PathWatch {
         now - vanishing.last < self.peer_timeout.divided(4).max(TRICKLE * 4)
     }
 
-    /// A BITMAP lacks a segment that was in flight, as a packet of so many bytes. The news of its
-    /// acknowledgement tell nothing about that.
+    /// A BITMAP shows that a segment is missing whose packet of `bytes` bytes was in flight. The
+    /// feedback of that BITMAP does not count it.
     pub(crate) fn on_missing(&mut self, now: Instant, bytes: u64) {
         self.lost += u64::from(bytes > 0);
         self.on_lost(now, bytes);

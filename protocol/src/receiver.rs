@@ -219,7 +219,7 @@ impl Receiver {
 
     /// Adds the counts of the receiver that it replaces.
     pub(crate) fn add_counters(&mut self, before: &ReceiverCounters) {
-        self.counters.add(before);
+        self.counters += *before;
     }
 
     /// The oldest event that was not taken yet.

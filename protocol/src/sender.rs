@@ -46,6 +46,8 @@ mod tail;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use derive_more::AddAssign;
+
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::hearing::ReportsHeard;
@@ -110,7 +112,7 @@ pub struct Burst {
 }
 
 /// Counts of a sender.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(AddAssign, Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SenderCounters {
     /// Segments sent for the first time.
     pub sent_segments: u64,
@@ -126,19 +128,6 @@ pub struct SenderCounters {
     pub path_failures: u64,
     /// How often marks were ignored from then on, since the path marks everything.
     pub false_marks: u64,
-}
-
-impl SenderCounters {
-    /// Adds another sender's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.sent_segments += other.sent_segments;
-        self.repaired_segments += other.repaired_segments;
-        self.probes += other.probes;
-        self.marks += other.marks;
-        self.found_lost += other.found_lost;
-        self.path_failures += other.path_failures;
-        self.false_marks += other.false_marks;
-    }
 }
 
 /// All messages to one peer.
@@ -286,7 +275,7 @@ impl Sender {
 
     /// Adds the counts of the sender that it replaces.
     pub(crate) fn add_counters(&mut self, before: &SenderCounters) {
-        self.counters.add(before);
+        self.counters += *before;
     }
 
     /// Whether [`Sender::take_sent`], [`Sender::take_refused`] or [`Sender::take_still`] have

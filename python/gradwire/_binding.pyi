@@ -129,7 +129,7 @@ class Backend(_Backend):
         """Return the resolved job, each key with dots (``transport.mtu``) and its value as text."""
 
     def job_tolerance(self) -> float:
-        """Return the share of a gradient message that may be missing by the job."""
+        """Return the share of a gradient message that the job allows to be missing."""
 
     def tune(self, step_seconds: float) -> tuple[bool, int, int]:
         """Ask the job's tuning for the next step: whether to measure it, chunk, credit in bytes.

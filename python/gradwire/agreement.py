@@ -63,7 +63,10 @@ class Choice:
     """Token of a new job whose ranks were given no secret; the store carries it in the clear."""
 
     def master_for(self, own: str) -> str:
-        """Return the host towards which a rank that knows it as ``own`` chooses its address."""
+        """Return the host towards which a rank chooses its address.
+
+        ``own`` is the name by which that rank knows the host.
+        """
         return self.master if self.master and interfaces.is_loopback(own) else own
 
     def check(self, members: tuple[int, ...], hosts: list[str]) -> None:

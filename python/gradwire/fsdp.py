@@ -154,7 +154,7 @@ class ShardedGradients:
         return self._messages[name]
 
     def _begin_step(self) -> None:
-        """Begin a step: the first message has returned."""
+        """Begin a step, with the first message of all or with one that the last step has sent."""
         self._reduced.clear()
         self._wire_step = next_step()
         self._residuals.follow_scaler()

@@ -98,7 +98,7 @@ pub(crate) fn guarded<T>(error: ErrorOut, body: impl FnOnce() -> Result<T, Strin
         .unwrap_or_else(|_| Err("gradwire panicked; the panic is on standard error".to_owned()));
     result
         .map_err(|message| {
-            // SAFETY: the caller of the entry point vouches for the error buffer.
+            // SAFETY: the caller of the entry point guarantees the error buffer.
             unsafe { text::write(&message.replace('\n', " "), error.out, error.room) }
         })
         .ok()
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn gw_open(
 /// # Safety
 /// Every pointer in `opening` is null or a string that ends with zero.
 unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
-    // SAFETY: the caller guarantees that the string is valid.
+    // SAFETY: the caller guarantees that the strings are valid.
     let (job_path, level, folder, host, (token, certificates)) = unsafe {
         (
             text::read_if_any(opening.job_path, "the job's path")?,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn gw_join(
     error_len: usize,
 ) -> c_int {
     let joined = guarded(ErrorOut::new(error, error_len), || {
-        // SAFETY: the header requires a valid rank and for strings that end with zero.
+        // SAFETY: the header requires a valid rank and strings that end with zero.
         let (rank, rendezvous) =
             unsafe { (borrowed(rank)?, text::read(rendezvous, "the rendezvous")?) };
         if timeout_seconds.is_nan() || timeout_seconds <= 0.0 {
@@ -294,7 +294,7 @@ impl Callback {
         let text = message
             .as_ref()
             .map_or(std::ptr::null(), |message| message.as_ptr());
-        // SAFETY: the caller of `gw_submit` vouches for the function and its argument.
+        // SAFETY: the caller of `gw_submit` guarantees the function and its argument.
         unsafe { (self.done)(self.user, code, text) }
     }
 }
@@ -534,7 +534,7 @@ pub unsafe extern "C" fn gw_takes_operations(rank: *mut GwRank) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gw_abort(rank: *mut GwRank, reason: *const c_char) {
     guarded(NO_ERROR_TEXT, || {
-        // SAFETY: the header requires a valid rank and for strings that end with zero.
+        // SAFETY: the header requires a valid rank and strings that end with zero.
         let (rank, reason) = unsafe { (borrowed(rank)?, text::read(reason, "the reason")?) };
         if let Some(rank) = rank.joined() {
             rank.abort(reason);

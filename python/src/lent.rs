@@ -3,7 +3,7 @@
 //! 1. An operation holds an address, and makes a reference for one call at a time. The caller may
 //!    read the tensor as soon as it hears of the end, while the operation still exists.
 //! 2. Only the caller can promise that the memory stays valid, and that no thread changes it before
-//!    the end: so both constructors are `unsafe`.
+//!    the end: so the constructor is `unsafe`.
 #![expect(unsafe_code, reason = "the memory of tensors comes as raw pointers")]
 
 use std::ptr::NonNull;
@@ -11,95 +11,68 @@ use std::slice;
 
 use gradwire_collectives::buffer::LentMemory;
 
-/// A number of bytes at an address.
-#[derive(Clone, Copy, Debug)]
-struct MemoryRegion {
+/// What an operation may do with a tensor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TensorAccess {
+    /// Change it.
+    Change,
+    /// Read it, as other operations may at the same time.
+    Read,
+}
+
+/// A tensor that an operation has: a number of bytes at an address.
+#[derive(Debug)]
+pub(crate) struct LentTensor {
     start: NonNull<u8>,
     bytes: usize,
+    access: TensorAccess,
 }
 
 // SAFETY: it is an address; the caller who lends the memory promises that any thread may use it.
-unsafe impl Send for MemoryRegion {}
+unsafe impl Send for LentTensor {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for MemoryRegion {}
-
-impl MemoryRegion {
-    /// `None`: the address is null although there are bytes.
-    fn new(start: *mut u8, bytes: usize) -> Option<Self> {
-        let start = match bytes {
-            0 => Some(NonNull::dangling()),
-            _ => NonNull::new(start),
-        };
-        start.map(|start| Self { start, bytes })
-    }
-
-    /// # Safety
-    /// The memory is valid, and is not written to while the slice exists.
-    unsafe fn slice(&self) -> &[u8] {
-        // SAFETY: the caller vouches for the bytes; without any the address is aligned.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
-    }
-}
-
-/// A tensor that an operation changes.
-#[derive(Debug)]
-pub(crate) struct LentTensor(MemoryRegion);
+unsafe impl Sync for LentTensor {}
 
 impl LentTensor {
     /// The tensor at an address; `None` if that is null although there are bytes.
     ///
     /// # Safety
-    /// The memory is valid, and the caller leaves it alone, from here on until the operation has
-    /// ended.
-    pub(crate) unsafe fn new(start: *mut u8, bytes: usize) -> Option<Self> {
-        MemoryRegion::new(start, bytes).map(Self)
+    /// From here on until the operation has ended the memory is valid, no thread writes to it, and
+    /// none reads it if the operation may change it.
+    pub(crate) unsafe fn new(start: *mut u8, bytes: usize, access: TensorAccess) -> Option<Self> {
+        let start = match bytes {
+            0 => Some(NonNull::dangling()),
+            _ => NonNull::new(start),
+        };
+        start.map(|start| Self {
+            start,
+            bytes,
+            access,
+        })
     }
 }
 
 impl LentMemory for LentTensor {
     fn length(&self) -> usize {
-        self.0.bytes
+        self.bytes
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` was promised both. The operation reads no tensor after its end.
-        unsafe { self.0.slice() }
+        // SAFETY: `new` was promised valid memory that no thread writes to, and the operation reads
+        // no tensor after its end. Without bytes the address is aligned.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let MemoryRegion { start, bytes } = self.0;
-        // SAFETY: `new` was promised that nothing else uses the memory before the end, and the
-        // operation writes to no tensor after it.
-        Some(unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) })
-    }
-}
-
-/// A tensor that an operation only reads. Other operations may read it, too.
-#[derive(Debug)]
-pub(crate) struct LentInput(MemoryRegion);
-
-impl LentInput {
-    /// The tensor at an address; `None` if that is null although there are bytes.
-    ///
-    /// # Safety
-    /// The memory is valid, and no thread writes to it, from here on until the operation has ended.
-    pub(crate) unsafe fn new(start: *const u8, bytes: usize) -> Option<Self> {
-        MemoryRegion::new(start.cast_mut(), bytes).map(Self)
-    }
-}
-
-impl LentMemory for LentInput {
-    fn length(&self) -> usize {
-        self.0.bytes
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` was promised both.
-        unsafe { self.0.slice() }
-    }
-
-    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        None
+        match self.access {
+            TensorAccess::Read => None,
+            TensorAccess::Change => {
+                let (start, bytes) = (self.start.as_ptr(), self.bytes);
+                // SAFETY: `new` was promised that nothing else uses the memory before the end, and
+                // the operation writes to no tensor after it.
+                Some(unsafe { slice::from_raw_parts_mut(start, bytes) })
+            }
+        }
     }
 }
 
@@ -109,13 +82,12 @@ mod tests {
 
     use super::*;
 
-    /// A loan that kept a reference would make the caller's accesses undefined, which Miri tells.
     #[test]
-    fn a_caller_has_its_tensor_before_the_loan_is_dropped() {
+    fn a_loan_is_the_memory_of_its_caller() {
         let mut tensor = vec![1_u8; 8];
         let start = tensor.as_mut_ptr();
         // SAFETY: the memory outlives the buffer, and each access is over before the next one.
-        let lent = unsafe { LentTensor::new(start, 8) }.expect("an address");
+        let lent = unsafe { LentTensor::new(start, 8, TensorAccess::Change) }.expect("an address");
         let mut buffer = Buffer::Lent(Box::new(lent));
         buffer.bytes_mut().expect("it may be changed")[0] = 7;
         // SAFETY: as above.
@@ -134,8 +106,9 @@ mod tests {
     fn operations_share_an_input_and_change_none() {
         let tensor = [3_u8; 4];
         // SAFETY: the memory outlives the buffers, and is not written to.
-        let lent = || unsafe { LentInput::new(tensor.as_ptr(), 4) }.expect("an address");
-        let mut buffers = [lent(), lent()].map(|lent| Buffer::Lent(Box::new(lent)));
+        let lent = || unsafe { LentTensor::new(tensor.as_ptr().cast_mut(), 4, TensorAccess::Read) };
+        let mut buffers =
+            [lent(), lent()].map(|lent| Buffer::Lent(Box::new(lent.expect("an address"))));
         assert!(
             buffers
                 .iter()
@@ -149,7 +122,8 @@ mod tests {
         // SAFETY: no memory is used.
         let (empty, absent) = unsafe {
             let null = std::ptr::null_mut();
-            (LentTensor::new(null, 0), LentTensor::new(null, 1))
+            let lent = |bytes| LentTensor::new(null, bytes, TensorAccess::Change);
+            (lent(0), lent(1))
         };
         assert_eq!(empty.map(|lent| lent.bytes().len()), Some(0));
         assert!(absent.is_none());

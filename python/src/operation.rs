@@ -10,7 +10,7 @@ use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::RankTask;
 
 use crate::layout::GwOperation;
-use crate::lent::{LentInput, LentTensor};
+use crate::lent::{LentTensor, TensorAccess};
 
 const ALL_REDUCE: u32 = 0;
 const BROADCAST: u32 = 1;
@@ -41,7 +41,7 @@ pub(crate) unsafe fn task(
     job: &Job,
     me: Rank,
 ) -> Result<RankTask, String> {
-    // SAFETY: the caller vouches for `ranks`.
+    // SAFETY: the caller guarantees `ranks`.
     let ranks = unsafe { slice(operation.ranks, operation.ranks_len, "ranks") }?;
     let ranks: Option<Vec<Rank>> = ranks
         .iter()
@@ -51,7 +51,7 @@ pub(crate) unsafe fn task(
     let collective = collective(operation, &ranks)?;
     let op = ReduceOp::from_number(operation.reduce);
     let role = RootRole::of(collective, me);
-    // SAFETY: the caller vouches for `buffer`, `input` and `layers`.
+    // SAFETY: the caller guarantees `buffer`, `input` and `layers`.
     let ((buffer, input), layers) = unsafe { (memory(operation, role)?, layers(operation)?) };
     let taken = Operation {
         group: Group {
@@ -66,7 +66,7 @@ pub(crate) unsafe fn task(
             .ok_or_else(|| format!("reduce {}: allowed are 0 to 7", operation.reduce))?,
         buffer,
         input,
-        // SAFETY: the caller vouches for the splits.
+        // SAFETY: the caller guarantees the splits.
         splits: unsafe { splits(operation)? },
         loss: loss(operation, job)?,
         step: Step(operation.step),
@@ -176,9 +176,9 @@ unsafe fn memory(
     operation: &GwOperation,
     role: RootRole,
 ) -> Result<(Buffer, Option<Buffer>), String> {
-    // SAFETY: the caller of `task` vouches for the buffer.
+    // SAFETY: the caller of `task` guarantees the buffer.
     let buffer = || unsafe { buffer(operation) };
-    // SAFETY: the caller of `task` vouches for the input.
+    // SAFETY: the caller of `task` guarantees the input.
     let input = || unsafe { input(operation) };
     let has_input = !operation.input.is_null();
     let is_own_block = operation.kind == GATHER && role == RootRole::Other;
@@ -198,18 +198,25 @@ unsafe fn memory(
     })
 }
 
+/// The tensor that an operation changes.
 unsafe fn buffer(operation: &GwOperation) -> Result<Buffer, String> {
-    // SAFETY: the caller of `task` vouches for `buffer`, and does not touch it until the end.
-    let lent = unsafe { LentTensor::new(operation.buffer.cast(), operation.bytes) };
-    let lent = lent.ok_or_else(|| null_error("buffer", operation.bytes))?;
-    Ok(Buffer::Lent(Box::new(lent)))
+    let (start, bytes) = (operation.buffer.cast(), operation.bytes);
+    // SAFETY: the caller of `task` guarantees `buffer`, and does not touch it until the end.
+    let tensor = unsafe { LentTensor::new(start, bytes, TensorAccess::Change) };
+    lent(tensor, "buffer", bytes)
 }
 
+/// The tensor that an operation only reads.
 unsafe fn input(operation: &GwOperation) -> Result<Buffer, String> {
-    // SAFETY: the caller of `task` vouches for `input`, and no caller writes to it meanwhile.
-    let lent = unsafe { LentInput::new(operation.input.cast(), operation.input_bytes) };
-    let lent = lent.ok_or_else(|| null_error("input", operation.input_bytes))?;
-    Ok(Buffer::Lent(Box::new(lent)))
+    let (start, bytes) = (operation.input.cast_mut().cast(), operation.input_bytes);
+    // SAFETY: the caller of `task` guarantees `input`, and no caller writes to it meanwhile.
+    let tensor = unsafe { LentTensor::new(start, bytes, TensorAccess::Read) };
+    lent(tensor, "input", bytes)
+}
+
+fn lent(tensor: Option<LentTensor>, name: &str, bytes: usize) -> Result<Buffer, String> {
+    let tensor = tensor.ok_or_else(|| null_error(name, bytes))?;
+    Ok(Buffer::Lent(Box::new(tensor)))
 }
 
 /// Refuses an input that shares memory with the buffer: the operation writes while it reads.
@@ -240,7 +247,7 @@ unsafe fn splits(operation: &GwOperation) -> Result<Option<Splits>, String> {
         return Ok(None);
     }
     let read = |start, name| {
-        // SAFETY: the caller of `task` vouches for as many splits as ranks.
+        // SAFETY: the caller of `task` guarantees as many splits as ranks.
         let splits = unsafe { slice(start, operation.ranks_len, name) }?;
         Ok::<_, String>(splits.iter().map(|&split| split as usize).collect())
     };
@@ -258,7 +265,7 @@ unsafe fn layers(operation: &GwOperation) -> Result<Layers, String> {
         let tagged = layer.filter(|&layer| layer != Layer::UNTAGGED);
         tagged.ok_or_else(|| format!("layer {value}: allowed are 0 to 65534"))
     };
-    // SAFETY: the caller of `task` vouches for `layers`.
+    // SAFETY: the caller of `task` guarantees `layers`.
     let layers = unsafe { slice(operation.layers, operation.layers_len, "layers") }?;
     let spans = layers
         .iter()
@@ -279,7 +286,7 @@ unsafe fn slice<'a, T>(start: *const T, len: usize, name: &str) -> Result<&'a [T
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(null_error(name, len)),
-        // SAFETY: the caller vouches for `len` entries at `start`.
+        // SAFETY: the caller guarantees `len` entries at `start`.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(start, len) }),
     }
 }
@@ -296,7 +303,7 @@ pub(crate) unsafe fn slice_mut<'a>(
     match (start.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(null_error(name, len)),
-        // SAFETY: the caller vouches for `len` bytes at `start`, and for `'a`.
+        // SAFETY: the caller guarantees `len` bytes at `start`, and for `'a`.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(start, len) }),
     }
 }

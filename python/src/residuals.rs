@@ -28,7 +28,7 @@ pub unsafe extern "C" fn gw_residual_take(
 ) -> c_int {
     let error = ErrorOut::new(error, error_len);
     let taken = guarded(error, || {
-        // SAFETY: the header requires a valid rank and for memory as long as its length says.
+        // SAFETY: the header requires a valid rank and memory as long as its length says.
         let (rank, values) = unsafe { (joined(rank)?, slice_mut(values.cast(), bytes, "values")?) };
         let dtype = dtype(element)?;
         let residual = rank.take_residual(tensor_key, TensorShape { dtype, bytes });

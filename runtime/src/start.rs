@@ -70,8 +70,9 @@ fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
     (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
         format!(
             "all-reduces of {hosts} hosts are lossless despite the tolerance, since a ring is \
-            faster there: if the network carries all hosts sending to all, set \
-             collectives.core = \"100%\", or set collectives.algorithm = \"direct\""
+            faster there: if the network can carry traffic from all hosts to all at once, set \
+             collectives.core = \"100%\"; otherwise collectives.algorithm = \"direct\" makes them \
+             tolerant anyway"
         )
     })
 }

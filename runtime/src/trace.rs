@@ -114,7 +114,7 @@ impl FlightRecorder {
         self.change(recorded, || OperationChange::Completed(Instant::now()));
     }
 
-    /// It was refused, or has failed while still needing this.
+    /// It was refused, or has failed; `unfinished` is what it still needed.
     #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
     pub(crate) fn failed(
         &self,

@@ -240,7 +240,7 @@ impl Rdma {
         Ok(self.sending.arm(&self.device)?)
     }
 
-    /// The caller checks once more before it sleeps. The caller looks once more before it sleeps.
+    /// Makes arrivals wake the sleeper from now on. The caller checks once more before it sleeps.
     ///
     /// # Errors
     /// When the device no longer works.

@@ -97,7 +97,7 @@ impl PacketSlot {
         Self::Own(vec![0; SLOT_BYTES])
     }
 
-    /// The reader's own buffer; returns a lent one.
+    /// The reader's own buffer. A slot with a lent buffer gets a new one of its own.
     pub(crate) fn own(&mut self) -> &mut Vec<u8> {
         if matches!(self, Self::Lent(_)) {
             *self = Self::new();

@@ -53,16 +53,6 @@ impl PlanKey {
     }
 }
 
-impl Default for PlanCache {
-    fn default() -> Self {
-        Self {
-            most: CommunicatorLimits::USUAL.plans,
-            kept: Vec::new(),
-            next: 0,
-        }
-    }
-}
-
 /// The plans of one rank.
 #[derive(Debug)]
 pub(crate) struct PlanCache {
@@ -71,6 +61,16 @@ pub(crate) struct PlanCache {
     kept: Vec<(PlanKey, Arc<MessagePlan>)>,
     /// Index of the plan that was made after the one found last. Steps repeat, so look there first.
     next: usize,
+}
+
+impl Default for PlanCache {
+    fn default() -> Self {
+        Self {
+            most: CommunicatorLimits::USUAL.plans,
+            kept: Vec::new(),
+            next: 0,
+        }
+    }
 }
 
 impl PlanCache {

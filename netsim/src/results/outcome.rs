@@ -3,6 +3,7 @@
 //! All values are exact, and their order depends on the inputs only.
 //! [`crate::results::statistics`] computes percentiles and slowdowns from them.
 
+use derive_more::AddAssign;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +112,7 @@ pub struct QueueSample {
 }
 
 /// Counters of the transports of all hosts together.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(AddAssign, Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TransportCounts {
     /// Data packets sent for the first time.
     pub sent: u64,

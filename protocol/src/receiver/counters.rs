@@ -1,7 +1,9 @@
 //! What a receiver counts.
 
+use derive_more::AddAssign;
+
 /// Counts of a receiver.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(AddAssign, Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReceiverCounters {
     /// Distinct segments that arrived.
     pub received_segments: u64,
@@ -23,20 +25,4 @@ pub struct ReceiverCounters {
     pub overtaken: u64,
     /// Grants that were reported again, since none of their segments came.
     pub repeated_grants: u64,
-}
-
-impl ReceiverCounters {
-    /// Adds another receiver's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.received_segments += other.received_segments;
-        self.duplicate_segments += other.duplicate_segments;
-        self.lost_segments += other.lost_segments;
-        self.given_up_segments += other.given_up_segments;
-        self.late_segments += other.late_segments;
-        self.marks += other.marks;
-        self.refused += other.refused;
-        self.cleared_ecn += other.cleared_ecn;
-        self.overtaken += other.overtaken;
-        self.repeated_grants += other.repeated_grants;
-    }
 }

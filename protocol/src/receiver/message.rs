@@ -216,11 +216,6 @@ impl ReceiveMessage {
         timed.map(|timed| now - timed.made)
     }
 
-    /// Reports its grant again.
-    pub(super) fn repeat_grant(&mut self, now: Instant) {
-        self.report.ack_now(now);
-    }
-
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
     /// others wait for a grant.
     pub(super) fn announce(&mut self, sent: u32) {

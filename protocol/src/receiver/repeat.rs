@@ -10,6 +10,7 @@
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};
+use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::units::{Instant, Span};
 
@@ -67,7 +68,7 @@ impl GrantWatch {
         self.since = now;
         if self.repeats < self.most() {
             let due = now + self.wait(gap);
-            self.due = Some(self.due.map_or(due, |before| before.min(due)));
+            self.due = earlier(self.due, Some(due));
         }
     }
 
@@ -128,7 +129,7 @@ impl Receiver {
             self.granted.rest();
         } else if self.granted.look(lent.now, lent.settings.gap) {
             for receiving in unheard.take(REPEATED_TOGETHER) {
-                receiving.repeat_grant(lent.now);
+                receiving.report.ack_now(lent.now);
                 self.counters.repeated_grants += 1;
             }
         }

@@ -149,8 +149,8 @@ def _record(cell: Cell, reports: list[dict[str, Any]], used: dict[str, float]) -
 def _accepted(cell: Cell, reports: list[dict[str, Any]], counted: dict[str, int]) -> float:
     """Share of gradients that stayed missing.
 
-    Counted on the wire: of the segments that could be lost, which are those of the reduce-scatter
-    half of each all-reduce, as many as those of the other half.
+    On the wire only the reduce-scatter half of an all-reduce can lose segments, and both halves
+    have equally many: so this is lost segments over half of those sent.
     """
     if not cell.is_lossy_on_the_wire:
         return sum(report["zeroed"] for report in reports) / len(reports)

@@ -448,16 +448,30 @@ def compare(case: Case, result: torch.Tensor, reference: torch.Tensor) -> None:
         torch.testing.assert_close(*same, rtol=0.0, atol=0.0)
 
 
-def gloo_group(members: tuple[int, ...] | None = None) -> dist.ProcessGroup:
-    """A group over Gloo with one thread: its usual two write one string at the same time.
+def one_thread(
+    store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
+) -> dist.ProcessGroupGloo:
+    """Gloo with one thread: its usual two write one string at the same time.
 
     It is the name of the last operation (PyTorch 2.15, ``ProcessGroupGloo::runLoop``; found by
-    AddressSanitizer), and now and then a process dies of it.
+    AddressSanitizer), and now and then a process dies of it. ``new_group`` ignores the options of a
+    group over "gloo", so this is a backend of its own.
     """
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_default_device()]
     options._threads = 1
-    return dist.new_group(members, backend="gloo", pg_options=options)
+    options._timeout = timeout
+    gloo = dist.ProcessGroupGloo(store, rank, size, options)
+    assert gloo.options._threads == 1
+    return gloo
+
+
+dist.Backend.register_backend("gloo_one_thread", one_thread, devices=["cpu"])
+
+
+def gloo_group(members: tuple[int, ...] | None = None) -> dist.ProcessGroup:
+    """A group over Gloo with one thread."""
+    return dist.new_group(members, backend="gloo_one_thread")
 
 
 def run_all(every: list[Case]) -> list[str]:

@@ -4,30 +4,13 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::job::Job;
-use gradwire_protocol::units::{ByteCount, Layer, Rate, Span};
-use gradwire_testnet::link::{Profile, Queue};
+use gradwire_protocol::units::{Layer, Span};
 
 use crate::is_slow;
-use crate::pair::{LAYERS, Pair, PairMessage, clean_time, seconds};
+use crate::pair::{LAYERS, Pair, PairMessage, clean_time, port, seconds, wire};
 
 /// The time after which stamps wrap.
 const WRAP: Span = Span::from_micros(1 << 32);
-
-fn wire() -> Profile {
-    Profile::perfect(Span::from_micros(20))
-}
-
-/// A wire behind a port of 10 Gb/s that drops no packet.
-fn port() -> Profile {
-    Profile {
-        queue: Some(Queue {
-            rate: Rate::from_gbps(10),
-            threshold: ByteCount::mib(64),
-            limit: ByteCount::mib(64),
-        }),
-        ..wire()
-    }
-}
 
 fn urgent(bytes: u32) -> PairMessage {
     PairMessage {
@@ -39,7 +22,7 @@ fn urgent(bytes: u32) -> PairMessage {
 #[test]
 fn a_class_used_once_an_hour_ago_loses_nothing() {
     for minutes in [37, 50, 70, 109, 1_000] {
-        let mut pair = Pair::new(Job::default(), port());
+        let mut pair = Pair::new(Job::default(), port(20));
         pair.transfer(PairMessage::lossless(100_000));
         pair.pass(seconds(60 * minutes));
         let time = pair.transfer(urgent(8 << 20));
@@ -54,7 +37,7 @@ fn tolerated_segments_arrive_after_forty_idle_minutes() {
         ..PairMessage::tolerant(8 << 20, 0.2)
     };
     for minutes in [37, 50, 70] {
-        let mut pair = Pair::new(Job::default(), port());
+        let mut pair = Pair::new(Job::default(), port(20));
         pair.transfer(tolerant(LAYERS / 2));
         pair.pass(seconds(60 * minutes));
         for layer in [0, LAYERS / 2] {
@@ -67,10 +50,10 @@ fn tolerated_segments_arrive_after_forty_idle_minutes() {
 #[test]
 fn a_clock_may_wrap_while_packets_fly() {
     let message = PairMessage::lossless(2 << 20);
-    let clean = clean_time(&Job::default(), port(), message);
+    let clean = clean_time(&Job::default(), port(20), message);
     for before in [0, 1, 2, 19, 20, 40, 41, 100, 700, 1_500] {
         for reading in [WRAP.beyond(Span::from_micros(before)), WRAP.divided(2)] {
-            let mut pair = Pair::with_clocks(Job::default(), port(), [reading, reading]);
+            let mut pair = Pair::with_clocks(Job::default(), port(20), [reading, reading]);
             let time = pair.transfer(message);
             assert_eq!(time, clean, "{before} us before the wrap");
             assert_eq!(pair.repairs(), 0, "{before} us before the wrap");
@@ -97,7 +80,7 @@ fn random_clocks_and_pauses_cost_no_repair_and_no_time() {
     for seed in 0..if is_slow() { 2_000 } else { 100 } {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let readings = [(); 2].map(|()| Span::from_micros(rng.random_range(0..1 << 32)));
-        let profile = [wire(), port()][rng.random_range(0..2)];
+        let profile = [wire(20), port(20)][rng.random_range(0..2)];
         let job = Job::default();
         let mut pair = Pair::with_clocks(job.clone(), profile, readings);
         for message in 0..6 {

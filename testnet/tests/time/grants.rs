@@ -1,42 +1,13 @@
 //! Lost grants: the receiver repeats them soon, and never where no packet is lost.
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{GrantWindow, Job};
-use gradwire_protocol::units::{ByteCount, Rank, Rate, Share, Span};
-use gradwire_testnet::link::{Profile, Queue};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Rank, Span};
 
-use crate::pair::{Pair, PairMessage, clean_time, seconds};
+use crate::pair::{Pair, PairMessage, clean_time, cut, jobs, port, seconds, wire};
 
 const MESSAGE: u32 = 1 << 20;
-
-fn wire() -> Profile {
-    Profile::perfect(Span::from_micros(20))
-}
-
-fn cut() -> Profile {
-    Profile {
-        drop: Share::ALL,
-        ..wire()
-    }
-}
-
-/// A port of 10 Gb/s that holds a message.
-fn port(latency: Span) -> Profile {
-    Profile {
-        queue: Some(Queue {
-            rate: Rate::from_gbps(10),
-            threshold: ByteCount::mib(64),
-            limit: ByteCount::mib(64),
-        }),
-        ..Profile::perfect(latency)
-    }
-}
-
-fn jobs() -> [Job; 2] {
-    let mut granting = Job::default();
-    granting.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(128)));
-    [Job::default(), granting]
-}
+const GRANT_WINDOW: ByteCount = ByteCount::kib(128);
 
 fn repeated(pair: &Pair) -> u64 {
     let of = |host: &Endpoint| host.counters().receiver.repeated_grants;
@@ -46,7 +17,7 @@ fn repeated(pair: &Pair) -> u64 {
 /// The longest time from the posting of a message whose grant is lost until it is there.
 fn longest_time(job: &Job, message: PairMessage) -> Span {
     let times = [1, 3, 10, 30, 100].map(|millis| {
-        let mut pair = Pair::new(job.clone(), port(Span::from_micros(20)));
+        let mut pair = Pair::new(job.clone(), port(20));
         pair.transfer(message);
         pair.send(message);
         pair.pass(Span::from_millis(millis));
@@ -54,8 +25,7 @@ fn longest_time(job: &Job, message: PairMessage) -> Span {
         let posted = pair.network.now();
         pair.post(message);
         pair.pass(Span::from_micros(100));
-        pair.network
-            .set_link(Rank(1), Rank(0), port(Span::from_micros(20)));
+        pair.network.set_link(Rank(1), Rank(0), port(20));
         let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
         pair.network.run(posted + seconds(9), received);
         pair.network.now() - posted
@@ -65,12 +35,12 @@ fn longest_time(job: &Job, message: PairMessage) -> Span {
 
 #[test]
 fn a_lost_grant_is_repeated_within_a_few_waits() {
-    for job in jobs() {
+    for job in jobs(GRANT_WINDOW) {
         for message in [
             PairMessage::lossless(MESSAGE),
             PairMessage::tolerant(MESSAGE, 0.1),
         ] {
-            let clean = clean_time(&job, port(Span::from_micros(20)), message);
+            let clean = clean_time(&job, port(20), message);
             let time = longest_time(&job, message);
             println!("{message:?}: {time} of {clean}");
             let late = time.beyond(clean);
@@ -82,8 +52,8 @@ fn a_lost_grant_is_repeated_within_a_few_waits() {
 #[test]
 fn a_clean_path_repeats_no_grant() {
     for latency in [5, 200, 3_000] {
-        for job in jobs() {
-            let mut pair = Pair::new(job, port(Span::from_micros(latency)));
+        for job in jobs(GRANT_WINDOW) {
+            let mut pair = Pair::new(job, port(latency));
             pair.transfer(PairMessage::lossless(MESSAGE));
             let before = repeated(&pair);
             assert!(
@@ -108,8 +78,8 @@ fn a_clean_path_repeats_no_grant() {
 
 #[test]
 fn a_dead_sender_hears_of_a_grant_a_few_times() {
-    for job in jobs() {
-        let mut pair = Pair::new(job, wire());
+    for job in jobs(GRANT_WINDOW) {
+        let mut pair = Pair::new(job, wire(20));
         pair.transfer(PairMessage::lossless(MESSAGE));
         for _ in 0..100 {
             pair.send(PairMessage::lossless(MESSAGE));

@@ -1,16 +1,48 @@
 //! Two ranks: rank 0 sends messages, rank 1 posts them.
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
+    ByteCount, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span, Step,
 };
-use gradwire_testnet::link::Profile;
+use gradwire_testnet::link::{Profile, Queue};
 use gradwire_testnet::network::{Ended, Network};
+
+/// A path that loses no packet, with this latency in microseconds.
+pub(crate) fn wire(micros: u64) -> Profile {
+    Profile::perfect(Span::from_micros(micros))
+}
+
+/// A path that loses every packet.
+pub(crate) fn cut() -> Profile {
+    Profile {
+        drop: Share::ALL,
+        ..wire(20)
+    }
+}
+
+/// A wire behind a port of 10 Gb/s that drops no packet.
+pub(crate) fn port(micros: u64) -> Profile {
+    Profile {
+        queue: Some(Queue {
+            rate: Rate::from_gbps(10),
+            threshold: ByteCount::mib(64),
+            limit: ByteCount::mib(64),
+        }),
+        ..wire(micros)
+    }
+}
+
+/// The default job, and one whose receivers grant this much at a time.
+pub(crate) fn jobs(grant_window: ByteCount) -> [Job; 2] {
+    let mut granting = Job::default();
+    granting.transport.grant_window = Some(GrantWindow::Bytes(grant_window));
+    [Job::default(), granting]
+}
 
 /// The layers of the pair's model; layer 0 is the most urgent.
 pub(crate) const LAYERS: u16 = 10;

@@ -5,11 +5,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Layer, Rank, Rate, Share, Span};
 use gradwire_testnet::link::{Profile, Queue};
 
-use crate::pair::{Pair, PairMessage, clean_time, seconds};
-
-fn wire(micros: u64) -> Profile {
-    Profile::perfect(Span::from_micros(micros))
-}
+use crate::pair::{Pair, PairMessage, clean_time, seconds, wire};
 
 /// A job whose window holds a slow path's packets.
 fn job() -> Job {

@@ -1,22 +1,13 @@
 //! Messages whose receiver posts them late: few packets while they wait, and no time lost after.
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rank, Share, Span};
 use gradwire_testnet::link::Profile;
 
-use crate::pair::{Pair, PairMessage, clean_time, control_by_second, seconds};
+use crate::pair::{Pair, PairMessage, clean_time, control_by_second, cut, jobs, seconds, wire};
 
-fn wire() -> Profile {
-    Profile::perfect(Span::from_micros(20))
-}
-
-fn cut() -> Profile {
-    Profile {
-        drop: Share::ALL,
-        ..wire()
-    }
-}
+const GRANT_WINDOW: ByteCount = ByteCount::kib(512);
 
 /// Messages of all kinds: within the unscheduled start and beyond it, with a tolerance and without.
 fn kinds() -> [PairMessage; 4] {
@@ -28,15 +19,9 @@ fn kinds() -> [PairMessage; 4] {
     ]
 }
 
-fn jobs() -> [Job; 2] {
-    let mut granting = Job::default();
-    granting.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(512)));
-    [Job::default(), granting]
-}
-
 /// A pair whose rank 0 has sent `count` messages of each kind that rank 1 has not posted.
 fn waiting(job: &Job, count: usize) -> Pair {
-    let mut pair = Pair::new(job.clone(), wire());
+    let mut pair = Pair::new(job.clone(), wire(20));
     for message in kinds().repeat(count) {
         pair.send(message);
     }
@@ -45,7 +30,7 @@ fn waiting(job: &Job, count: usize) -> Pair {
 
 #[test]
 fn a_late_rank_hears_less_than_ten_packets_a_second() {
-    for job in jobs() {
+    for job in jobs(GRANT_WINDOW) {
         for count in [1, 25] {
             let mut pair = waiting(&job, count);
             let by_second = control_by_second(&mut pair, 60);
@@ -62,10 +47,10 @@ fn a_late_rank_that_answers_late_hears_little() {
     let late = Profile {
         jitter: Span::from_millis(15),
         drop: Share::new(0.1).expect("a share"),
-        ..wire()
+        ..wire(20)
     };
     for message in kinds() {
-        let mut pair = Pair::new(Job::default(), wire());
+        let mut pair = Pair::new(Job::default(), wire(20));
         pair.send(message);
         pair.pass(seconds(1));
         pair.set_links(late);
@@ -80,7 +65,7 @@ fn a_path_that_got_longer_is_asked_little() {
     for millis in [1, 3, 7, 14, 25] {
         let longer = Profile::perfect(Span::from_millis(millis));
         for message in kinds() {
-            let mut pair = Pair::new(Job::default(), wire());
+            let mut pair = Pair::new(Job::default(), wire(20));
             pair.transfer(message);
             pair.set_links(longer);
             pair.send(message);
@@ -100,7 +85,7 @@ fn a_path_that_got_longer_is_asked_little() {
 
 #[test]
 fn a_barrier_of_forty_minutes_costs_few_packets() {
-    let mut pair = Pair::new(Job::default(), wire());
+    let mut pair = Pair::new(Job::default(), wire(20));
     let message = PairMessage::lossless(8);
     pair.send(message);
     pair.pass(seconds(40 * 60));
@@ -112,11 +97,11 @@ fn a_barrier_of_forty_minutes_costs_few_packets() {
 
 #[test]
 fn messages_posted_late_resume_at_once() {
-    for job in jobs() {
+    for job in jobs(GRANT_WINDOW) {
         let mut pair = waiting(&job, 10);
         pair.pass(seconds(30));
         for message in kinds().repeat(10) {
-            let clean = clean_time(&job, wire(), message);
+            let clean = clean_time(&job, wire(20), message);
             let before = pair.network.now();
             pair.post(message);
             let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
@@ -131,7 +116,7 @@ fn messages_posted_late_resume_at_once() {
 
 #[test]
 fn messages_whose_posting_is_not_heard_resume_all_the_same() {
-    for job in jobs() {
+    for job in jobs(GRANT_WINDOW) {
         for posted in [1, 40] {
             let mut pair = waiting(&job, 10);
             pair.pass(seconds(30));
@@ -140,7 +125,7 @@ fn messages_whose_posting_is_not_heard_resume_all_the_same() {
                 pair.post(*message);
             }
             pair.pass(Span::from_millis(2));
-            pair.network.set_link(Rank(1), Rank(0), wire());
+            pair.network.set_link(Rank(1), Rank(0), wire(20));
             let before = pair.network.now();
             let received = |hosts: &[Endpoint]| !hosts[1].is_busy();
             pair.network.run(before + seconds(9), received);
@@ -153,17 +138,17 @@ fn messages_whose_posting_is_not_heard_resume_all_the_same() {
 #[test]
 fn a_grant_lost_after_an_outage_is_found() {
     for message in kinds() {
-        let mut pair = Pair::new(Job::default(), wire());
+        let mut pair = Pair::new(Job::default(), wire(20));
         pair.send(message);
         pair.pass(seconds(1));
         pair.set_links(cut());
         pair.pass(seconds(5));
-        pair.set_links(wire());
+        pair.set_links(wire(20));
         pair.pass(seconds(5));
         pair.network.set_link(Rank(1), Rank(0), cut());
         pair.post(message);
         pair.pass(Span::from_millis(2));
-        pair.network.set_link(Rank(1), Rank(0), wire());
+        pair.network.set_link(Rank(1), Rank(0), wire(20));
         let time = pair.finish();
         let is_busy = pair.network.hosts().iter().any(Endpoint::is_busy);
         assert!(!is_busy, "{message:?} hangs");

@@ -143,7 +143,7 @@ impl RdmaDevice {
         raw: *mut MemoryRegistration,
         bytes: usize,
     ) -> Result<VerbsObject<MemoryRegistration>, RdmaError> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         let owned = unsafe { VerbsObject::new(raw, self.library.unregister) };
         owned.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOMEM | libc::EPERM) => RdmaError::NoLockedMemory {

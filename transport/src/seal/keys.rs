@@ -288,12 +288,17 @@ mod tests {
         /// The state after `next` packets.
         fn after(next: u64) -> Self {
             let mut outbound = Self::new(HERE, &PAIR);
-            outbound.next = next;
-            while outbound.generation < generation(next) {
-                outbound.generation += 1;
-                outbound.key = outbound.chain.advance();
-            }
+            outbound.skip_to(next);
             outbound
+        }
+
+        /// All packets before this one have left.
+        fn skip_to(&mut self, next: u64) {
+            self.next = next;
+            while self.generation < generation(next) {
+                self.generation += 1;
+                self.key = self.chain.advance();
+            }
         }
 
         fn packet(&mut self, payload: &[u8]) -> Vec<u8> {
@@ -482,32 +487,30 @@ mod tests {
             path
         }
 
+        /// The number of the next packet, and the packet.
+        fn sealed(&mut self) -> (u64, Vec<u8>) {
+            (self.outbound.next, self.outbound.packet(b"gradient"))
+        }
+
         fn take(&mut self, step: PathStep) {
             match step {
-                PathStep::Lost(count) => {
-                    let next = self.outbound.next + count;
-                    while self.outbound.generation < generation(next) {
-                        self.outbound.generation += 1;
-                        self.outbound.key = self.outbound.chain.advance();
-                    }
-                    self.outbound.next = next;
-                }
+                PathStep::Lost(count) => self.outbound.skip_to(self.outbound.next + count),
                 PathStep::Release => {
                     for (kind, number, packet) in std::mem::take(&mut self.waiting) {
                         self.arrive(kind, number, &packet);
                     }
                 }
                 PathStep::Arrives(kind) => {
-                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    let (number, packet) = self.sealed();
                     self.arrive(kind, number, &packet);
                 }
                 PathStep::ArrivesTwice(kind) => {
-                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    let (number, packet) = self.sealed();
                     self.arrive(kind, number, &packet);
                     self.arrive(kind, number, &packet);
                 }
                 PathStep::Waits(kind) => {
-                    let (number, packet) = (self.outbound.next, self.outbound.packet(b"gradient"));
+                    let (number, packet) = self.sealed();
                     self.waiting.push((kind, number, packet));
                 }
             }
