@@ -125,7 +125,7 @@ MISTAKES = (
     ),
     Mistake(
         "more holes are accepted than tolerated",
-        ((HOLES, "cut.holes_allowed(limits.tolerance).min(unprotected)", "unprotected"),),
+        ((HOLES, "limits.most().min(unprotected)", "unprotected"),),
     ),
     Mistake(
         "gaps end at once",

@@ -1,15 +1,13 @@
 """Facts about faults of real processes: each ends as documented, in time, on every rank."""
 
-import contextlib
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from launching import Launch
+from namespaces import LinkedHosts, linked_hosts
 
 SLOW = bool(os.environ.get("GRADWIRE_SLOW"))
 GROUPS = 1000 if SLOW else 150
@@ -21,7 +19,6 @@ LOST_SECONDS = 12
 GROWTH_BYTES = 8 << 20
 """Less than 9 KiB for each of a thousand groups: allocators round up, a leak grows forever."""
 
-NAMESPACES = [f"gradwire-faults-{os.getpid()}-{rank}" for rank in range(2)]
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 
 
@@ -104,49 +101,40 @@ def a_rank_that_is_stopped_for_five_seconds_is_waited_for() -> None:
 
 
 @pytest.fixture
-def linked() -> Iterator[tuple[str, str]]:
-    """Two network namespaces joined by a link; yields the interfaces in them."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the ip command")
-    made = subprocess.run(["ip", "netns", "add", NAMESPACES[0]], capture_output=True, text=True)
-    if made.returncode != 0:
-        pytest.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
-    interfaces = ("gwf0", "gwf1")
-    try:
-        _ip("netns", "add", NAMESPACES[1])
-        inside = ("netns", "exec", NAMESPACES[0], "ip")
-        peer = ("peer", "name", interfaces[1], "netns", NAMESPACES[1])
-        _ip(*inside, "link", "add", interfaces[0], "type", "veth", *peer)
-        for name, interface, address in zip(NAMESPACES, interfaces, ADDRESSES, strict=True):
-            _ip("-n", name, "address", "add", f"{address}/24", "dev", interface)
-            for device in ("lo", interface):
-                _ip("-n", name, "link", "set", "dev", device, "up")
-        yield interfaces
-    finally:
-        for name in NAMESPACES:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                _ip("netns", "delete", name)
+def linked() -> Iterator[LinkedHosts]:
+    """Two hosts that a link joins."""
+    with linked_hosts("faults", [(address,) for address in ADDRESSES]) as linked:
+        yield linked
 
 
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+def _interrupted(how: str, linked: LinkedHosts) -> list[dict[str, Any]]:
+    """Reduce on both hosts while rank 1's end of the link suffers; gives what each rank saw."""
+    launch = Launch(
+        "interrupted.py",
+        arguments=(how, linked.interfaces[1]),
+        job='[transport]\nwire = "udp"\npeer_timeout = "8s"\n',
+        variables=(("MASTER_ADDR", ADDRESSES[0]),),
+        inside=linked.inside,
+        timeout=120,
+    )
+    return [ended.succeeded() for ended in launch.run()]
 
 
 def a_link_that_is_gone_for_two_seconds_is_survived_and_one_gone_for_good_is_told(
-    linked: tuple[str, str],
+    linked: LinkedHosts,
 ) -> None:
-    launch = Launch(
-        "interrupted.py",
-        arguments=("cut", linked[1]),
-        job='[transport]\nwire = "udp"\npeer_timeout = "8s"\n',
-        variables=(("MASTER_ADDR", ADDRESSES[0]),),
-        inside=tuple(("ip", "netns", "exec", name) for name in NAMESPACES),
-        timeout=120,
-    )
-    for rank, ended in enumerate(launch.run()):
-        one = ended.succeeded()
+    for rank, one in enumerate(_interrupted("cut", linked)):
         assert one["longest"] > 1
         assert f"rank {1 - rank} was lost" in one["error"]
+        assert one["seconds"] < LOST_SECONDS
+
+
+def a_link_that_begins_to_lose_long_packets_ends_the_job_with_the_reason(
+    linked: LinkedHosts,
+) -> None:
+    for one in _interrupted("shrink", linked):
+        assert "from rank 0 has reached rank 1" in one["error"]
+        assert "set transport.mtu" in one["error"]
         assert one["seconds"] < LOST_SECONDS
 
 

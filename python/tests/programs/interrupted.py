@@ -18,6 +18,7 @@ import torch.distributed as dist
 SECONDS_STOPPED = 5
 SECONDS_CUT = 2
 SECONDS_MAX = 40
+LONG_BYTES = 700
 
 
 def stop() -> None:
@@ -41,13 +42,25 @@ def cut() -> None:
     link("down")
 
 
+def shrink() -> None:
+    """From now on, drop every packet longer than LONG_BYTES that arrives."""
+    # Classic BPF as tc reads it: how many instructions, then the code, jumps and operand of each.
+    length, is_longer = "128 0 0 0", f"37 0 1 {LONG_BYTES}"
+    drop, go_on = "6 0 0 2", "6 0 0 4294967295"
+    program = f"4,{length},{is_longer},{drop},{go_on}"
+    device = ["dev", sys.argv[3]]
+    subprocess.run(["tc", "qdisc", "add", *device, "clsact"], check=True)
+    bpf = ["bpf", "da", "bytecode", program]
+    subprocess.run(["tc", "filter", "add", *device, "ingress", *bpf], check=True)
+
+
 def main() -> None:
     """Reduce until an error is raised, or until rank 0 says that it is enough."""
     torch.set_num_threads(1)
     dist.init_process_group("gradwire")
     seen = {"operations": 0, "longest": 0.0, "error": ""}
     dist.barrier()
-    interrupt = {"stop": stop, "cut": cut}[sys.argv[2]]
+    interrupt = {"stop": stop, "cut": cut, "shrink": shrink}[sys.argv[2]]
     if dist.get_rank() == 1:
         threading.Thread(target=interrupt).start()
     begun = time.monotonic()
