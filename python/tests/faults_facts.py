@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+import namespaces
 from launching import Launch
-from namespaces import LinkedHosts, linked_hosts
 
 SLOW = bool(os.environ.get("GRADWIRE_SLOW"))
 GROUPS = 1000 if SLOW else 150
@@ -101,13 +101,13 @@ def a_rank_that_is_stopped_for_five_seconds_is_waited_for() -> None:
 
 
 @pytest.fixture
-def linked() -> Iterator[LinkedHosts]:
+def linked() -> Iterator[namespaces.LinkedHosts]:
     """Two hosts that a link joins."""
-    with linked_hosts("faults", [(address,) for address in ADDRESSES]) as linked:
+    with namespaces.linked_hosts("faults", [(address,) for address in ADDRESSES]) as linked:
         yield linked
 
 
-def _interrupted(how: str, linked: LinkedHosts) -> list[dict[str, Any]]:
+def _interrupted(how: str, linked: namespaces.LinkedHosts) -> list[dict[str, Any]]:
     """Reduce on both hosts while rank 1's end of the link suffers; gives what each rank saw."""
     launch = Launch(
         "interrupted.py",
@@ -121,7 +121,7 @@ def _interrupted(how: str, linked: LinkedHosts) -> list[dict[str, Any]]:
 
 
 def a_link_that_is_gone_for_two_seconds_is_survived_and_one_gone_for_good_is_told(
-    linked: LinkedHosts,
+    linked: namespaces.LinkedHosts,
 ) -> None:
     for rank, one in enumerate(_interrupted("cut", linked)):
         assert one["longest"] > 1
@@ -130,7 +130,7 @@ def a_link_that_is_gone_for_two_seconds_is_survived_and_one_gone_for_good_is_tol
 
 
 def a_link_that_begins_to_lose_long_packets_ends_the_job_with_the_reason(
-    linked: LinkedHosts,
+    linked: namespaces.LinkedHosts,
 ) -> None:
     for one in _interrupted("shrink", linked):
         assert "from rank 0 has reached rank 1" in one["error"]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import namespaces
 from gradwire import interfaces
 from launching import Launch
-from namespaces import linked_hosts
 
 ADDRESSES = [("10.213.8.1", "fd13:8::1"), ("10.213.8.2", "fd13:8::2")]
 
@@ -14,7 +14,7 @@ ADDRESSES = [("10.213.8.1", "fd13:8::1"), ("10.213.8.2", "fd13:8::2")]
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[tuple[str, ...], ...]]:
     """Two hosts that a link joins; yields the commands that start ranks on them."""
-    with linked_hosts("hosts", ADDRESSES) as linked:
+    with namespaces.linked_hosts("hosts", ADDRESSES) as linked:
         yield linked.inside
 
 
