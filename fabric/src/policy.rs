@@ -7,7 +7,7 @@
 //!
 //! The threshold keeps a link busy while senders react: K = share x rate x RTT. DCTCP needs a share
 //! of at least 1/7 (Alizadeh et al., SIGCOMM 2010, section 3.3); a share of 1 tolerates the uneven
-//! queues of sprayed packets, to which senders would react at a smaller share.
+//! queues of sprayed packets: with a smaller share, senders would slow down because of them.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};

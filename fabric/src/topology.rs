@@ -108,7 +108,7 @@ impl Fabric {
     ///
     /// # Panics
     ///
-    /// # Panics When there is no such link.
+    /// When there is no such link.
     pub fn link_name(&self, link: u32) -> String {
         let [low, high] = self.links[link as usize].ends;
         format!("{} - {}", self.device_name(low), self.device_name(high))

@@ -1,9 +1,9 @@
 //! Folded Clos trees: the graph behind the one-line forms and the files of htsim.
 //!
 //! Hosts are linked to edge switches. The edge switches of a pod are all linked to the aggregation
-//! switches of that pod. Aggregation switch `a` of every pod is linked to the cores `a`, `a +
-//! aggs_per_pod`, `a + 2 aggs_per_pod`, ... A leaf-spine is a tree of one pod without cores; a
-//! single switch is a tree of one pod without aggregation switches, too.
+//! switches of that pod. Aggregation switch `a` of every pod is linked to the cores `a`,
+//! `a + aggs_per_pod`, `a + 2 aggs_per_pod`, ... A leaf-spine is a tree of one pod without cores; a
+//! single switch has neither cores nor aggregation switches.
 
 use gradwire_protocol::units::{Rate, Share, Span};
 

@@ -31,7 +31,7 @@ pub struct QueueCount {
 /// Counters that are gathered from several outputs, by port and number of the queue.
 pub(crate) type QueueCounts = BTreeMap<(String, u8), QueueCount>;
 
-/// The counters of a queue among others, all 0 where it was not counted yet.
+/// The entry of a queue; added with zeros if absent.
 pub(crate) fn counted<'a>(
     counts: &'a mut QueueCounts,
     port: &str,

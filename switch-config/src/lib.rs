@@ -8,10 +8,9 @@
 //! - [`target`] and [`limits`]: the platforms and their abilities, with sources.
 //! - [`plan`]: the policy on the ports of one switch of one platform. Everything is decided here:
 //!   rounded, refused or realised in another way, and told in notes.
-//! - [`dialect`]: one module per platform. Each has the same files: `limits` (its abilities),
-//!   `render` (a plan as text), `read` (the meaning of a text), `change` (order and ownership in a
-//!   running configuration), `commands.txt` (commands for people) and `counters` (those that the
-//!   commands print).
+//! - [`dialect`]: one module per platform. Each has `limits.toml` (its abilities), `commands.txt`
+//!   (commands for people), `render`, `read`, `change` (ownership in a running configuration) and,
+//!   where the platform exports usable counters, `counters`.
 //!   `yang`, where a platform publishes models, is the document that validators read.
 //! - [`tree`]: a configuration as a tree: its difference to a wanted one, and loading a change.
 //! - [`notation`]: how texts become trees: commands, `set` lines, YAML, and JSON with its patches.

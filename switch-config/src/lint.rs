@@ -8,7 +8,7 @@ use std::fmt;
 use gradwire_protocol::units::Dscp;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::plan::{Plan, PlanQueue, Selection, SwitchPort};
+use crate::plan::{Plan, PlanQueue, Purpose, Selection, SwitchPort};
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 
 /// Kinds of mistakes. Each has a name by which documents and programs speak of it.
@@ -218,11 +218,18 @@ impl Comparison<'_> {
         Some(Finding::new(Rule::ServiceOrder, self.place(queue), text))
     }
 
-    /// Where the configuration writes a dynamic threshold, it must be the plan's.
+    /// Where memory is shared, a data queue must have the plan's dynamic threshold.
     fn memory(&self, queue: &PlanQueue) -> Option<Finding> {
-        let (found, wanted) = (self.queue(queue).alpha?, self.plan.alpha?);
-        let text = format!("may take 2^{found} of the free memory; the plan has 2^{wanted}");
-        (found != wanted).then(|| Finding::new(Rule::Threshold, self.place(queue), text))
+        let is_data = matches!(queue.purpose, Purpose::Data(_));
+        let wanted = self.plan.alpha.filter(|_| is_data)?;
+        let text = match self.queue(queue).alpha {
+            Some(found) if found == wanted => return None,
+            Some(found) => {
+                format!("may take 2^{found} of the free memory; the plan has 2^{wanted}")
+            }
+            None => format!("has no dynamic threshold; the plan has 2^{wanted}"),
+        };
+        Some(Finding::new(Rule::Threshold, self.place(queue), text))
     }
 
     fn marking(&self, queue: &PlanQueue) -> Vec<Finding> {

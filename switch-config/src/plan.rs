@@ -75,7 +75,8 @@ pub struct Plan {
     pub selection: Selection,
     /// How packets are spread over equal paths.
     pub balance: Balance,
-    /// Dynamic threshold of data queues as an exponent of two, where memory is shared.
+    /// Dynamic threshold of data queues as an exponent of two, where memory is shared. Platforms
+    /// may write it for the other queues, too.
     pub alpha: Option<i8>,
     /// Bytes to which packets are trimmed that a full data queue would drop.
     pub trims_to: Option<ByteCount>,

@@ -28,13 +28,14 @@ pub enum Sign {
 /// An entry of a configuration.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ConfigEntry {
-    /// Tells it from its siblings. Empty for comments and blank lines.
+    /// Tells it from its siblings; empty for a remark.
     pub name: String,
     /// Another value takes the place of this one.
     pub value: String,
     /// Whether it is there, or to be taken away.
     pub sign: Sign,
-    /// Its line, without white space around; `None`: it is part of the lines below it.
+    /// Its text, as its notation writes it: a command, a `set` line, a YAML scalar. `None`: a part
+    /// of a path, or a YAML map or list.
     pub line: Option<String>,
     /// Entries that belong to it.
     pub below: Vec<Self>,
@@ -59,7 +60,7 @@ impl ConfigEntry {
         Self::new(line, Vec::new())
     }
 
-    /// A comment or a blank line.
+    /// A line that is not a setting, such as `deactivate ...`.
     pub fn remark(line: impl Into<String>) -> Self {
         Self {
             line: Some(line.into()),
@@ -76,7 +77,7 @@ impl ConfigEntry {
         }
     }
 
-    /// Whether it is a comment or a blank line.
+    /// Whether it is a line that is not a setting.
     pub fn is_remark(&self) -> bool {
         self.name.is_empty()
     }

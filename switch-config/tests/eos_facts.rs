@@ -146,7 +146,7 @@ fn packets_that_are_not_ect_are_never_allowed_through() {
 }
 
 /// Changes of a rendered file, and their findings.
-const BROKEN: [(&str, &str, &str); 27] = [
+const BROKEN: [(&str, &str, &str); 29] = [
     (
         "minimum-threshold 200000",
         "minimum-threshold 900000",
@@ -227,9 +227,19 @@ const BROKEN: [(&str, &str, &str); 27] = [
     ),
     ("queue 2 threshold 1/4", "queue 2 threshold 3", "schema: "),
     (
-        "queue 2 threshold 1/4",
-        "queue 2 threshold 1/2",
-        "threshold: Ethernet1, queue 2",
+        "queue 1 threshold 1/4",
+        "queue 1 threshold 1/2",
+        "threshold: Ethernet1, queue 1 (class-1): may take 2^-1 ",
+    ),
+    (
+        "   egress unicast queue 1 threshold 1/4\n",
+        "",
+        "threshold: Ethernet1, queue 1 (class-1): has no dynamic threshold",
+    ),
+    (
+        "\nplatform trident mmu queue profile gradwire apply",
+        "",
+        "threshold: Ethernet2, queue 0 (class-2): has no dynamic threshold",
     ),
     (
         "queue 2 threshold 1/4",
@@ -387,7 +397,16 @@ fn a_port_that_the_export_lacks_is_made_and_set_to_its_default_again() {
 }
 
 #[test]
-fn an_export_of_carriage_returns_comes_back_as_it_was() {
+fn new_sections_stand_before_the_end() {
+    let change = eos()
+        .change(&small("eos:trident"), EXPORT)
+        .expect("lines of EOS");
+    let after = eos().apply(EXPORT, &change.forward).expect("commands");
+    assert!(after.ends_with("\nend\n"), "{after}");
+}
+
+#[test]
+fn carriage_returns_are_read_as_line_ends() {
     let running = EXPORT.replace('\n', "\r\n");
     hold(&small("eos:trident"), &running);
 }

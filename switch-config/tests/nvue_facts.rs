@@ -140,7 +140,7 @@ fn releases_differ_in_words_and_in_what_they_can() {
 }
 
 /// Changes of a rendered file, and their findings.
-const BROKEN: [(&str, &str, &str); 26] = [
+const BROKEN: [(&str, &str, &str); 29] = [
     (
         "min-threshold: 200000",
         "min-threshold: 900000",
@@ -203,6 +203,21 @@ const BROKEN: [(&str, &str, &str); 26] = [
         "shared-alpha: alpha_1_4",
         "shared-alpha: alpha_1_4\n                shared-bytes: 9",
         "two-thresholds: ",
+    ),
+    (
+        "shared-alpha: alpha_1_4",
+        "shared-bytes: 9",
+        "threshold: swp1, queue 1 (class-1): has no",
+    ),
+    (
+        "shared-alpha: alpha_1_4",
+        "shared-alpha: alpha_0",
+        "threshold: swp1, queue 1 (class-1): has no",
+    ),
+    (
+        "shared-alpha: alpha_1_4",
+        "shared-alpha: alpha_infinity",
+        "threshold: swp1, queue 1 (class-1): has no",
     ),
     (
         "    qos:\n      adv",
@@ -292,13 +307,54 @@ fn a_text_that_is_no_configuration_is_refused_with_its_line() {
             "{text}: {message}"
         );
     }
+}
+
+#[test]
+fn flow_style_and_json_are_configurations_too() {
+    let plan = small("nvue:5.18");
     let json = r#"[{"set": {"interface": {"swp1": {}, "swp3": {}}}}]"#;
     assert!(nvue().read(&plan, json).is_ok());
     hold(&plan, json);
     hold(&plan, "- set:\n    qos: {roce: {mode: lossy}}\n");
+}
+
+#[test]
+fn a_value_where_the_plan_needs_a_map_is_refused() {
+    let plan = small("nvue:5.18");
     let error = nvue().change(&plan, "- set:\n    qos: 5\n");
     let error = error.expect_err("no place for the plan").to_string();
     assert!(error.contains("`qos: 5`: expected a map here"), "{error}");
+}
+
+#[test]
+fn a_later_set_item_overrides_an_earlier_one() {
+    let running = "- set:\n    system:\n      hostname: old\n      reboot: {}\n- set:\n    \
+                   system:\n      hostname: 'new'\n      reboot: never\n";
+    let applied = nvue().apply(running, "").expect("two items");
+    assert_eq!(
+        applied,
+        "- set:\n    system:\n      hostname: 'new'\n      reboot: never\n"
+    );
+    let overridden = "- set:\n    interface: {swp1: {type: swp, qos: {mapping: {profile: old}}}}\n\
+                      - set:\n    interface: {swp1: {qos: {mapping: {profile: storage}}}}\n";
+    hold(&small("nvue:5.18"), overridden);
+}
+
+#[test]
+fn settings_in_any_style_come_back_as_they_were() {
+    for value in [
+        "[{a: 1, 'on': [x, {}]}]",
+        "\n      - a, b\n      - '5'\n      - c]",
+        "'{}'",
+        "['[]', '{}', {}, []]",
+        "one\n\n        two",
+        "\"a\\tb\\x07\"",
+        "\n      -\n      - ~",
+        "{'a,b': \"it's\", \"c\\nd\": \"e\\nf\"}",
+    ] {
+        let running = format!("- set:\n    foreign:\n      key: {value}\n");
+        hold(&small("nvue:5.18"), &running);
+    }
 }
 
 #[test]
@@ -389,7 +445,7 @@ fn ports_that_the_export_lacks_or_has_in_ranges_come_back_as_they_were() {
 }
 
 #[test]
-fn an_export_of_carriage_returns_comes_back_as_it_was() {
+fn carriage_returns_are_read_as_line_ends() {
     let running = EXPORT.replace('\n', "\r\n");
     hold(&small("nvue:5.14"), &running);
 }

@@ -7,8 +7,12 @@ mod plans;
 mod properties;
 
 use damage::{all_are_answered, damage};
+use gradwire_fabric::policy::{QosPolicy, SwitchBuffer};
+use gradwire_protocol::job::Job;
+use gradwire_protocol::units::{ByteCount, Span};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::lint::Rule;
+use gradwire_switch_config::plan::Plan;
 use gradwire_switch_config::target::Platform;
 use mistakes::{Broken, all_are_found, broken};
 use plans::drawn;
@@ -153,6 +157,21 @@ fn broken_configurations_are_each_named() {
 }
 
 #[test]
+fn data_queues_without_the_dynamic_threshold_are_named() {
+    let target = target("openconfig");
+    let dialect = dialect::of(Platform::OpenConfig);
+    let mut site = plan_of(target, 3).site;
+    site.buffer = SwitchBuffer::Shared {
+        bytes: ByteCount::mib(64),
+        alpha: 0.5,
+    };
+    let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
+    policy.queues.truncate(3);
+    let plan = Plan::new(target, &dialect.limits(target.version), &policy, site);
+    all_are_found(&plan.expect("a plan"), MEMORY);
+}
+
+#[test]
 fn counters_of_the_state_tree_tell_early_drops_from_late_ones() {
     let plan = plan_of(target("openconfig"), 7);
     let dialect = dialect::of(Platform::OpenConfig);
@@ -178,6 +197,22 @@ fn counters_of_the_state_tree_tell_early_drops_from_late_ones() {
         "{error}"
     );
 }
+
+/// Mistakes in the share of memory.
+const MEMORY: &[Broken] = &[
+    broken(
+        "\"buffer-allocation-profile\": \"gradwire\"",
+        "\"unit\": 1",
+        Rule::Threshold,
+        "Ethernet2, queue 1 (class-1): has no dynamic threshold; the plan has 2^-1",
+    ),
+    broken(
+        "\"dynamic-limit-scaling-factor\": -1",
+        "\"dynamic-limit-scaling-factor\": 1",
+        Rule::Threshold,
+        "Ethernet0, queue 0 (class-2): may take 2^1 of the free memory; the plan has 2^-1",
+    ),
+];
 
 /// Mistakes, and the findings that must name them.
 const MISTAKES: &[Broken] = &[

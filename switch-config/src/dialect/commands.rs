@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::plan::{Plan, SwitchPort};
+use crate::plan::Plan;
 use gradwire_fabric::policy::Balance;
 
 /// A command for people, and its expected result.
@@ -34,8 +34,13 @@ pub(crate) fn list(text: &str, task: &str, plan: &Plan, words: &CommandWords) ->
         };
         ports.iter().take(times).map(move |port| (port, body))
     });
-    let filled = meant.map(|(port, body)| filled(body, plan, port, words));
-    steps(&filled.collect::<String>())
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let all = [("ports", names.join(", "))];
+    let texts = meant.map(|(port, body)| {
+        let own = [("port", port.name.clone()), ("rate", port.rate.to_string())];
+        filled(body, words.iter().chain(&own).chain(&all))
+    });
+    steps(&texts.collect::<String>())
 }
 
 /// Whether a plan needs the commands below a heading.
@@ -50,19 +55,8 @@ fn is_needed(plan: &Plan, when: &str) -> bool {
     }
 }
 
-fn filled(body: &str, plan: &Plan, port: &SwitchPort, words: &CommandWords) -> String {
-    let ports: Vec<&str> = plan
-        .site
-        .ports
-        .iter()
-        .map(|port| port.name.as_str())
-        .collect();
-    let common = [
-        ("port", port.name.clone()),
-        ("rate", port.rate.to_string()),
-        ("ports", ports.join(", ")),
-    ];
-    let words = words.iter().chain(&common);
+/// A text with words in braces replaced.
+fn filled<'a>(body: &str, words: impl Iterator<Item = &'a (&'static str, String)>) -> String {
     words.fold(body.to_owned(), |text, (word, value)| {
         text.replace(&format!("{{{word}}}"), value)
     })

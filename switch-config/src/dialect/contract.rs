@@ -42,8 +42,8 @@ pub trait Dialect: Sync {
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError>;
 
     /// The running configuration after a change was loaded, as the switch would export it then.
-    /// Where a switch has an order of commands that no plan depends on, new ones stand at the end
-    /// of their section.
+    /// New commands go to the end of their section, even where a switch sorts them, unless the
+    /// order changes their meaning.
     ///
     /// # Errors
     /// As [`Self::read`], for the running configuration or the change.

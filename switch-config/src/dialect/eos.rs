@@ -63,7 +63,7 @@ impl Dialect for Eos {
         let mut wanted = render::whole(plan);
         render::clear_overrides(&mut wanted, &running);
         maps::spread(&mut wanted);
-        Ok(indented::change(&running, &wanted, &EosRules, maps::gather))
+        Ok(indented::change(&running, &wanted, &EosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {

@@ -101,12 +101,9 @@ impl Dialect for Linux {
                 "per queue `marked` and `early`; `pdrop` means full"
             }
         };
-        let port = plan.site.ports.first();
+        let port = plan.site.ports.first().expect("a plan has a port");
         vec![
-            (
-                "port",
-                render::quoted(port.map_or("PORT", |port| &port.name)),
-            ),
+            ("first port", render::quoted(&port.name)),
             ("marks", marks.to_owned()),
             ("queues", form.queues_at().to_owned()),
             ("export", export::command(plan, ExportCounters::Without)),

@@ -17,6 +17,7 @@ mod render;
 use crate::change::ConfigChange;
 use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, PlatformTexts};
+use crate::notation::yaml;
 use crate::plan::Plan;
 use crate::reading::{ReadError, Reading};
 
@@ -41,7 +42,8 @@ impl Dialect for Nvue {
     }
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
-        Ok(read::reading(plan, &read::settings(text)?))
+        let set = read::settings(yaml::parse(read::WHAT, text)?)?;
+        Ok(read::reading(plan, &set))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

@@ -49,7 +49,7 @@ impl Dialect for Nxos {
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
         let running = lines(running)?;
         let wanted = render::wanted(plan, &running);
-        Ok(indented::change(&running, &wanted, &NxosRules, |_| {}))
+        Ok(indented::change(&running, &wanted, &NxosRules))
     }
 
     fn apply(&self, running: &str, change: &str) -> Result<String, ReadError> {

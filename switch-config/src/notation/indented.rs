@@ -12,7 +12,7 @@ use crate::reading::ReadError;
 use crate::tree::diff::{self, EntryChange, TreeStep};
 use crate::tree::load::load;
 use crate::tree::rules::TreeRules;
-use crate::tree::{ConfigEntry, Sign, facts};
+use crate::tree::{ConfigEntry, Sign};
 
 /// Levels that are told apart; lines that are indented deeper stay at the last one.
 const DEEPEST: usize = 48;
@@ -76,7 +76,7 @@ pub fn running_config(
 
 /// The section with this line.
 pub fn section<'a>(entries: &'a [ConfigEntry], line: &str) -> Option<&'a ConfigEntry> {
-    facts(entries).find(|entry| entry.text() == line)
+    entries.iter().find(|entry| entry.text() == line)
 }
 
 /// Entries as text, each level indented by so many spaces.
@@ -106,17 +106,22 @@ pub trait CommandRules: TreeRules {
 
     /// The command that takes away a line that was not there before.
     fn removal(&self, section: &str, entry: &ConfigEntry) -> String;
+
+    /// Makes the commands of a change, one for each name, into those that are shown.
+    fn gather(&self, _commands: &mut Vec<ConfigEntry>) {}
 }
 
-/// How many words of a command are its name, by a kind of section and the beginning of a command.
-pub type NameWords = (&'static str, &'static str, usize);
+/// How many words of a command are its name, by a kind of section and the beginning of a command;
+/// `None`: all of them.
+pub type NameWords = (&'static str, &'static str, Option<usize>);
 
-/// The name of a command in a section of a kind, by the first row that fits; all of it without one.
+/// The name of a command: as many words as the first matching row says; the whole command if none
+/// matches.
 pub fn name_of<'a>(rows: &[NameWords], kind: &str, command: &'a str) -> &'a str {
     let fits = |(of, words, _): &&NameWords| *of == kind && command.starts_with(words);
-    let count = rows.iter().find(fits).map_or(0, |(.., count)| *count);
+    let count = rows.iter().find(fits).and_then(|(.., count)| *count);
     let mut ends = command.match_indices(' ').map(|(at, _)| at);
-    let end = count.checked_sub(1).and_then(|last| ends.nth(last));
+    let end = count.and_then(|count| ends.nth(count - 1));
     &command[..end.unwrap_or(command.len())]
 }
 
@@ -125,21 +130,19 @@ pub fn last<'a>(section: &[&'a str]) -> &'a str {
     section.last().copied().unwrap_or_default()
 }
 
-/// The commands that bring `running` to `wanted`, and those back, as `shown` makes them out of one
-/// command for each name.
+/// The commands that bring `running` to `wanted`, and those back.
 pub fn change(
     running: &[ConfigEntry],
     wanted: &[ConfigEntry],
     rules: &dyn CommandRules,
-    shown: impl Fn(&mut Vec<ConfigEntry>),
 ) -> ConfigChange {
     let [running, wanted] = [running, wanted].map(|entries| named(rules, entries));
     let steps = diff::steps(as_tree(rules), &mut Vec::new(), &running, &wanted);
     let mut inverse = commands(rules, "", &steps, Way::Back);
     inverse.reverse();
     let mut forward = commands(rules, "", &steps, Way::There);
-    shown(&mut forward);
-    shown(&mut inverse);
+    rules.gather(&mut forward);
+    rules.gather(&mut inverse);
     ConfigChange {
         forward: text(&forward, rules.spaces()),
         inverse: text(&inverse, rules.spaces()),
@@ -153,7 +156,7 @@ pub fn apply(
     rules: &dyn CommandRules,
 ) -> Vec<ConfigEntry> {
     let mut entries = named(rules, running);
-    load(as_tree(rules), &[], &mut entries, &named(rules, commands));
+    load(as_tree(rules), &mut entries, &named(rules, commands));
     entries
 }
 

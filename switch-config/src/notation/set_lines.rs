@@ -1,9 +1,8 @@
 //! Lines that begin with `set` and name one statement each, as Junos exports and loads them.
 //!
 //! Every word is an entry of the tree. The last two words of a statement that has one value only
-//! are one entry, a name and its value. `deactivate` lines stay where they are; an
-//! entry below which something is deactivated is in the tree all the same, but not among the
-//! [`in_force`].
+//! are one entry, a name and its value. `deactivate` lines stay where they are; an entry below
+//! which something is deactivated is in the tree all the same, but not among the [`in_force`].
 
 use crate::change::ConfigChange;
 use crate::reading::ReadError;
@@ -272,7 +271,7 @@ pub fn apply(
             _ => return Err(unexpected(number + 1, trimmed)),
         }
     }
-    load(rules, &[], entries, &loaded);
+    load(rules, entries, &loaded);
     Ok(())
 }
 
@@ -309,7 +308,7 @@ fn fits(pattern: &str, words: &[String]) -> bool {
 
 /// Words as they are typed.
 fn shown(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:*<>$@,+%".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:*<>@,+%".contains(c);
     let shown = words.iter().map(|word| match word.chars().all(plain) {
         true if !word.is_empty() => word.clone(),
         _ => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),

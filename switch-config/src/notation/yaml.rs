@@ -1,8 +1,9 @@
-//! YAML: any of it parsed into a tree, and trees written in block style.
+//! YAML: any of it parsed into a tree, and trees written in block style, their lists in flow style.
 //!
-//! A map has the value [`EMPTY`] and its entries below it, sorted as people sort names where they
-//! are put one by one. A scalar has its meaning as its value, and as its line how it is written:
-//! `on` is no truth value, and a number in quotes stays in quotes.
+//! Maps and lists have the values [`EMPTY`] and [`LIST`], their entries below them, and no line.
+//! [`put`] keeps a map in natural order; a parsed map keeps the order of its text. A scalar has its
+//! meaning as its value, and as its line how it is written: `on` is no truth value, and a number in
+//! quotes stays in quotes.
 
 use std::collections::BTreeSet;
 
@@ -27,6 +28,16 @@ pub fn path(keys: &[&str]) -> KeyPath {
     keys.iter().map(|key| (*key).to_owned()).collect()
 }
 
+/// Whether an entry is a map: `'{}'` in quotes is a text.
+fn is_map(entry: &ConfigEntry) -> bool {
+    entry.line.is_none() && entry.value == EMPTY
+}
+
+/// The path of an entry in a section.
+pub fn below(section: &[String], entry: &ConfigEntry) -> KeyPath {
+    [section, std::slice::from_ref(&entry.name)].concat()
+}
+
 /// The text at the end of a path of keys in a parsed tree.
 pub fn text_at<'a>(entry: &'a ConfigEntry, path: &[&str]) -> Option<&'a str> {
     let value = entry.at(path)?.value.as_str();
@@ -42,8 +53,9 @@ pub fn rows_at<'a>(entry: &'a ConfigEntry, path: &[&str]) -> &'a [ConfigEntry] {
 /// Puts `other` over a parsed tree: maps are merged, everything else takes the place of the
 /// old value.
 pub fn merge(entry: &mut ConfigEntry, other: ConfigEntry) {
-    if entry.value != EMPTY || other.value != EMPTY {
-        (entry.value, entry.below) = (other.value, other.below);
+    if !is_map(entry) || !is_map(&other) {
+        let name = std::mem::take(&mut entry.name);
+        *entry = ConfigEntry { name, ..other };
         return;
     }
     for child in other.below {
@@ -94,22 +106,46 @@ pub fn tree(leaves: &Leaves) -> ConfigEntry {
 
 /// The value of a leaf as it is written; `None` of a map that has entries.
 pub fn written(entry: &ConfigEntry) -> Option<String> {
-    let items = || {
-        entry
-            .below
-            .iter()
-            .map(|item| written(item).unwrap_or_default())
+    match (&entry.line, entry.value.as_str()) {
+        (Some(line), _) => Some(line.clone()),
+        (None, LIST) => Some(flow(entry)),
+        (None, EMPTY) => entry.below.is_empty().then(|| EMPTY.to_owned()),
+        (None, value) => Some(quoted(value)),
+    }
+}
+
+/// An entry in flow style, without its name.
+fn flow(entry: &ConfigEntry) -> String {
+    let joined = |part: fn(&ConfigEntry) -> String| {
+        let parts: Vec<String> = entry.below.iter().map(part).collect();
+        parts.join(", ")
     };
-    match entry.value.as_str() {
-        EMPTY => entry.below.is_empty().then(|| EMPTY.to_owned()),
-        LIST => Some(format!("[{}]", items().collect::<Vec<_>>().join(", "))),
-        value => Some(entry.line.clone().unwrap_or_else(|| quoted(value))),
+    match (&entry.line, entry.value.as_str()) {
+        (Some(line), value) => flow_scalar(line, value),
+        (None, LIST) => format!("[{}]", joined(flow)),
+        (None, EMPTY) => format!("{{{}}}", joined(flow_pair)),
+        (None, value) => flow_scalar(&quoted(value), value),
+    }
+}
+
+fn flow_pair(entry: &ConfigEntry) -> String {
+    let key = flow_scalar(&quoted(&entry.name), &entry.name);
+    format!("{key}: {}", flow(entry))
+}
+
+/// A scalar between brackets: a plain one ends at other letters there than in a line of its own.
+fn flow_scalar(written: &str, text: &str) -> String {
+    match written.starts_with(['\'', '"']) {
+        true => written.to_owned(),
+        false if written.is_empty() => "~".to_owned(),
+        false if written.contains([',', '[', ']', '{', '}']) => in_quotes(text),
+        false => written.to_owned(),
     }
 }
 
 /// An entry that is a leaf, or every leaf below it, with paths that begin in a section.
 pub fn leaves(section: &[String], entry: &ConfigEntry) -> Leaves {
-    let path = [section, std::slice::from_ref(&entry.name)].concat();
+    let path = below(section, entry);
     match written(entry) {
         Some(written) => vec![(path, written)],
         None => entry
@@ -139,7 +175,7 @@ pub fn bare(text: &str) -> &str {
 }
 
 /// A text as a key or a value: in quotes where some reader of YAML would take it for a number, a
-/// truth value or null.
+/// truth value, null, or an item of a list.
 pub fn quoted(text: &str) -> String {
     let words = [
         "on", "off", "yes", "no", "true", "false", "null", "~", "y", "n", "",
@@ -149,12 +185,23 @@ pub fn quoted(text: &str) -> String {
         && text
             .chars()
             .all(|letter| letter.is_ascii_digit() || "._-".contains(letter));
-    let is_plain = text
-        .chars()
-        .all(|letter| letter.is_ascii_alphanumeric() || "-_./,".contains(letter));
+    let begins_plainly =
+        text.starts_with(|first: char| first.is_ascii_alphanumeric() || "_/".contains(first));
+    let is_plain = begins_plainly
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "-_./,".contains(letter));
     match is_word || is_number || !is_plain {
-        true => format!("'{}'", text.replace('\'', "''")),
+        true => in_quotes(text),
         false => text.to_owned(),
+    }
+}
+
+/// A text in quotes; those of JSON where it has line ends or other control characters.
+fn in_quotes(text: &str) -> String {
+    match text.contains(char::is_control) {
+        true => serde_json::json!(text).to_string(),
+        false => format!("'{}'", text.replace('\'', "''")),
     }
 }
 
@@ -224,10 +271,10 @@ where
     fn value(&mut self, first: Event<'a>, depth: usize) -> Result<ConfigEntry, ReadError> {
         let kind = match first {
             Event::Scalar(text, style, ..) => {
-                let line = match style {
-                    ScalarStyle::Plain => text.to_string(),
-                    _ if text.contains('\n') => serde_json::json!(text).to_string(),
-                    _ => format!("'{}'", text.replace('\'', "''")),
+                let is_plain = style == ScalarStyle::Plain && !text.contains(char::is_control);
+                let line = match is_plain {
+                    true => text.to_string(),
+                    false => in_quotes(&text),
                 };
                 let line = Some(line);
                 return Ok(ConfigEntry {
@@ -260,3 +307,6 @@ where
         Ok(entry)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,15 @@
 use super::rules::TreeRules;
 use super::{ConfigEntry, Sign, facts};
 
-/// Loads entries into the entries of a section. [`Sign::Put`] gives an entry of that name the
-/// loaded value, or makes it where the rules place it; [`Sign::Take`] takes the last entry of its
-/// path away. An entry without a line of its own goes with the last one below it.
-pub fn load(
+/// Loads entries into a tree. [`Sign::Put`] gives an entry of that name the loaded value, or makes
+/// it where the rules place it; [`Sign::Take`] takes the last entry of its path away. An entry
+/// without a line of its own goes with the last one below it.
+pub fn load(rules: &dyn TreeRules, entries: &mut Vec<ConfigEntry>, loaded: &[ConfigEntry]) {
+    load_section(rules, &[], entries, loaded);
+}
+
+/// Loads entries into those of a section.
+fn load_section(
     rules: &dyn TreeRules,
     section: &[&str],
     entries: &mut Vec<ConfigEntry>,
@@ -38,7 +43,7 @@ fn enter(rules: &dyn TreeRules, section: &[&str], entry: &mut ConfigEntry, loade
         entry.line.clone_from(&loaded.line);
     }
     let section = [section, &[&loaded.name]].concat();
-    load(rules, &section, &mut entry.below, &loaded.below);
+    load_section(rules, &section, &mut entry.below, &loaded.below);
 }
 
 /// Makes an entry where the rules place it.

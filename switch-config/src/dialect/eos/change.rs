@@ -3,6 +3,7 @@
 use super::maps;
 use super::render::MMU;
 use crate::notation::indented::{CommandRules, NameWords, last, name_of};
+use crate::plan::is_our_name;
 use crate::tree::ConfigEntry;
 use crate::tree::rules::{Owner, TreeRules};
 
@@ -12,22 +13,22 @@ pub(super) struct EosRules;
 
 /// How many words of a command say which slot it fills.
 const NAMES: [NameWords; 16] = [
-    ("top", maps::DSCP, 4),
-    ("top", "qos map traffic-class", 4),
-    ("top", "qos map cos", 4),
-    ("apply", MMU, 5),
-    ("memory", "egress unicast queue", 5),
-    ("queue", "random-detect ecn count", 3),
-    ("queue", "random-detect drop drop-precedence", 4),
-    ("queue", "random-detect", 2),
-    ("queue", "", 1),
-    ("port", "tx-queue", 2),
-    ("port", "uc-tx-queue", 2),
-    ("port", "mc-tx-queue", 2),
-    ("port", "priority-flow-control priority", 3),
-    ("port", "priority-flow-control pause", 0),
-    ("port", "qos ", 2),
-    ("port", "", 1),
+    ("top", maps::DSCP, Some(4)),
+    ("top", "qos map traffic-class", Some(4)),
+    ("top", "qos map cos", Some(4)),
+    ("apply", MMU, Some(5)),
+    ("memory", "egress unicast queue", Some(5)),
+    ("queue", "random-detect ecn count", Some(3)),
+    ("queue", "random-detect drop drop-precedence", Some(4)),
+    ("queue", "random-detect", Some(2)),
+    ("queue", "", Some(1)),
+    ("port", "tx-queue", Some(2)),
+    ("port", "uc-tx-queue", Some(2)),
+    ("port", "mc-tx-queue", Some(2)),
+    ("port", "priority-flow-control priority", Some(3)),
+    ("port", "priority-flow-control pause", None),
+    ("port", "qos ", Some(2)),
+    ("port", "", Some(1)),
 ];
 
 impl TreeRules for EosRules {
@@ -35,10 +36,14 @@ impl TreeRules for EosRules {
         let section = last(section);
         let title = ConfigEntry::leaf(section);
         let profile = title.after("qos profile").or_else(|| title.after(MMU));
-        match profile.is_some_and(|name| name.starts_with("gradwire")) || is_queue(section) {
+        match profile.is_some_and(is_our_name) || is_queue(section) {
             true => Owner::Plan,
             false => Owner::Others,
         }
+    }
+
+    fn is_before(&self, section: &[&str], _: &ConfigEntry, other: &ConfigEntry) -> bool {
+        section.is_empty() && other.text() == "end"
     }
 }
 
@@ -75,6 +80,10 @@ impl CommandRules for EosRules {
             true => format!("{word} {command}"),
             false => format!("{word} {}", entry.name),
         }
+    }
+
+    fn gather(&self, commands: &mut Vec<ConfigEntry>) {
+        maps::gather(commands);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::notation::indented;
 use crate::notation::words::exponent;
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{ConfigReader, Landing, PortReading, Reading};
-use crate::tree::{ConfigEntry, facts};
+use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
 
 mod queue;
@@ -88,7 +88,10 @@ impl EosReader<'_> {
     fn map(&mut self, plan: &Plan) -> [Option<Landing>; DSCPS] {
         let queues = self.queues_of_classes();
         let mut map = [None; DSCPS];
-        let lines = facts(self.tree).filter(|line| line.after(maps::DSCP).is_some());
+        let lines = self
+            .tree
+            .iter()
+            .filter(|line| line.after(maps::DSCP).is_some());
         let rows: Vec<_> = lines.filter_map(|line| self.row(line)).collect();
         if rows.is_empty() {
             let text = "no DSCP is mapped; the plan maps all";
@@ -140,7 +143,7 @@ impl EosReader<'_> {
     fn queues_of_classes(&mut self) -> [Option<u8>; QUEUES as usize] {
         let mut queues = [None; QUEUES as usize];
         let to = format!(" to {} ", self.word);
-        for line in facts(self.tree) {
+        for line in self.tree {
             let rest = line.after("qos map traffic-class");
             let Some((classes, queue)) = rest.and_then(|rest| rest.split_once(&to)) else {
                 continue;
@@ -164,7 +167,7 @@ impl EosReader<'_> {
 
     /// Dynamic thresholds of the profile in use, as exponents of two.
     fn alphas(&mut self) -> Vec<(u8, i8)> {
-        let mut lines = facts(self.tree);
+        let mut lines = self.tree.iter();
         let used = lines.find_map(|line| line.after(MMU)?.strip_suffix(" apply"));
         let profile = used.and_then(|used| {
             let profile = indented::section(self.tree, &format!("{MMU} {used}"));
@@ -218,7 +221,7 @@ impl EosReader<'_> {
 
     fn allows_not_ect(&mut self) {
         let words = "qos random-detect ecn allow non-ect";
-        if facts(self.tree).any(|line| line.after(words).is_some()) {
+        if self.tree.iter().any(|line| line.after(words).is_some()) {
             let text = "lets packets pass that are not ECT, where droppable ones are to be dropped";
             self.find(Rule::EarlyDropOff, words, text);
         }

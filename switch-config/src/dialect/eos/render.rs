@@ -4,13 +4,12 @@ use gradwire_protocol::units::{Dscp, Rate};
 
 use super::chip::Chip;
 use super::maps;
+use crate::notation::indented;
 use crate::notation::words::power_of_two;
-use crate::plan::{Plan, PlanQueue, Selection, SwitchPort, ThresholdProfile};
-use crate::tree::{ConfigEntry, facts};
+use crate::plan::{OURS, Plan, PlanQueue, Selection, SwitchPort, ThresholdProfile};
+use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::{Balance, DSCPS};
 
-/// Name of the profile of dynamic thresholds.
-pub(super) const MEMORY: &str = "gradwire";
 /// The command that switches dynamic load balancing on.
 const DYNAMIC: &str = "ip hardware fib load-balance distribution dynamic";
 /// The words that begin a profile of dynamic thresholds, and the command that uses one.
@@ -27,7 +26,7 @@ const OVERRIDES: [&str; 6] = [
 
 /// Name of the QoS profile of ports of a rate.
 pub(super) fn profile_name(rate: Rate) -> String {
-    format!("gradwire-{rate}")
+    format!("{OURS}-{rate}")
 }
 
 /// The plan as a whole configuration.
@@ -54,7 +53,7 @@ pub(super) fn whole(plan: &Plan) -> Vec<ConfigEntry> {
     }
     sections.push(maps(plan));
     if plan.alpha.is_some() {
-        sections.push(vec![ConfigEntry::leaf(format!("{MMU} {MEMORY} apply"))]);
+        sections.push(vec![ConfigEntry::leaf(format!("{MMU} {OURS} apply"))]);
     }
     let fenced = sections.into_iter().flat_map(|mut section| {
         section.push(ConfigEntry::remark("!"));
@@ -72,7 +71,7 @@ fn memory(plan: &Plan, exponent: i8) -> ConfigEntry {
             "egress unicast queue {number} threshold {threshold}"
         ))
     });
-    ConfigEntry::new(format!("{MMU} {MEMORY}"), lines.collect())
+    ConfigEntry::new(format!("{MMU} {OURS}"), lines.collect())
 }
 
 fn profile(plan: &Plan, port: &SwitchPort) -> ConfigEntry {
@@ -129,7 +128,7 @@ fn maps(plan: &Plan) -> Vec<ConfigEntry> {
 /// Adds to the ports of `wanted` the commands that clear overrides of their profile in `running`.
 pub(super) fn clear_overrides(wanted: &mut [ConfigEntry], running: &[ConfigEntry]) {
     for port in wanted {
-        let Some(found) = facts(running).find(|line| line.text() == port.text()) else {
+        let Some(found) = indented::section(running, port.text()) else {
             continue;
         };
         if port.after("interface").is_none() {

@@ -61,7 +61,7 @@ impl StatementWriter<'_> {
     fn put(&mut self, mut words: Words) {
         words.insert(0, "class-of-service".to_owned());
         let entry = set_lines::statement(&self.rules, &words);
-        load(&self.rules, &[], &mut self.statements, &[entry]);
+        load(&self.rules, &mut self.statements, &[entry]);
     }
 
     fn classes(&mut self) {

@@ -116,8 +116,9 @@ fn src(register: Register) -> u64 {
     u64::from(register.0) << 12
 }
 
-fn offset(bytes: i16) -> u64 {
-    u64::from(bytes as u16) << 16
+/// Bytes from a register, or instructions that a jump skips.
+fn distance(distance: i16) -> u64 {
+    u64::from(distance as u16) << 16
 }
 
 fn imm(number: i32) -> u64 {
@@ -146,38 +147,38 @@ impl Assembler {
         self.labels[label.0] = Some(self.instructions.len());
     }
 
-    /// `dst = dst (operation) operand`.
+    /// `to = to (operation) operand`.
     pub(super) fn alu(&mut self, operation: Alu, to: Register, operand: impl Into<Operand>) {
         const BPF_ALU64: u64 = 0x07;
         let operand: Operand = operand.into();
         self.push(BPF_ALU64 | operation as u64 | dst(to) | operand.bits());
     }
 
-    /// `dst = number`, of 64 bits.
+    /// `to = number`, of 64 bits.
     pub(super) fn load_imm64(&mut self, to: Register, number: u64) {
         const BPF_LD_IMM_DW: u64 = 0x18;
         self.push(BPF_LD_IMM_DW | dst(to) | imm(number as u32 as i32));
         self.push(imm((number >> 32) as i32));
     }
 
-    /// `dst` = the map that a relocation names. Returns the instruction's offset in bytes.
+    /// `to` = the map that a relocation names. Returns the instruction's offset in bytes.
     pub(super) fn load_map(&mut self, to: Register) -> usize {
         let at = self.instructions.len() * 8;
         self.load_imm64(to, 0);
         at
     }
 
-    /// `dst = *from`.
+    /// `to = *from`.
     pub(super) fn load(&mut self, width: MemoryWidth, to: Register, from: MemoryOperand) {
         const BPF_LDX_MEM: u64 = 0x61;
-        let place = dst(to) | src(from.base) | offset(from.offset);
+        let place = dst(to) | src(from.base) | distance(from.offset);
         self.push(BPF_LDX_MEM | width as u64 | place);
     }
 
-    /// `*to = src`.
+    /// `*to = from`.
     pub(super) fn store(&mut self, width: MemoryWidth, to: MemoryOperand, from: Register) {
         const BPF_STX_MEM: u64 = 0x63;
-        let place = dst(to.base) | src(from) | offset(to.offset);
+        let place = dst(to.base) | src(from) | distance(to.offset);
         self.push(BPF_STX_MEM | width as u64 | place);
     }
 
@@ -232,8 +233,8 @@ impl Assembler {
         for (at, label) in &self.jumps {
             let to = self.labels[label.0].expect("every label is bound");
             // An offset counts from the instruction after the jump.
-            let distance = i16::try_from(to as i64 - *at as i64 - 1);
-            self.instructions[*at] |= offset(distance.expect("the program is short"));
+            let skipped = i16::try_from(to as i64 - *at as i64 - 1);
+            self.instructions[*at] |= distance(skipped.expect("the program is short"));
         }
         let bytes = self.instructions.into_iter().flat_map(u64::to_le_bytes);
         bytes.collect()

@@ -14,7 +14,7 @@ use gradwire_fabric::policy::DSCPS;
 /// The exponent of the fastest average that tc configures: W = 1/2.
 const FASTEST: u64 = 1;
 
-/// Reads the ports of a plan, after the mistakes that were found on the way to this state.
+/// Reads the ports of a plan. `findings` are the mistakes found while reading the state.
 pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>) -> Reading {
     let mut ports = BTreeMap::new();
     for port in &plan.site.ports {
@@ -31,7 +31,7 @@ pub(super) fn reading(plan: &Plan, switch: &TcState, mut findings: Vec<Finding>)
         ports.extend(check.read().map(|found| (port.name.clone(), found)));
         findings.append(&mut check.findings);
     }
-    Reading { ports, findings }
+    Reading::new(ports, findings)
 }
 
 /// A port of the plan, its state on the switch, and the mistakes in it.

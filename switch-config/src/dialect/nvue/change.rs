@@ -5,10 +5,10 @@
 
 use super::ports::covers_with_others;
 use super::read::{WHAT, settings};
-use super::render::{GLOBAL, OFF, PROFILE, leaves_of, thresholds_name};
+use super::render::{GLOBAL, OFF, leaves_of, thresholds_name};
 use crate::change::ConfigChange;
 use crate::notation::yaml::{self, EMPTY, KeyPath, Leaves, bare, path};
-use crate::plan::{Plan, SwitchPort};
+use crate::plan::{OURS, Plan, SwitchPort};
 use crate::reading::ReadError;
 use crate::tree::ConfigEntry;
 use crate::tree::diff::{self, EntryChange, TreeStep};
@@ -42,7 +42,8 @@ impl TreeRules for NvueRules {
 
 /// The patches that lead from a running file to the plan, and back.
 pub(super) fn change(plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {
-    let mut set = settings(running)?;
+    let before = settings(yaml::parse(WHAT, running)?)?;
+    let mut set = before.clone();
     for port in &plan.site.ports {
         add_ranges(&mut set, port);
     }
@@ -55,12 +56,11 @@ pub(super) fn change(plan: &Plan, running: &str) -> Result<ConfigChange, ReadErr
     let steps = diff::steps(&rules, &mut Vec::new(), &set.below, &wanted.below);
     let mut patches = NvuePatches::default();
     patches.add(&mut Vec::new(), &steps);
-    let change = ConfigChange {
+    load(before, &patches.unset, &patches.set)?;
+    Ok(ConfigChange {
         forward: patch(&patches.unset, &patches.set),
         inverse: patch(&patches.unset_back, &patches.set_back),
-    };
-    apply(running, &change.forward)?;
-    Ok(change)
+    })
 }
 
 /// Gives a port the leaves of the ranges that it is in.
@@ -115,8 +115,8 @@ fn add_pauses_off(plan: &Plan, set: &ConfigEntry, wanted: &mut Leaves) {
 /// Paths below which everything is the plan's.
 fn own_roots(plan: &Plan) -> Vec<KeyPath> {
     let mut roots = vec![
-        path(&["qos", "mapping", PROFILE]),
-        path(&["qos", "egress-scheduler", PROFILE]),
+        path(&["qos", "mapping", OURS]),
+        path(&["qos", "egress-scheduler", OURS]),
         path(&["qos", "pfc", OFF]),
         path(&["qos", "link-pause", OFF]),
     ];
@@ -143,12 +143,11 @@ impl NvuePatches {
             match &step.change {
                 EntryChange::Put(now) => {
                     self.set.extend(yaml::leaves(section, now));
-                    let path = [&section[..], std::slice::from_ref(&now.name)].concat();
+                    let path = yaml::below(section, now);
                     self.unset_back.push((path, String::new()));
                 }
                 EntryChange::Take(was) => {
-                    let path = [&section[..], std::slice::from_ref(&was.name)].concat();
-                    self.unset.push((path, String::new()));
+                    self.unset.push((yaml::below(section, was), String::new()));
                     self.set_back.extend(yaml::leaves(section, was));
                 }
                 EntryChange::Replace { was, now } => {
@@ -184,9 +183,9 @@ fn item(name: &str, entry: &ConfigEntry) -> String {
 
 /// A running file after `nv config patch` and `nv config apply`, in block style without comments.
 pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
-    let mut set = settings(running)?;
-    let items = yaml::parse(WHAT, running)?.below;
-    let header = items.iter().find_map(|item| item.child("header"));
+    let items = yaml::parse(WHAT, running)?;
+    let header = items.below.iter().find_map(|item| item.child("header"));
+    let header = header.map_or_else(String::new, |header| item("header", header));
     let patches = match change.trim() {
         "" => yaml::map(),
         change => yaml::parse(WHAT, change)?,
@@ -196,23 +195,28 @@ pub(super) fn apply(running: &str, change: &str) -> Result<String, ReadError> {
         let entries = parts.flat_map(|part| &part.below);
         entries.flat_map(|entry| yaml::leaves(&[], entry)).collect()
     };
-    for (path, _) in leaves("unset") {
-        take(&mut set, &path);
+    let set = load(settings(items)?, &leaves("unset"), &leaves("set"))?;
+    Ok(header + &item("set", &set))
+}
+
+/// Settings after a patch.
+fn load(mut set: ConfigEntry, unset: &Leaves, patch: &Leaves) -> Result<ConfigEntry, ReadError> {
+    for (path, _) in unset {
+        take(&mut set, path);
         let port = path.get(..2).filter(|path| range(&set, path).is_some());
         let is_empty = |path: &&[String]| set.at(path).is_some_and(|entry| entry.below.is_empty());
         if let Some(port) = port.filter(is_empty) {
             take(&mut set, port);
         }
     }
-    for (path, value) in leaves("set") {
-        check(&set, &path, &value)?;
-        match range_says(&set, &path, &value) {
-            true => prune(&mut set.below, &path),
-            false => yaml::put(&mut set, &path, &value),
+    for (path, value) in patch {
+        check(&set, path, value)?;
+        match range_says(&set, path, value) {
+            true => prune(&mut set.below, path),
+            false => yaml::put(&mut set, path, value),
         }
     }
-    let header = header.map_or_else(String::new, |header| item("header", header));
-    Ok(header + &item("set", &set))
+    Ok(set)
 }
 
 /// Takes everything at the end of a path away.

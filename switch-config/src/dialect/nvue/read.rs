@@ -21,9 +21,8 @@ pub(super) const WHAT: &str = "NVUE configuration in YAML";
 /// Queues, and switch priorities.
 const QUEUES: u8 = 8;
 
-/// The settings of a file: all its `- set:`, merged.
-pub(super) fn settings(text: &str) -> Result<ConfigEntry, ReadError> {
-    let items = yaml::parse(WHAT, text)?;
+/// The settings of the items of a file: all its `- set:`, merged.
+pub(super) fn settings(items: ConfigEntry) -> Result<ConfigEntry, ReadError> {
     if items.value != LIST {
         let text = "expected a list, `- header:` and `- set:`; give the output of `nv config show \
                     -o yaml`";

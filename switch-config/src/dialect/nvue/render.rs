@@ -3,12 +3,10 @@
 use super::release::Release;
 use crate::notation::words::power_of_two;
 use crate::notation::yaml::{self, EMPTY, Leaves, path};
-use crate::plan::{Plan, Purpose, SwitchPort};
+use crate::plan::{OURS, Plan, Purpose, SwitchPort};
 use gradwire_fabric::policy::{Balance, DSCPS};
 use gradwire_protocol::units::{Dscp, Rate};
 
-/// Name of the plan's profiles that are the same for all ports.
-pub(super) const PROFILE: &str = "gradwire";
 /// Name of the profiles that switch pauses off, where a port has others.
 pub(super) const OFF: &str = "gradwire-off";
 /// The only profile of some features.
@@ -16,7 +14,7 @@ pub(super) const GLOBAL: &str = "default-global";
 
 /// Name of the thresholds of ports of a rate.
 pub(super) fn thresholds_name(rate: Rate) -> String {
-    format!("{PROFILE}-{rate}")
+    format!("{OURS}-{rate}")
 }
 
 /// The plan as a whole configuration.
@@ -64,7 +62,7 @@ impl PlanLeaves<'_> {
     }
 
     fn add_mapping(&mut self) {
-        let root = format!("qos mapping {PROFILE}");
+        let root = format!("qos mapping {OURS}");
         for dscp in 0..DSCPS as u8 {
             let queue = self.plan.queue_of_dscp(Dscp(dscp)).number;
             self.add(format!("{root} dscp {dscp} switch-priority"), queue);
@@ -75,7 +73,7 @@ impl PlanLeaves<'_> {
 
     fn add_queues(&mut self) {
         let mapping = format!("qos egress-queue-mapping {GLOBAL} switch-priority");
-        let service = format!("qos egress-scheduler {PROFILE} traffic-class");
+        let service = format!("qos egress-scheduler {OURS} traffic-class");
         let memory =
             format!("qos advance-buffer-config {GLOBAL} egress-lossy-buffer traffic-class");
         for queue in &self.plan.queues {
@@ -127,20 +125,18 @@ impl PlanLeaves<'_> {
             let name = thresholds_name(port.rate);
             self.add(format!("{root} qos congestion-control profile"), name);
         }
-        self.add(format!("{root} qos egress-scheduler profile"), PROFILE);
-        self.add(format!("{root} qos mapping profile"), PROFILE);
+        self.add(format!("{root} qos egress-scheduler profile"), OURS);
+        self.add(format!("{root} qos mapping profile"), OURS);
         if port.name.starts_with("swp") {
             self.add(format!("{root} type"), "swp");
         }
         if self.plan.balance == Balance::Adaptive {
             self.add_adaptive(&format!("{root} router"));
         }
-        for queue in self
-            .plan
-            .queues
-            .iter()
-            .filter(|_| self.plan.trims_to.is_some())
-        {
+        if self.plan.trims_to.is_none() {
+            return;
+        }
+        for queue in &self.plan.queues {
             if matches!(queue.purpose, Purpose::Data(_)) {
                 let keys = "packet-trim egress-eligibility traffic-class";
                 self.add(format!("{root} {keys} {}", queue.number), EMPTY);

@@ -20,10 +20,10 @@ pub(super) const QUEUE: &str = "class type queuing";
 
 /// How many words of a command say which slot it fills.
 const NAMES: [NameWords; 4] = [
-    ("interface", "service-policy", 4),
-    ("interface", "priority-flow", 2),
-    (QUEUE, "", 1),
-    ("class", "", 2),
+    ("interface", "service-policy", Some(4)),
+    ("interface", "priority-flow", Some(2)),
+    (QUEUE, "", Some(1)),
+    ("class", "", Some(2)),
 ];
 
 impl TreeRules for NxosRules {
@@ -48,8 +48,8 @@ impl CommandRules for NxosRules {
     }
 
     fn name<'a>(&self, section: &str, command: &'a str) -> &'a str {
-        let kinds = ["interface", QUEUE, "class"].into_iter();
-        let kind = { kinds }.find(|kind| section.starts_with(kind));
+        let mut kinds = ["interface", QUEUE, "class"].into_iter();
+        let kind = kinds.find(|kind| section.starts_with(kind));
         name_of(&NAMES, kind.unwrap_or_default(), command)
     }
 

@@ -3,8 +3,8 @@
 use super::change::{CLASS, INPUT, NxosRules, OUTPUT, QUEUE, class_of};
 use crate::notation::indented::{self, CommandRules};
 use crate::plan::{OURS, Plan, SwitchPort, is_our_name};
+use crate::tree::ConfigEntry;
 use crate::tree::order::natural;
-use crate::tree::{ConfigEntry, facts};
 
 /// All sections of the plan.
 pub(super) fn sections(plan: &Plan) -> Vec<ConfigEntry> {
@@ -45,7 +45,7 @@ pub(super) fn wanted(plan: &Plan, running: &[ConfigEntry]) -> Vec<ConfigEntry> {
         let mut names = words.filter_map(|words| line.after(words));
         names.any(is_our_name) && !sections.iter().any(|other| other.text() == line.text())
     };
-    let mut gone: Vec<&ConfigEntry> = facts(running).filter(stale).collect();
+    let mut gone: Vec<&ConfigEntry> = running.iter().filter(stale).collect();
     gone.reverse();
     let gone: Vec<ConfigEntry> = gone
         .into_iter()

@@ -18,24 +18,13 @@ const WHAT: &str = "counters of queues in JSON";
 pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
     let give = "give the output of `show queue counters --json`";
     let mut counts = QueueCounts::new();
-    let mut packets = None;
+    let mut has_packets = false;
     for output in json::outputs(WHAT, text, give)? {
         for (port, queues) in output.as_object().into_iter().flatten() {
-            for (name, fields) in queues.as_object().into_iter().flatten() {
-                let Some(queue) = unicast(name) else {
-                    continue;
-                };
-                let number = |field: &str| number(fields.get(field)?);
-                let count = counted(&mut counts, port, queue);
-                packets = number("totalpacket").or(packets);
-                count.sent = number("totalpacket").unwrap_or(count.sent);
-                count.full = number("droppacket").unwrap_or(count.full);
-                count.marked = number("ecnmarkedpacket").or(count.marked);
-                count.early = number("wreddroppacket").or(count.early);
-            }
+            has_packets |= add_port(&mut counts, port, queues);
         }
     }
-    if packets.is_none() {
+    if !has_packets {
         let text = "has no packets of queues (`totalpacket`): export `show queue counters \
                     --json`, with the output of `show queue wredcounters --json` behind it";
         return Err(ReadError::new(WHAT, text));
@@ -45,6 +34,24 @@ pub(super) fn read(text: &str) -> Result<Vec<QueueCount>, ReadError> {
         count.full = count.full.saturating_sub(count.early.unwrap_or(0));
     }
     Ok(counts.into_values().collect())
+}
+
+/// Adds the counters of a port. Whether packets are among them.
+fn add_port(counts: &mut QueueCounts, port: &str, queues: &Value) -> bool {
+    let mut has_packets = false;
+    for (name, fields) in queues.as_object().into_iter().flatten() {
+        let Some(queue) = unicast(name) else {
+            continue;
+        };
+        let number = |field: &str| number(fields.get(field)?);
+        let count = counted(counts, port, queue);
+        has_packets |= number("totalpacket").is_some();
+        count.sent = number("totalpacket").unwrap_or(count.sent);
+        count.full = number("droppacket").unwrap_or(count.full);
+        count.marked = number("ecnmarkedpacket").or(count.marked);
+        count.early = number("wreddroppacket").or(count.early);
+    }
+    has_packets
 }
 
 /// The number of `UC3`, or of `ALL3` where a switch has one kind of queue for all packets.

@@ -57,6 +57,11 @@ impl ConfigReader for SonicReader<'_> {
                 said.pauses = pauses(bindings);
             }
         }
+        for number in 0..QUEUES {
+            if let Some(alpha) = alpha(config, port, number) {
+                said.queues.entry(number).or_default().alpha = Some(alpha);
+            }
+        }
         Some(said)
     }
 }
@@ -80,6 +85,13 @@ fn pauses(bindings: ConfigRow<'_>) -> Vec<u8> {
     classes.collect()
 }
 
+/// The dynamic threshold of a queue, as an exponent of two.
+fn alpha(config: Config<'_>, port: &SwitchPort, number: u8) -> Option<i8> {
+    let row = config.of_queue("BUFFER_QUEUE", &port.name, number)?;
+    let profile = config.named("BUFFER_PROFILE", row, "profile")?;
+    profile.number("dynamic_th")
+}
+
 fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     let scheduler = config.named("SCHEDULER", row, "scheduler");
     let service = match scheduler.map(|scheduler| scheduler.text("type")) {
@@ -93,7 +105,6 @@ fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     QueueReading {
         service,
         marking: profile.and_then(marking),
-        // `meaning` compares it: it differs between control and data.
         alpha: None,
     }
 }

@@ -120,7 +120,9 @@ fn typed(kind: &FieldKind, value: &Value) -> Value {
     let number = |text: &str| text.parse::<i64>().ok().map(Value::from);
     let other = match kind {
         FieldKind::Number(..) | FieldKind::Or(..) => number(&text),
-        FieldKind::Wide { .. } => text.parse::<u64>().ok().map(|wide| wide.to_string().into()),
+        FieldKind::Wide | FieldKind::Percent => {
+            text.parse::<u64>().ok().map(|wide| wide.to_string().into())
+        }
         FieldKind::Truth => text.parse::<bool>().ok().map(Value::from),
         _ => None,
     };

@@ -189,10 +189,11 @@ fn refusal(kind: &FieldKind, text: &str) -> Option<String> {
     };
     let (right, wanted) = match kind {
         FieldKind::Number(least, most) => (
-            number().is_some_and(|number| (least..=most).contains(&&number)),
+            number().is_some_and(|number| (*least..=*most).contains(&number)),
             format!("a number from {least} to {most}"),
         ),
-        FieldKind::Wide { most } => (up_to(*most), format!("a number from 0 to {most}")),
+        FieldKind::Wide => (up_to(u64::MAX), format!("a number from 0 to {}", u64::MAX)),
+        FieldKind::Percent => (up_to(100), "a number from 0 to 100".to_owned()),
         FieldKind::Or(most, word) => (
             text == word || up_to(*most),
             format!("a number from 0 to {most}, or `{word}`"),

@@ -135,10 +135,10 @@ impl<'a> SonicReader<'a> {
         let named = row.and_then(|row| self.config.named("BUFFER_PROFILE", row, "profile"));
         let is_data = matches!(queue.purpose, Purpose::Data(_));
         let Some(profile) = named else {
-            if is_data && (self.plan.alpha.is_some() || self.plan.trims_to.is_some()) {
+            if is_data && self.plan.trims_to.is_some() {
                 let place = format!("BUFFER_QUEUE|{}|{}", port.name, queue.number);
-                let text = "is not there; the plan has a buffer profile for data queues";
-                self.find(Rule::Threshold, place, text);
+                let text = "is not there; the plan has a buffer profile that trims for data queues";
+                self.find(Rule::TrimTarget, place, text);
             }
             return;
         };
@@ -169,13 +169,6 @@ impl<'a> SonicReader<'a> {
     }
 
     fn data_profile(&mut self, profile: ConfigRow<'_>) {
-        let alpha = profile.text("dynamic_th");
-        let wanted = self.plan.alpha.map(|alpha| alpha.to_string());
-        if let Some(wanted) = wanted.filter(|wanted| alpha.as_ref() != Some(wanted)) {
-            let is = alpha.map_or_else(|| "not said".to_owned(), |alpha| format!("`{alpha}`"));
-            let text = format!("`dynamic_th` is {is}; the plan has `{wanted}`");
-            self.find(Rule::Threshold, profile.place(), text);
-        }
         let trims = profile.text("packet_discard_action").as_deref() == Some("trim");
         if self.plan.trims_to.is_some() && !trims {
             let text = "`packet_discard_action` must be `trim`: the plan trims packets";
