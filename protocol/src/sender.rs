@@ -556,7 +556,7 @@ impl Sender {
         if is_progress {
             self.watch.hasten(now, wait);
         }
-        self.mark_awaited(at, report.awaited);
+        self.mark_awaited(at, report.awaited, echo);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
             self.on_answer(now, at, echo, wait);
         }

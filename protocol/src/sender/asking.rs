@@ -272,14 +272,14 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again.
-    pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64) {
+    /// them: marks them again, unless the last marks may still be in flight.
+    pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
         if awaited == 0 {
             return;
         }
         sending.probe.is_awaited = true;
-        if sending.probe.marked_again >= MARKED_AGAIN_MAX {
+        if sending.probe.marked_again >= MARKED_AGAIN_MAX || echo < sending.probe.marked {
             return;
         }
         sending.probe.marked_again += 1;
@@ -360,6 +360,7 @@ impl Sender {
             let Some(at) = self.position(mark.message) else {
                 continue;
             };
+            self.messages[at].probe.marked = now.stamp();
             let sending = &self.messages[at];
             sending.write_probe(settings.segment_bytes as usize, body);
             let all_sent = match sending.all_sent() {

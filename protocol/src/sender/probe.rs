@@ -49,6 +49,8 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
+    /// Stamp of the last PROBE that was sent.
+    pub(super) marked: Stamp,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
     pub(super) is_awaited: bool,
     /// How many holes the last one named.
@@ -71,6 +73,7 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
+            marked: Stamp::default(),
             is_awaited: false,
             holes_told: 0,
             asked_still: None,
