@@ -72,9 +72,15 @@ impl GrantWatch {
         }
     }
 
-    /// A grant was heard after so long: too long for a sample if it was lost, which does no harm.
+    /// A grant was heard after so long. If its report was lost, a later one was heard: a sample
+    /// that is too long counts for little more than the longest that was expected, so that it
+    /// hardly lengthens the next wait, yet a path that has become longer is learned.
     pub(super) fn on_answer(&mut self, took: Span) {
-        self.answers.sample(took);
+        let most = match self.answers.is_known() {
+            true => self.answers.answer_wait() + self.answers.smoothed().divided(4),
+            false => took,
+        };
+        self.answers.sample(took.min(most));
     }
 
     /// No later than the next repeat.

@@ -354,8 +354,8 @@ impl SeenSegment {
                 decided - copy.visible
             ));
         }
-        // A repair may come while the receiver gives the first transmission up. A copy that the host
-        // dropped, and is not to blame for, is as good as lost by the network.
+        // A repair may come while the receiver gives the first transmission up. A copy that the
+        // host dropped, and is not to blame for, is as good as lost by the network.
         let is_lost = |copy: &SeenCopy| copy.is_dropped && copy.visible < decided;
         let excuses = |copy: &SeenCopy| copy.late > allowed || is_lost(copy);
         if self.lost > 0 || self.underway.iter().any(excuses) {
