@@ -397,6 +397,7 @@ impl Endpoint {
                         };
                         let (rtt, settings) = (&mut peer.rtt, self.common.settings(peer.reach));
                         peer.sender.handle_report(now, &packet, rtt, settings);
+                        self.common.has_lost |= peer.sender.has_lost();
                         peer.note_round_trip();
                     }
                     None => self.foreign += 1,

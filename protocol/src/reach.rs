@@ -48,6 +48,8 @@ pub(crate) struct RankState {
     pub(crate) grants: Grants,
     /// Those of ranks that are reached through memory, which has room for a window of each.
     near_grants: Grants,
+    /// Whether the network has lost a packet of this rank.
+    pub(crate) has_lost: bool,
 }
 
 impl RankState {
@@ -62,6 +64,7 @@ impl RankState {
             host: None,
             near: Vec::new(),
             ledger,
+            has_lost: false,
         }
     }
 

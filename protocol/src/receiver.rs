@@ -76,7 +76,7 @@ use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
 
 /// The sender of messages that are too many is answered once in this time.
-const TURN_AWAY_WAIT: Span = Span::from_millis(250);
+const TURN_AWAY_WAIT: Span = Span::from_millis(50);
 
 /// Where a new segment's payload belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -506,6 +506,7 @@ impl Receiver {
             self.messages[at].report.on_probe(lent.now, header);
             self.messages[at].answer_probe();
             self.note(at);
+            self.tell_grants(lent.now);
         }
     }
 

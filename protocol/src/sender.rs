@@ -261,6 +261,16 @@ impl Sender {
         !self.messages.is_empty()
     }
 
+    /// Whether a packet to the peer was found lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.counters.found_lost > 0
+    }
+
+    /// Packets to another peer are lost, so these may be, too.
+    pub(crate) fn expect_loss(&mut self) {
+        self.tail.expect_loss();
+    }
+
     /// Its counts so far.
     pub fn counters(&self) -> &SenderCounters {
         &self.counters

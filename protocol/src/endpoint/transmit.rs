@@ -10,6 +10,7 @@ use super::peer::NextTurn;
 use crate::machine::{Ecn, Payload, SegmentRun, Transmit};
 use crate::metrics::PeerStanding;
 use crate::priority::CONTROL;
+use crate::reach::Reach;
 use crate::sender::Burst;
 use crate::units::{Instant, MessageKey, Rank};
 use crate::wire::{Header, PacketKind};
@@ -137,6 +138,9 @@ impl Endpoint {
     fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
         while let Some(at) = self.next_sender() {
             let peer = &mut self.peers[at];
+            if self.common.has_lost && peer.reach == Reach::Network {
+                peer.sender.expect_loss();
+            }
             let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
             if let Some(burst) = burst {

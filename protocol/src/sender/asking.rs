@@ -6,7 +6,10 @@
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
 //!    grant whose packet was lost: a receiver answers PROBE for a message that is not posted with
-//!    reports of all messages that it has granted, too.
+//!    reports of all messages that it has granted, too. A message that has asked
+//!    in vain, [`ASKED_IN_VAIN`](super::probe::ASKED_IN_VAIN) times, while its peer answered other messages, rests too: the
+//!    receiver has too many early messages to take it, and does not say when that changes. Such
+//!    messages ask before others, after waits up to [`VAIN_WAIT_MAX`].
 //! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
 //!    asks for all, after waits of up to a part of the silence, and the window restarts. The first
 //!    packet that answers ends the silence: all messages in doubt ask at once.
@@ -32,6 +35,8 @@ const WATCH_WAIT_MAX: Span = Span::from_millis(1_000);
 const WATCHES_PER_TIMEOUT: u64 = 4;
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
+/// The longest wait between two probes of a peer while messages have asked in vain.
+const VAIN_WAIT_MAX: Span = Span::from_millis(100);
 /// Growth of the wait between two probes of messages that rest.
 const WATCH_GROWTH: u64 = 4;
 /// Unanswered probes of one message after which its peer is silent.
@@ -141,6 +146,7 @@ impl Sender {
         };
         let at = at?;
         let sending = &mut self.messages[at];
+        sending.probe.count_vain(self.heard);
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now + doubled.min(longest);
         let is_news = sending.is_news() || sending.has_untold_holes();
@@ -156,6 +162,12 @@ impl Sender {
             }
         }
         let (unheard, first) = sending.probe.count_unheard(now, self.heard);
+        if sending.probe.asks_in_vain() {
+            let duty = std::mem::replace(&mut sending.probe.duty, ProbeDuty::Rests);
+            if duty == ProbeDuty::Itself {
+                self.watch.begin(now, wait);
+            }
+        }
         if unheard >= SILENT_PROBES {
             self.fall_silent(now, first, doubled.min(longest));
         }
@@ -169,11 +181,19 @@ impl Sender {
             return;
         }
         let rests = |sending: &SendMessage| sending.probe.duty == ProbeDuty::Rests;
-        let Some(at) = self.longest_unasked(rests) else {
+        let in_vain =
+            self.longest_unasked(|sending| rests(sending) && sending.probe.asks_in_vain());
+        let Some(at) = in_vain.or_else(|| self.longest_unasked(rests)) else {
             self.watch.at = None;
             return;
         };
-        self.watch.advance(now, most);
+        self.watch.advance(
+            now,
+            match in_vain {
+                Some(_) => most.min(VAIN_WAIT_MAX),
+                None => most,
+            },
+        );
         let probe = &mut self.messages[at].probe;
         (probe.duty, probe.at) = (ProbeDuty::ForAll, now);
         self.note_probe(now);
@@ -220,6 +240,7 @@ impl Sender {
         }
         for probe in self.messages.probes() {
             if probe.unanswered > 0 {
+                probe.count_vain(now);
                 (probe.unanswered, probe.at) = (0, now);
             }
         }
@@ -236,8 +257,9 @@ impl Sender {
         }
         let is_news = sending.has_untold_holes() || sending.probe.is_awaited;
         let may_rest = sending.stands_still() && !is_news;
+        let was_in_vain = sending.probe.asks_in_vain();
         let probe = &mut sending.probe;
-        probe.unanswered = 0;
+        (probe.unanswered, probe.vain) = (0, 0);
         probe.at = probe_at;
         // The answer to any PROBE since it stopped making progress suffices: on a path that is
         // longer than the wait, the last PROBE is never the one that is answered.
@@ -249,6 +271,9 @@ impl Sender {
             }
             probe.duty = ProbeDuty::Rests;
         } else {
+            if was_in_vain {
+                probe.duty = ProbeDuty::Itself;
+            }
             self.note_probe(probe_at);
         }
     }

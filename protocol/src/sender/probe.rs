@@ -6,6 +6,9 @@ use crate::units::{Instant, Span, Stamp};
 /// The longest wait between two probes of a message, unless 32 gaps of the job are shorter.
 pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 
+/// How often a message asks while its peer answers only others; then it rests.
+pub(super) const ASKED_IN_VAIN: u32 = 8;
+
 /// How much the receiver knows about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SendStage {
@@ -43,6 +46,8 @@ pub(super) struct ProbeState {
     pub(super) unanswered: u32,
     /// When the first of those was sent.
     pub(super) asked: Instant,
+    /// How often, since the last report, the peer answered other messages after this one asked.
+    pub(super) vain: u32,
     /// Probes since the peer last answered, and when the first of them was sent.
     unheard: (u32, Instant),
     /// When the last one was sent.
@@ -70,6 +75,7 @@ impl ProbeState {
             at,
             unanswered: 0,
             asked: now,
+            vain: 0,
             unheard: (0, now),
             last: now,
             marked_again: 0,
@@ -88,6 +94,16 @@ impl ProbeState {
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
         self.asked_still = None;
+    }
+
+    /// The peer last answered at `heard`, perhaps for another message although this one has asked.
+    pub(super) fn count_vain(&mut self, heard: Instant) {
+        self.vain += u32::from(self.unanswered > 0 && heard > self.last);
+    }
+
+    /// Whether its peer answers only others.
+    pub(super) fn asks_in_vain(&self) -> bool {
+        self.vain >= ASKED_IN_VAIN
     }
 
     /// A probe goes out to a peer that last answered at `heard`; returns how many did since then,

@@ -2,9 +2,11 @@
 //!
 //! A packet that is lost in midstream is revealed by the next one of its path ([`crate::order`]).
 //! After the last packet of a message there may be none, so on lossy paths the sender sends one: a
-//! PROBE in the class of the data, on each path on which no packet has left since. If no report
-//! answers, all paths are marked again on which it has packets in flight. A report names the ends
-//! that its receiver still awaits: their marks were lost, and go again.
+//! PROBE in the class of the data, on each path on which no packet has left since. Paths that are
+//! not proven clean count as lossy as soon as those to any other peer have lost a packet, since the
+//! first packet that they lose may be the last one of a message. If no report answers, all paths are
+//! marked again on which it has packets in flight. A report names the ends that its receiver still
+//! awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
 
@@ -18,7 +20,9 @@ pub(super) struct TailMarks {
     pub(super) due: VecDeque<TailMark>,
     /// Packets until the paths count as clean.
     lossy_for: u64,
-    /// As many after a loss.
+    /// Packets until the paths are proven clean.
+    unproven_for: u64,
+    /// As many after a loss, and at the start.
     clean_packets: u64,
 }
 
@@ -38,6 +42,7 @@ impl TailMarks {
         Self {
             due: VecDeque::new(),
             lossy_for: 0,
+            unproven_for: clean_packets,
             clean_packets,
         }
     }
@@ -45,12 +50,18 @@ impl TailMarks {
     /// This many packets leave; returns how the paths have performed recently.
     pub(super) fn on_sent(&mut self, packets: u64) -> PathRecord {
         self.lossy_for = self.lossy_for.saturating_sub(packets);
+        self.unproven_for = self.unproven_for.saturating_sub(packets);
         self.record()
     }
 
     /// A packet is lost.
     pub(super) fn on_loss(&mut self) {
         self.lossy_for = self.clean_packets;
+    }
+
+    /// Paths to another peer have lost packets.
+    pub(super) fn expect_loss(&mut self) {
+        self.lossy_for = self.lossy_for.max(self.unproven_for);
     }
 
     /// How the paths have performed recently.

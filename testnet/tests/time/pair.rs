@@ -5,7 +5,7 @@ use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
-use gradwire_protocol::settings::Identity;
+use gradwire_protocol::settings::{EndpointLimits, Identity};
 use gradwire_protocol::units::{
     ByteCount, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span, Step,
 };
@@ -92,6 +92,16 @@ impl Pair {
 
     /// Two ranks whose clocks read this at the start.
     pub(crate) fn with_clocks(job: Job, profile: Profile, readings: [Span; 2]) -> Self {
+        Self::with_limits(job, profile, EndpointLimits::USUAL, readings)
+    }
+
+    /// Two ranks that remember this much.
+    pub(crate) fn with_limits(
+        job: Job,
+        profile: Profile,
+        limits: EndpointLimits,
+        readings: [Span; 2],
+    ) -> Self {
         let hosts = (0..2).map(|rank| {
             let identity = Identity {
                 rank: Rank(rank),
@@ -99,7 +109,7 @@ impl Pair {
                 job: JobId(1),
                 epoch: 0,
             };
-            Endpoint::new(identity, &job, 1)
+            Endpoint::new(identity, &job, 1).with_limits(limits)
         });
         let network = Network::new(hosts.collect(), profile, 1).with_clocks(readings.to_vec());
         Self {

@@ -2,6 +2,7 @@
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
+use gradwire_protocol::settings::EndpointLimits;
 use gradwire_protocol::units::{ByteCount, Rank, Share, Span};
 use gradwire_testnet::link::Profile;
 
@@ -170,4 +171,31 @@ fn a_peer_that_waits_is_never_silent_and_a_dead_one_soon() {
         pair.pass(timeout * 2);
         assert!(pair.events.iter().any(silent), "{timeout}");
     }
+}
+
+#[test]
+fn more_messages_than_a_late_rank_takes_arrive_once_they_are_posted() {
+    const COUNT: usize = 200;
+    let limits = EndpointLimits {
+        early_messages: 64,
+        ..EndpointLimits::USUAL
+    };
+    let mut pair = Pair::with_limits(Job::default(), wire(20), limits, [Span::ZERO; 2]);
+    for _ in 0..COUNT {
+        pair.send(PairMessage::lossless(100));
+    }
+    // Beyond the time after which a silent peer counts as dead.
+    let by_second = control_by_second(&mut pair, 90);
+    let most = by_second[5..].iter().max().expect("some minutes");
+    // A question ten times a second, its answer, and segments that are not taken.
+    assert!(*most <= 80, "{by_second:?}");
+    let is_silent = |event: &EndpointEvent| matches!(event, EndpointEvent::PeerSilent { .. });
+    assert!(!pair.events.iter().any(is_silent), "a peer that waits");
+    for _ in 0..COUNT {
+        pair.post(PairMessage::lossless(100));
+    }
+    let time = pair.finish();
+    assert!(time < seconds(3), "{time}");
+    let is_sent = |event: &&EndpointEvent| matches!(event, EndpointEvent::Sent { .. });
+    assert_eq!(pair.events.iter().filter(is_sent).count(), COUNT);
 }
