@@ -395,6 +395,7 @@ impl Receiver {
                 let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
                 if self.order.may_be_kept() && !is_known {
                     self.skipped.push(packet);
+                    self.granted.on_loss();
                 }
             }
         }

@@ -145,6 +145,14 @@ impl Rtt {
         self.answer_wait().min(unqueued).max(Self::reaction(gap))
     }
 
+    /// How long a sender on lossy paths waits for an answer to the first PROBE of a message before
+    /// it asks again: it or the answer may be lost. Where a host takes longer to react, one PROBE
+    /// too many is sent.
+    pub fn first_wait(&self, gap: Span) -> Span {
+        self.probe_wait(gap)
+            .min(self.answer_wait() + self.smoothed())
+    }
+
     /// As long as a host may take to react: half the gap of the job where that is shorter.
     pub fn reaction(gap: Span) -> Span {
         gap.divided(2).min(PROBE_WAIT_MIN)

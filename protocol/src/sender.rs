@@ -568,7 +568,7 @@ impl Sender {
         }
         self.mark_awaited(at, report.awaited, echo);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
-            self.on_answer(now, at, echo, wait);
+            self.on_answer(now, at, echo, (rtt, settings.gap));
         }
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {

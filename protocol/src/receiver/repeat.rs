@@ -5,8 +5,9 @@
 //! 2. When no segment has come from the peer for a wait, the messages whose grants are not heard
 //!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
 //! 3. The wait is twice the time that the peer takes to answer a grant, and a margin: a window that
-//!    was halved is silent for a round trip. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
-//!    and grants go again only once: the path may be long.
+//!    was halved is silent for a round trip. Once packets of the peer were lost, the first wait is
+//!    without the margin. Before the first answer it is [`GAPS_UNKNOWN`] gaps, and grants go again
+//!    only once: the path may be long.
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};
@@ -38,6 +39,8 @@ pub(super) struct UnheardGrant {
 #[derive(Debug)]
 pub(super) struct GrantWatch {
     answers: Rtt,
+    /// Whether packets of the peer were lost.
+    is_lossy: bool,
     /// When a segment came last, a grant was made or repeated.
     since: Instant,
     repeats: u32,
@@ -50,6 +53,7 @@ impl GrantWatch {
     pub(super) fn new() -> Self {
         Self {
             answers: Rtt::new(Span::ZERO),
+            is_lossy: false,
             since: Instant::START,
             repeats: 0,
             due: None,
@@ -61,6 +65,11 @@ impl GrantWatch {
     pub(super) fn on_segment(&mut self, now: Instant) {
         self.since = now;
         self.repeats = 0;
+    }
+
+    /// A packet of the peer is lost.
+    pub(super) fn on_loss(&mut self) {
+        self.is_lossy = true;
     }
 
     /// A grant was made in a job with this gap.
@@ -115,8 +124,10 @@ impl GrantWatch {
     }
 
     fn wait(&self, gap: Span) -> Span {
+        let answered = self.answers.answer_wait() * ANSWERS_AWAITED;
         let first = match self.answers.is_known() {
-            true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
+            true if self.is_lossy && self.repeats == 0 => answered,
+            true => answered + Rtt::reaction(gap),
             false => gap * GAPS_UNKNOWN,
         };
         first.min(WAIT_MAX) * (1 << self.repeats)

@@ -1,7 +1,8 @@
 //! When messages are probed, and how much their receiver was told by PROBE.
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
-//!    after waits that double up to [`PROBE_WAIT_MAX`].
+//!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths the first of these waits is
+//!    [`Rtt::first_wait`].
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -33,8 +34,6 @@ const WATCH_WAIT_MAX: Span = Span::from_millis(1_000);
 /// Minimum number of probes of a peer in `peer_timeout`, so that no peer that answers counts as
 /// dead.
 const WATCHES_PER_TIMEOUT: u64 = 4;
-/// How often a message marks ends that its receiver awaits before a PROBE is due.
-const MARKED_AGAIN_MAX: u32 = 4;
 /// The longest wait between two probes of a peer while messages have asked in vain.
 const VAIN_WAIT_MAX: Span = Span::from_millis(100);
 /// Growth of the wait between two probes of messages that rest.
@@ -148,7 +147,11 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.probe.count_vain(self.heard);
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let next = now + doubled.min(longest);
+        let is_first = sending.probe.unanswered == 0 && self.tail.record() == PathRecord::Lossy;
+        let next = match is_first {
+            true => now + rtt.first_wait(settings.gap),
+            false => now + doubled.min(longest),
+        };
         let is_news = sending.is_news() || sending.has_untold_holes();
         let stage = sending.probe.stage;
         sending.on_probe(now, next);
@@ -248,9 +251,25 @@ impl Sender {
     }
 
     /// A report about a message has arrived that echoes a packet with this stamp.
-    pub(super) fn on_answer(&mut self, now: Instant, at: usize, echo: Stamp, wait: Span) {
-        let sending = &mut self.messages[at];
-        let mut probe_at = sending.next_probe(now, wait, self.tail.record());
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        at: usize,
+        echo: Stamp,
+        (rtt, gap): (&Rtt, Span),
+    ) {
+        let wait = rtt.probe_wait(gap);
+        let (record, sending) = (self.tail.record(), &mut self.messages[at]);
+        let ends_soon = record == PathRecord::Lossy && sending.all_sent();
+        let marks_again = sending.probe.marks_again();
+        let mut probe_at = match ends_soon && marks_again {
+            true => sending.next_probe(now, rtt.first_wait(gap), record),
+            false => sending.next_probe(now, wait, record),
+        };
+        if ends_soon && sending.probe.unanswered > 0 && echo < sending.probe.marked {
+            // This report answers something else than the last PROBE.
+            probe_at = probe_at.min(sending.probe.at);
+        }
         if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
             // A sender that has fallen back sends nothing before that, whatever the answer.
             probe_at = probe_at.max(until);
@@ -304,7 +323,7 @@ impl Sender {
             return;
         }
         sending.probe.is_awaited = true;
-        if sending.probe.marked_again >= MARKED_AGAIN_MAX || echo < sending.probe.marked {
+        if !sending.probe.marks_again() || echo < sending.probe.marked {
             return;
         }
         sending.probe.marked_again += 1;

@@ -9,6 +9,9 @@ pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 /// How often a message asks while its peer answers only others; then it rests.
 pub(super) const ASKED_IN_VAIN: u32 = 8;
 
+/// How often a message marks ends that its receiver awaits before a PROBE is due.
+const MARKED_AGAIN_MAX: u32 = 4;
+
 /// How much the receiver knows about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SendStage {
@@ -104,6 +107,11 @@ impl ProbeState {
     /// Whether its peer answers only others.
     pub(super) fn asks_in_vain(&self) -> bool {
         self.vain >= ASKED_IN_VAIN
+    }
+
+    /// Whether the receiver awaits ends of paths, and they may be marked again.
+    pub(super) fn marks_again(&self) -> bool {
+        self.is_awaited && self.marked_again < MARKED_AGAIN_MAX
     }
 
     /// A probe goes out to a peer that last answered at `heard`; returns how many did since then,
