@@ -185,10 +185,6 @@ MISTAKES = (
         ((RUNNING, "Err(_) => self.residuals.into_taken(),", "Err(_) => Vec::new(),"),),
     ),
     Mistake(
-        "a step with reserved holes is forgotten",
-        (("protocol/src/budget.rs", "account.reserved_bytes == 0;", "account.owed_bytes > 0;"),),
-    ),
-    Mistake(
         "a hole of a lossless message is no news",
         (
             (

@@ -7,9 +7,10 @@
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
 //!    grant whose packet was lost: a receiver answers PROBE for a message that is not posted with
-//!    reports of all messages that it has granted, too. A message that has asked
-//!    in vain, [`ASKED_IN_VAIN`](super::probe::ASKED_IN_VAIN) times, while its peer answered other messages, rests too: the
-//!    receiver has too many early messages to take it, and does not say when that changes. Such
+//!    reports of all messages that it has granted, too.
+//!
+//!    A message that has asked several times, while its peer answered only others, rests too:
+//!    the receiver has too many early messages to take it, and does not say when that changes. Such
 //!    messages ask before others, after waits up to [`VAIN_WAIT_MAX`].
 //! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
 //!    asks for all, after waits of up to a part of the silence, and the window restarts. The first

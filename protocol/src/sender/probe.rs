@@ -7,7 +7,7 @@ use crate::units::{Instant, Span, Stamp};
 pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 
 /// How often a message asks while its peer answers only others; then it rests.
-pub(super) const ASKED_IN_VAIN: u32 = 8;
+const ASKED_IN_VAIN: u32 = 8;
 
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;

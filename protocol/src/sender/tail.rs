@@ -4,9 +4,10 @@
 //! After the last packet of a message there may be none, so on lossy paths the sender sends one: a
 //! PROBE in the class of the data, on each path on which no packet has left since. Paths that are
 //! not proven clean count as lossy as soon as those to any other peer have lost a packet, since the
-//! first packet that they lose may be the last one of a message. If no report answers, all paths are
-//! marked again on which it has packets in flight. A report names the ends that its receiver still
-//! awaits: their marks were lost, and go again.
+//! first packet that they lose may be the last one of a message.
+//!
+//! If no report answers, all paths are marked again on which the message has packets in flight. A
+//! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
 
