@@ -191,13 +191,11 @@ impl Sender {
             self.watch.at = None;
             return;
         };
-        self.watch.advance(
-            now,
-            match in_vain {
-                Some(_) => most.min(VAIN_WAIT_MAX),
-                None => most,
-            },
-        );
+        let most = match in_vain {
+            Some(_) => most.min(VAIN_WAIT_MAX),
+            None => most,
+        };
+        self.watch.advance(now, most);
         let probe = &mut self.messages[at].probe;
         (probe.duty, probe.at) = (ProbeDuty::ForAll, now);
         self.note_probe(now);

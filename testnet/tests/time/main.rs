@@ -1,6 +1,7 @@
 //! The protocol over long times: clocks that wrap, hours of waiting, slow paths and outages.
 
 mod clocks;
+mod ends;
 mod grants;
 mod pair;
 mod paths;
