@@ -265,7 +265,8 @@ impl Sender {
             true => sending.next_probe(now, rtt.first_wait(gap), record),
             false => sending.next_probe(now, wait, record),
         };
-        if ends_soon && sending.probe.unanswered > 0 && echo < sending.probe.marked {
+        let is_asked = sending.probe.stage == SendStage::SaidAllSent;
+        if ends_soon && is_asked && echo < sending.probe.marked {
             // This report answers something else than the last PROBE.
             probe_at = probe_at.min(sending.probe.at);
         }

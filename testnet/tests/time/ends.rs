@@ -28,7 +28,6 @@ fn pair_after_losses() -> Pair {
 
 /// The longest time of a message of which some last segments, or reports of them, are lost.
 fn longest_time(message: PairMessage, (from, to): (Rank, Rank)) -> Span {
-    let clean = pair_after_losses().transfer(message);
     let times = (0..14).map(|n| {
         let mut pair = pair_after_losses();
         let begun = pair.network.now();
