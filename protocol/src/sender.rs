@@ -52,7 +52,7 @@ use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::hearing::ReportsHeard;
 use self::least::LeastSearch;
-use self::loss::{ClassFlights, FoundLost, HoleJudge};
+use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::tail::TailMarks;
@@ -151,6 +151,7 @@ pub struct Sender {
     numbers: PathNumbers,
     tail: TailMarks,
     judge: HoleJudge,
+    late: LateSegments,
     reports: ReportsHeard,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
@@ -189,6 +190,7 @@ impl Sender {
             numbers: PathNumbers::new(settings),
             tail: TailMarks::new(settings.limits.clean_packets),
             judge: HoleJudge::default(),
+            late: LateSegments::default(),
             reports: ReportsHeard::new(settings.first_number),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
@@ -546,6 +548,7 @@ impl Sender {
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes;
+        self.learn_lateness(at, rtt.reordering(settings.gap).max(settings.gap));
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {

@@ -10,6 +10,8 @@
 //!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
 //!    segment that was only late. Where paths may keep order this does not apply: there the
 //!    receiver accepts no hole on the sender's word, which PROBE calls a guess.
+//!    Paths may differ by more than that: segments that were found lost and then arrived without
+//!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
 //!    but the reports before must have come (`sender/hearing.rs`).
@@ -17,11 +19,18 @@
 use std::collections::VecDeque;
 
 use super::Sender;
-use super::message::{PathRecord, SegmentFlight};
+use super::message::{PathRecord, SegmentFlight, SendMessage};
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
 use crate::wire::PathMark;
+
+/// Segments taken for lost that are remembered, at most.
+const DOUBTED_MAX: usize = 64;
+/// Segments may be so many times as late as those of late were.
+const LATE_AGAIN: u64 = 2;
+/// Each report takes this part of the lateness away.
+const LATENESS_PART: u64 = 256;
 
 /// The packets of one class in flight to one peer.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +52,13 @@ impl ClassFlights {
     }
 }
 
+/// When the newest packet of these classes that is known to have arrived was sent. Before the first
+/// it is the start, before which no packet was sent.
+fn newest_of(classes: &[ClassFlights]) -> Stamp {
+    let newest = classes.iter().filter_map(|class| class.newest).max();
+    newest.unwrap_or_default()
+}
+
 /// On whose word a receiver accepts a hole.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum HoleJudge {
@@ -60,6 +76,46 @@ pub(super) enum HoleJudge {
 struct LossHorizons {
     repaired: Span,
     tolerated: Span,
+}
+
+/// By how much packets overtake segments that were taken for lost, learned as RACK learns its
+/// reordering window from duplicates (RFC 8985, section 6.2.1).
+#[derive(Debug, Default)]
+pub(super) struct LateSegments {
+    /// Segments found lost since the last report of their message, the oldest first.
+    doubted: VecDeque<(usize, SegmentFlight)>,
+    lateness: Span,
+}
+
+impl LateSegments {
+    /// A segment of this class is lost, as far as time shows.
+    fn on_found(&mut self, class: usize, flight: SegmentFlight) {
+        if self.doubted.len() == DOUBTED_MAX {
+            self.doubted.pop_front();
+        }
+        self.doubted.push_back((class, flight));
+    }
+
+    /// A report of a message has arrived; no segment is later than `most`.
+    fn on_report(&mut self, sending: &SendMessage, classes: &[ClassFlights], most: Span) {
+        self.lateness = self.lateness.beyond(self.lateness.divided(LATENESS_PART));
+        let lateness = &mut self.lateness;
+        self.doubted.retain(|&(class, flight)| {
+            let is_reported = flight.message == sending.id();
+            let is_same = is_reported && sending.sent_at(flight.segment) == flight.sent_at;
+            let has_arrived = is_same && sending.progress.acked.has(flight.segment);
+            if has_arrived {
+                let newest = newest_of(&classes[class..]);
+                *lateness = (*lateness).max(newest.since(flight.sent_at)).min(most);
+            }
+            !is_reported || (is_same && !has_arrived)
+        });
+    }
+
+    /// Segments sent this much before one that has arrived may be late.
+    fn horizon(&self) -> Span {
+        self.lateness * LATE_AGAIN
+    }
 }
 
 impl LossHorizons {
@@ -101,21 +157,21 @@ impl Sender {
         class.is_some_and(|class| class.on_echo(echo))
     }
 
+    /// The message at `at` has a new report: learns from segments that were late.
+    pub(super) fn learn_lateness(&mut self, at: usize, most: Span) {
+        (self.late).on_report(&self.messages[at], &self.classes, most);
+    }
+
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let mut horizons = LossHorizons::new(rtt, gap, self.judge);
         // The reports of packets that have arrived may come that much later.
         horizons.repaired = horizons.repaired + self.reports.lateness();
-        // Before the first echo it is the start, before which no packet was sent.
-        let (mut lost, mut newest) = (FoundLost::default(), Stamp::default());
-        // From the lowest class up, so that `newest` covers a class and all lower ones.
+        horizons.repaired = horizons.repaired.max(self.late.horizon());
+        let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {
-            let ClassFlights {
-                flights,
-                newest: own,
-            } = &self.classes[class];
-            newest = newest.max(own.unwrap_or_default());
-            if !flights.is_empty() {
+            if !self.classes[class].flights.is_empty() {
+                let newest = newest_of(&self.classes[class..]);
                 lost.add(self.find_lost_before(now, class, newest, horizons));
             }
         }
@@ -206,6 +262,7 @@ impl Sender {
                     break;
                 }
                 lost.add(self.lose(now, at, &flight));
+                self.late.on_found(class, flight);
             }
             self.classes[class].flights.pop_front();
         }
