@@ -270,8 +270,11 @@ impl ReceiveMessage {
         self.gap.unheard = 0;
         self.report.on_probe(now, header);
         self.holes.on_probe(header);
-        self.ends.clear();
-        self.ends.extend(body.ends());
+        // Others came late, or were short.
+        if header.flags.has(Flags::ALL_SENT) {
+            self.ends.clear();
+            self.ends.extend(body.ends());
+        }
     }
 
     /// Whether its last packets on a path may still arrive: the paths keep order, and not all have

@@ -406,8 +406,12 @@ impl Sender {
             };
             self.messages[at].probe.marked = now.stamp();
             let sending = &self.messages[at];
-            sending.write_probe(settings.segment_bytes as usize, body);
-            let all_sent = match sending.all_sent() {
+            let is_short = sending.probe.is_short();
+            match is_short {
+                true => body.clear(),
+                false => sending.write_probe(settings.segment_bytes as usize, body),
+            }
+            let all_sent = match sending.all_sent() && !is_short {
                 true => Flags::ALL_SENT,
                 false => Flags::NONE,
             };

@@ -268,10 +268,10 @@ impl SendMessage {
 
     /// A probe goes out now; the next one is due at `next`.
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
-        if self.all_sent() {
+        self.probe.on_probe(now, next, self.repair.holes().ones());
+        if self.all_sent() && !self.probe.is_short() {
             self.probe.stage = SendStage::SaidAllSent;
         }
-        self.probe.on_probe(now, next, self.repair.holes().ones());
     }
 
     /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last

@@ -9,6 +9,9 @@ pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 /// How often a message asks while its peer answers only others; then it rests.
 const ASKED_IN_VAIN: u32 = 8;
 
+/// After so many PROBEs without a report every other one is short.
+const ANSWERED_BY_NOW: u32 = 8;
+
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
 
@@ -107,6 +110,12 @@ impl ProbeState {
     /// Whether its peer answers only others.
     pub(super) fn asks_in_vain(&self) -> bool {
         self.vain >= ASKED_IN_VAIN
+    }
+
+    /// Whether the last one goes without what it tells: neither a body nor that all was sent. Where
+    /// long packets vanish, an answer to a short one shows that the peer is alive ([`crate::path`]).
+    pub(super) fn is_short(&self) -> bool {
+        self.unanswered > ANSWERED_BY_NOW && self.unanswered % 2 == 1
     }
 
     /// Whether the receiver awaits ends of paths, and they may be marked again.
