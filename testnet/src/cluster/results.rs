@@ -1,6 +1,7 @@
 //! What operations give: their buffers, and the check of their results once all ranks have one.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
@@ -239,10 +240,11 @@ pub(crate) fn check(
             let Some(missing) = sum(program, planned, results, &mut models[at])? else {
                 return Ok(());
             };
-            let bytes = missing * planned.dtype.bytes() as u64;
-            if bytes != told.contribution_bytes {
+            let width = planned.dtype.bytes() as u64;
+            let bytes = missing.start() * width..=missing.end() * width;
+            if !bytes.contains(&told.contribution_bytes) {
                 let detail = format!(
-                    "{}: {bytes} bytes of contributions are missing in the result, {} were named \
+                    "{}: {bytes:?} bytes of contributions are missing in the result, {} were named \
                      as holes",
                     title(planned),
                     told.contribution_bytes
@@ -360,13 +362,13 @@ fn reduce(planned: &PlannedOperation, world: usize, element: usize) -> f64 {
 }
 
 /// A sum that may lose contributions. Gives how many contributions of elements are missing, if the
-/// state of the tensor is known.
+/// state of the tensor is known: a range, since a value may be the sum of more than one choice.
 fn sum(
     program: &ClusterProgram,
     planned: &PlannedOperation,
     results: &BTreeMap<Rank, RankResult>,
     model: &mut TensorModel,
-) -> Result<Option<u64>, Found> {
+) -> Result<Option<RangeInclusive<u64>>, Found> {
     let Some(tensor) = planned.tensor.map(|at| &program.tensors[at]) else {
         return Ok(None);
     };
@@ -387,7 +389,7 @@ fn sum(
     // A change of chunk cuts the regions anew of which ranks keep the previous result: those that
     // were not cut so before have none, and are rescaled.
     let is_cut_anew = std::mem::replace(&mut model.chunk, planned.chunk) != planned.chunk;
-    let mut missing = 0;
+    let (mut least, mut most) = (0, 0);
     let mut result = Vec::with_capacity(count);
     for element in 0..count {
         let (rank, at) = holder(element);
@@ -397,11 +399,12 @@ fn sum(
             .map(|seat| weight(planned.index as u64, seat, element) + model.owed[seat][element]);
         let digits: Vec<u64> = weights.collect();
         let previous = model.previous.as_ref().map(|previous| previous[element]);
-        let mut seats = seats_of(planned, &digits, got, previous);
-        if is_cut_anew {
-            seats = seats.or_else(|| seats_of(planned, &digits, got, None));
-        }
-        let Some(seats) = seats else {
+        let by_rule = seats_of(planned, &digits, got, previous);
+        let rescaled = match is_cut_anew {
+            true => seats_of(planned, &digits, got, None),
+            false => None,
+        };
+        let Some(seats) = by_rule.or(rescaled) else {
             if model.is_unknown {
                 continue;
             }
@@ -412,7 +415,10 @@ fn sum(
             );
             return Err((ClusterCheck::Values, detail));
         };
-        missing += u64::from(ranks.len() as u32 - seats.count_ones());
+        let missing = [seats, rescaled.unwrap_or(seats)];
+        let missing = missing.map(|seats| u64::from(ranks.len() as u32 - seats.count_ones()));
+        least += missing[0].min(missing[1]);
+        most += missing[0].max(missing[1]);
         if planned.holes == HoleFilling::ErrorFeedback {
             for (seat, digit) in digits.into_iter().enumerate() {
                 let came = seats >> seat & 1 == 1;
@@ -424,7 +430,7 @@ fn sum(
     if !model.is_unknown {
         residuals::check_owed(planned, results, &model.owed)?;
     }
-    Ok((!model.is_unknown).then_some(missing))
+    Ok((!model.is_unknown).then_some(least..=most))
 }
 
 /// The seats whose contributions a result has, by the tensor's rule for holes.
