@@ -192,6 +192,7 @@ fn steps(
 }
 
 const ELEMENTS: usize = 12_001;
+const SEEDS: u64 = 8;
 
 #[test]
 fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
@@ -202,12 +203,12 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
     };
     for profile in [rough(0.08), bursts] {
         for holes in RULES {
-            let worst = [GradientTransform::None, GradientTransform::Hadamard].map(|transform| {
-                let errors = (0..3).map(|seed| {
+            let errors = [GradientTransform::None, GradientTransform::Hadamard].map(|transform| {
+                let largest = (0..SEEDS).map(|seed| {
                     let results = steps(&job(transform), holes, (profile, seed), 2);
                     apart(&results[1], &sum).0
                 });
-                errors.fold(0.0, f64::max)
+                largest.sum::<f64>() / SEEDS as f64
             });
             // Previous results equal the present ones here, so a hole costs little.
             let least = if holes == HoleFilling::Previous {
@@ -215,7 +216,7 @@ fn under_every_rule_the_largest_error_halves_and_replicas_stay_equal() {
             } else {
                 2.0
             };
-            assert!(worst[0] > worst[1] * least, "{holes:?}: {worst:?}");
+            assert!(errors[0] > errors[1] * least, "{holes:?}: {errors:?}");
         }
     }
 }
