@@ -208,7 +208,8 @@ impl Sender {
     pub fn send(&mut self, now: Instant, request: SendRequest, settings: &EndpointSettings) {
         let serial = self.take_serial();
         let start = self.unscheduled_start(request.bytes, settings);
-        let sending = SendMessage::new(serial, request, settings, start, now);
+        let mut sending = SendMessage::new(serial, request, settings, start, now);
+        sending.progress.reported = self.reports.next();
         if sending.is_told() {
             self.note_probe(now);
         }
@@ -541,6 +542,7 @@ impl Sender {
         let progress = &mut sending.progress;
         let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);
+        progress.reported = progress.reported.newest(header.number);
         // Marks are counted since the message began, so that a lost report loses none.
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;

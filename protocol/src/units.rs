@@ -413,6 +413,15 @@ impl PathNumber {
     pub const fn ahead_of(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
+
+    /// The one that is ahead.
+    pub const fn newest(self, other: Self) -> Self {
+        if self.ahead_of(other) < 0 {
+            other
+        } else {
+            self
+        }
+    }
 }
 
 impl MessageSerial {

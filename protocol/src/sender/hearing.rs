@@ -6,7 +6,9 @@
 //! 2. The word counts once all earlier reports have come. A report that repeats the news of the one
 //!    before it stands for that one, too.
 //! 3. A report counts as lost once it is missing for longer than reports have recently overtaken
-//!    each other by ([`ReportsHeard::lateness`]); where they never do, at once.
+//!    each other by ([`ReportsHeard::lateness`]); where they never do, at once. The news that it
+//!    brought of a message comes again with the next report of that message, so until then no word
+//!    counts for that message ([`ReportsHeard::knows_since`]).
 
 use smallvec::SmallVec;
 
@@ -19,6 +21,9 @@ const HELD_MAX: usize = 64;
 const LATE_AGAIN: u64 = 2;
 /// Each report takes this part of the lateness away.
 const LATENESS_PART: u64 = 256;
+
+/// A report that is further behind is no longer compared with others, whose numbers wrap.
+const REPORTS_APART_MAX: i32 = 1 << 30;
 
 /// The reports of one peer.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(super) struct ReportsHeard {
     late: Span,
     /// Words that are not proven, with the numbers of their reports.
     held: SmallVec<[(PathNumber, PathMark); 2]>,
+    /// The newest report that counts as lost.
+    lost: Option<PathNumber>,
 }
 
 impl ReportsHeard {
@@ -50,7 +57,18 @@ impl ReportsHeard {
             missed: Instant::START,
             late: Span::ZERO,
             held: SmallVec::new(),
+            lost: None,
         }
+    }
+
+    /// The number of the peer's next report, if none overtakes it.
+    pub(super) fn next(&self) -> PathNumber {
+        self.next
+    }
+
+    /// Whether no report after this one counts as lost.
+    pub(super) fn knows_since(&self, report: PathNumber) -> bool {
+        self.lost.is_none_or(|lost| report.ahead_of(lost) > 0)
     }
 
     /// A report with this number has come; none is later than `most`.
@@ -62,6 +80,7 @@ impl ReportsHeard {
         most: Span,
     ) {
         self.late = self.late.beyond(self.late.divided(LATENESS_PART));
+        self.lost = (self.lost).filter(|&lost| self.next.ahead_of(lost) < REPORTS_APART_MAX);
         let ahead = number.ahead_of(self.next);
         if ahead >= 0 {
             let skipped = ahead.unsigned_abs();
@@ -120,7 +139,13 @@ impl ReportsHeard {
         let (since, before) = *self.overdue.get_or_insert((now, self.next));
         if now - since >= self.lateness() {
             let later = self.next.ahead_of(before).unsigned_abs();
-            self.awaited &= 1_u64.checked_shl(later).map_or(u64::MAX, |bit| bit - 1);
+            let kept = 1_u64.checked_shl(later).map_or(u64::MAX, |bit| bit - 1);
+            let lost = self.awaited & !kept;
+            if lost != 0 {
+                let behind = lost.trailing_zeros() + 1;
+                self.lost = Some(PathNumber(self.next.0.wrapping_sub(behind)));
+            }
+            self.awaited &= kept;
             self.overdue = (self.awaited != 0).then_some((now, self.next));
         }
     }

@@ -197,7 +197,11 @@ impl Sender {
             let precedes =
                 flight.entropy == passed.entropy && flight.number.ahead_of(passed.number) < 0;
             let message = precedes.then(|| self.position(flight.message)).flatten();
-            if let Some(at) = message.filter(|&at| self.messages[at].is_current(&flight)) {
+            let is_known = |at: &usize| {
+                let sending = &self.messages[*at];
+                self.reports.knows_since(sending.progress.reported) && sending.is_current(&flight)
+            };
+            if let Some(at) = message.filter(is_known) {
                 lost.add(self.lose(now, at, &flight));
             }
         }

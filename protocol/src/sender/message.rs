@@ -89,6 +89,9 @@ pub(super) struct SendProgress {
     sent_at: SmallVec<[Stamp; 4]>,
     /// CE marks that the receiver has reported.
     pub(super) marks: u32,
+    /// The number of the newest report of the message. Before the first one it is that of the
+    /// peer's next report.
+    pub(super) reported: PathNumber,
 }
 
 /// How much of STOP, a message's last report, was heard.
@@ -158,6 +161,7 @@ impl SendMessage {
                 acked: Bitmap::new(segments),
                 sent_at: smallvec![Stamp::default(); segments as usize],
                 marks: 0,
+                reported: PathNumber::default(),
             },
             repair: RepairState::new(segments),
             probe: ProbeState::new(stage, now, probe_at),
