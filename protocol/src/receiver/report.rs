@@ -75,9 +75,9 @@ pub(super) struct ReportState {
     /// Packets since the last report.
     unreported: u32,
     lowest_unreported: u32,
-    /// The lowest segment that was new in the last report. The next one covers it again: a report
-    /// may be lost, and no other report names segments after a hole.
-    lowest_reported: u32,
+    /// The lowest segments that were new in the last report and in the one before. The next one
+    /// covers them again: reports may be lost, and no other ones name segments after a hole.
+    lowest_reported: [u32; 2],
     /// The first of those packets.
     first_unreported: Option<EchoStamp>,
 }
@@ -93,7 +93,7 @@ impl ReportState {
             marked_entropies: 0,
             unreported: 0,
             lowest_unreported: u32::MAX,
-            lowest_reported: u32::MAX,
+            lowest_reported: [u32::MAX; 2],
             first_unreported: None,
         }
     }
@@ -160,7 +160,8 @@ impl ReportState {
         match self.due {
             ReportDue::None => None,
             ReportDue::AckBy(_) => {
-                let lowest = self.lowest_unreported.min(self.lowest_reported);
+                let [last, before] = self.lowest_reported;
+                let lowest = self.lowest_unreported.min(last).min(before);
                 Some((PacketKind::Ack, lowest))
             }
             ReportDue::Whole(kind, first) => Some((kind, first)),
@@ -189,7 +190,7 @@ impl ReportState {
         };
         self.marked_entropies = 0;
         self.unreported = 0;
-        self.lowest_reported = self.lowest_unreported;
+        self.lowest_reported = [self.lowest_unreported, self.lowest_reported[0]];
         self.lowest_unreported = u32::MAX;
         self.first_unreported = None;
     }
