@@ -386,7 +386,6 @@ impl Endpoint {
                 }
                 let body = datagram.payload.bytes().unwrap_or_default();
                 peer.receiver.handle_probe(header, body, &mut lent);
-                peer.sender.on_sign(now);
             }
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 match datagram.payload.bytes().and_then(SegmentReport::decode) {

@@ -13,9 +13,8 @@
 //!    the receiver has too many early messages to take it, and does not say when that changes. Such
 //!    messages ask before others, after waits up to [`VAIN_WAIT_MAX`].
 //! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
-//!    asks for all, after waits of up to a part of the silence, and once more in each wait if the
-//!    peer sends PROBE itself; the window restarts. The first packet that answers ends the silence:
-//!    all messages in doubt ask at once.
+//!    asks for all, after waits of up to a part of the silence, and the window restarts. The first
+//!    packet that answers ends the silence: all messages in doubt ask at once.
 
 use smallvec::SmallVec;
 
@@ -68,12 +67,8 @@ struct PeerSilence {
     since: Instant,
     /// When it is asked next.
     at: Instant,
-    /// When it is asked next, whatever it sends.
-    due: Instant,
     /// The wait after that.
     wait: Span,
-    /// Whether it has sent PROBE since it was due last.
-    is_signed: bool,
 }
 
 impl PeerWatch {
@@ -101,12 +96,8 @@ impl PeerWatch {
 impl PeerSilence {
     /// A PROBE goes out; the next one is due after twice the wait, but not beyond `most`.
     fn advance(&mut self, now: Instant, most: Span) {
-        if now >= self.due {
-            self.wait = (self.wait * 2).min(most);
-            self.due = now + self.wait;
-            self.is_signed = false;
-        }
-        self.at = self.due;
+        self.wait = (self.wait * 2).min(most);
+        self.at = now + self.wait;
     }
 }
 
@@ -238,18 +229,8 @@ impl Sender {
         self.watch.silence.get_or_insert(PeerSilence {
             since: asked,
             at: now + wait,
-            due: now + wait,
             wait,
-            is_signed: false,
         });
-    }
-
-    /// The peer asks. If it was silent, it may answer now.
-    pub(crate) fn on_sign(&mut self, now: Instant) {
-        if let Some(silent) = self.watch.silence.as_mut().filter(|one| !one.is_signed) {
-            silent.is_signed = true;
-            silent.at = silent.at.min(now);
-        }
     }
 
     /// A packet has arrived that answers this sender. After a silence, the messages that it does

@@ -119,8 +119,7 @@ impl LateSegments {
 }
 
 impl LossHorizons {
-    fn new(rtt: &Rtt, gap: Span, holes: HoleJudge) -> Self {
-        let repaired = rtt.reordering(gap);
+    fn new(repaired: Span, gap: Span, holes: HoleJudge) -> Self {
         let tolerated = match holes {
             HoleJudge::Sender => repaired.max(gap),
             HoleJudge::Paths => repaired,
@@ -164,10 +163,9 @@ impl Sender {
 
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
-        let mut horizons = LossHorizons::new(rtt, gap, self.judge);
         // The reports of packets that have arrived may come that much later.
-        horizons.repaired = horizons.repaired + self.reports.lateness();
-        horizons.repaired = horizons.repaired.max(self.late.horizon());
+        let reordering = rtt.reordering(gap) + self.reports.lateness();
+        let horizons = LossHorizons::new(reordering.max(self.late.horizon()), gap, self.judge);
         let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {
             if !self.classes[class].flights.is_empty() {
