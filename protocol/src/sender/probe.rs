@@ -113,7 +113,7 @@ impl ProbeState {
     }
 
     /// Whether the last one goes without what it tells: neither a body nor that all was sent. Where
-    /// long packets vanish, an answer to a short one shows that the peer is alive ([`crate::path`]).
+    /// long packets vanish, the answer to a short one shows that the peer lives ([`crate::path`]).
     pub(super) fn is_short(&self) -> bool {
         self.unanswered > ANSWERED_BY_NOW && self.unanswered % 2 == 1
     }
