@@ -231,6 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lost_report_told_is_unknown_until_the_next() {
+        for first in [0, u32::MAX - 2] {
+            let mut reports = ReportsHeard::new(PathNumber(first));
+            // Report 2 is lost; report 4 stands for report 3.
+            for (number, kind) in [
+                (0, SegmentReport::default()),
+                (1, SegmentReport::default()),
+                (4, repeating()),
+            ] {
+                let number = PathNumber(first.wrapping_add(number));
+                reports.on_report(Instant::START, number, &kind, MOST);
+            }
+            let known = [0, 1, 2, 3, 4].map(|number: u32| {
+                let number = PathNumber(first.wrapping_add(number));
+                reports.knows_since(number)
+            });
+            assert_eq!(known, [false, false, false, true, true], "from {first}");
+        }
+    }
+
+    #[test]
     fn any_number_of_a_stranger_is_taken_without_a_panic() {
         for second in [0, 1, 62, 63, 64, 65, 1 << 31, (1 << 31) + 1, u32::MAX] {
             for third in [0, 63, 64, 1 << 31, u32::MAX] {

@@ -271,3 +271,67 @@ impl Sender {
         lost
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::SegmentRun;
+    use crate::sender::ReportPacket;
+    use crate::sender::open::tests::{SEGMENTS, begin, report_of, settings};
+    use crate::units::Rank;
+    use crate::wire::Header;
+
+    /// A sender, and the time.
+    struct Clocked {
+        sender: Sender,
+        rtt: Rtt,
+        now: Instant,
+    }
+
+    impl Clocked {
+        /// Sends a message.
+        fn send(&mut self, sequence: u32) -> Header {
+            let (settings, mut run) = (settings(), SegmentRun::default());
+            begin(&mut self.sender, sequence, &settings);
+            let sent = (self.sender).poll_data(self.now, &self.rtt, &settings, &mut run);
+            sent.expect("the window has room").template
+        }
+
+        /// Takes the report that such a message has arrived, after so many microseconds.
+        fn hear(&mut self, sent: &Header, micros: u64) {
+            self.now = self.now + Span::from_micros(micros);
+            let (header, report) = report_of(sent, SEGMENTS);
+            let packet = ReportPacket {
+                header: &header,
+                report,
+                bitmap: &[],
+            };
+            (self.sender).handle_report(self.now, &packet, &mut self.rtt, &settings());
+        }
+    }
+
+    /// As on the paths of a fabric whose queues differ: every other message is overtaken by one
+    /// that is sent 300 us later, on a path with a round trip of 20 us.
+    #[test]
+    fn segments_that_were_late_make_others_wait() {
+        let settings = settings();
+        let mut clocked = Clocked {
+            sender: Sender::new(Rank(1), &settings, 1),
+            rtt: Rtt::new(settings.gap),
+            now: Instant::START + Span::from_millis(1),
+        };
+        for sequence in 0..20 {
+            let sent = clocked.send(sequence);
+            clocked.hear(&sent, 20);
+        }
+        for pair in 10..13 {
+            let late = clocked.send(2 * pair);
+            clocked.now = clocked.now + Span::from_micros(300);
+            let next = clocked.send(2 * pair + 1);
+            clocked.hear(&next, 20);
+            // Its segments have not been sent again when they arrive.
+            clocked.hear(&late, 20);
+        }
+        assert_eq!(clocked.sender.counters.found_lost, u64::from(SEGMENTS));
+    }
+}

@@ -187,7 +187,7 @@ impl IndexMut<usize> for OpenMessages {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::job::Job;
     use crate::machine::SegmentRun;
     use crate::message::SendRequest;
@@ -200,9 +200,9 @@ mod tests {
     };
     use crate::wire::{Header, PacketKind, SegmentReport};
 
-    const SEGMENTS: u32 = 4;
+    pub(in crate::sender) const SEGMENTS: u32 = 4;
 
-    fn settings() -> EndpointSettings {
+    pub(in crate::sender) fn settings() -> EndpointSettings {
         let mut job = Job::default();
         job.transport.window = ByteCount::mib(64);
         job.transport.initial_window = ByteCount::kib(64);
@@ -215,7 +215,11 @@ mod tests {
         EndpointSettings::new(identity, &job)
     }
 
-    fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
+    pub(in crate::sender) fn begin(
+        sender: &mut Sender,
+        sequence: u32,
+        settings: &EndpointSettings,
+    ) {
         let shape = MessageShape {
             segments: SEGMENTS,
             layer_count: 0,
@@ -233,7 +237,10 @@ mod tests {
     }
 
     /// The STOP of a message that has arrived, or the ACK of its first segments.
-    fn report_of(packet: &Header, cumulative: u32) -> (Header, SegmentReport) {
+    pub(in crate::sender) fn report_of(
+        packet: &Header,
+        cumulative: u32,
+    ) -> (Header, SegmentReport) {
         let kind = match cumulative {
             SEGMENTS => PacketKind::Stop,
             _ => PacketKind::Ack,
