@@ -9,8 +9,8 @@ pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 /// How often a message asks while its peer answers only others; then it rests.
 const ASKED_IN_VAIN: u32 = 8;
 
-/// After so many PROBEs without a report every other one is short.
-const ANSWERED_BY_NOW: u32 = 8;
+/// So many PROBEs without a report are all long; after them every other one is short.
+const LONG_UNANSWERED: u32 = 8;
 
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
@@ -115,7 +115,7 @@ impl ProbeState {
     /// Whether the last one goes without what it tells: neither a body nor that all was sent. Where
     /// long packets vanish, the answer to a short one shows that the peer lives ([`crate::path`]).
     pub(super) fn is_short(&self) -> bool {
-        self.unanswered > ANSWERED_BY_NOW && self.unanswered % 2 == 1
+        self.unanswered > LONG_UNANSWERED && self.unanswered % 2 == 1
     }
 
     /// Whether the receiver awaits ends of paths, and they may be marked again.
