@@ -42,6 +42,8 @@ mod open;
 mod probe;
 mod repair;
 mod tail;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;

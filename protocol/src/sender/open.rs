@@ -39,7 +39,7 @@ pub(super) struct OpenMessages {
     stale: Vec<u32>,
     /// How often a message was asked for its turn.
     #[cfg(test)]
-    asked: u64,
+    pub(super) asked: u64,
 }
 
 impl OpenMessages {
@@ -183,109 +183,5 @@ impl IndexMut<usize> for OpenMessages {
         place.make_stale(at, &mut self.stale);
         let message = place.message.as_mut();
         message.expect("the place of an open message")
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use crate::job::Job;
-    use crate::machine::SegmentRun;
-    use crate::message::SendRequest;
-    use crate::priority::MessageShape;
-    use crate::rtt::Rtt;
-    use crate::sender::{ReportPacket, Sender};
-    use crate::settings::{EndpointSettings, Identity};
-    use crate::units::{
-        ByteCount, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
-    };
-    use crate::wire::{Header, PacketKind, SegmentReport};
-
-    pub(in crate::sender) const SEGMENTS: u32 = 4;
-
-    pub(in crate::sender) fn settings() -> EndpointSettings {
-        let mut job = Job::default();
-        job.transport.window = ByteCount::mib(64);
-        job.transport.initial_window = ByteCount::kib(64);
-        let identity = Identity {
-            rank: Rank(0),
-            world_size: 2,
-            job: JobId(1),
-            epoch: 0,
-        };
-        EndpointSettings::new(identity, &job)
-    }
-
-    pub(in crate::sender) fn begin(
-        sender: &mut Sender,
-        sequence: u32,
-        settings: &EndpointSettings,
-    ) {
-        let shape = MessageShape {
-            segments: SEGMENTS,
-            layer_count: 0,
-        };
-        let request = SendRequest {
-            key: MessageKey::new(0, sequence, 0),
-            signature: Signature::NONE,
-            step: Step(1),
-            bytes: SEGMENTS * settings.segment_bytes,
-            tolerance: Share::NONE,
-            contributors: 1,
-            tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
-        };
-        sender.send(Instant::START, request, settings);
-    }
-
-    /// The STOP of a message that has arrived, or the ACK of its first segments.
-    pub(in crate::sender) fn report_of(
-        packet: &Header,
-        cumulative: u32,
-    ) -> (Header, SegmentReport) {
-        let kind = match cumulative {
-            SEGMENTS => PacketKind::Stop,
-            _ => PacketKind::Ack,
-        };
-        let report = SegmentReport {
-            echo: packet.sent_at,
-            echo_class: packet.class,
-            cumulative,
-            granted: SEGMENTS,
-            first: cumulative,
-            ..SegmentReport::default()
-        };
-        (Header { kind, ..*packet }, report)
-    }
-
-    /// Sends so many messages and acknowledges each packet; tells how many turns were asked for,
-    /// and how many packets there were.
-    fn asked(count: u32) -> (u64, u64) {
-        let settings = settings();
-        let mut sender = Sender::new(Rank(1), &settings, 1);
-        (1..=count).for_each(|sequence| begin(&mut sender, sequence, &settings));
-        let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
-        let (mut now, mut packets) = (Instant::START, 0);
-        while sender.is_busy() {
-            now = now + Span::from_micros(10);
-            let burst = sender.poll_data(now, &rtt, &settings, &mut run);
-            let header = burst.expect("all that was sent has arrived").template;
-            let sent = run.as_slice();
-            packets += sent.len() as u64;
-            let (header, report) = report_of(&header, sent.last().map_or(0, |last| last + 1));
-            let packet = ReportPacket {
-                header: &header,
-                report,
-                bitmap: &[],
-            };
-            now = now + Span::from_micros(10);
-            sender.handle_report(now, &packet, &mut rtt, &settings);
-        }
-        (sender.messages.asked, packets)
-    }
-
-    #[test]
-    fn a_run_asks_few_of_many_messages() {
-        let (asked, packets) = asked(2_000);
-        assert_eq!(packets, 2_000 * u64::from(SEGMENTS));
-        assert!(asked <= 3 * packets, "{asked} turns for {packets} packets");
     }
 }

@@ -1,0 +1,149 @@
+//! Tests of a sender without a network: its packets are answered by hand.
+
+use super::{ReportPacket, Sender};
+use crate::job::Job;
+use crate::machine::SegmentRun;
+use crate::message::SendRequest;
+use crate::priority::MessageShape;
+use crate::rtt::Rtt;
+use crate::settings::{EndpointSettings, Identity};
+use crate::units::{
+    ByteCount, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+};
+use crate::wire::{Header, PacketKind, SegmentReport};
+
+const SEGMENTS: u32 = 4;
+
+fn settings() -> EndpointSettings {
+    let mut job = Job::default();
+    job.transport.window = ByteCount::mib(64);
+    job.transport.initial_window = ByteCount::kib(64);
+    let identity = Identity {
+        rank: Rank(0),
+        world_size: 2,
+        job: JobId(1),
+        epoch: 0,
+    };
+    EndpointSettings::new(identity, &job)
+}
+
+fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
+    let shape = MessageShape {
+        segments: SEGMENTS,
+        layer_count: 0,
+    };
+    let request = SendRequest {
+        key: MessageKey::new(0, sequence, 0),
+        signature: Signature::NONE,
+        step: Step(1),
+        bytes: SEGMENTS * settings.segment_bytes,
+        tolerance: Share::NONE,
+        contributors: 1,
+        tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
+    };
+    sender.send(Instant::START, request, settings);
+}
+
+/// The STOP of a message that has arrived, or the ACK of its first segments.
+fn report_of(packet: &Header, cumulative: u32) -> (Header, SegmentReport) {
+    let kind = match cumulative {
+        SEGMENTS => PacketKind::Stop,
+        _ => PacketKind::Ack,
+    };
+    let report = SegmentReport {
+        echo: packet.sent_at,
+        echo_class: packet.class,
+        cumulative,
+        granted: SEGMENTS,
+        first: cumulative,
+        ..SegmentReport::default()
+    };
+    (Header { kind, ..*packet }, report)
+}
+
+/// Sends so many messages and acknowledges each packet; tells how many turns were asked for,
+/// and how many packets there were.
+fn asked(count: u32) -> (u64, u64) {
+    let settings = settings();
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    (1..=count).for_each(|sequence| begin(&mut sender, sequence, &settings));
+    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let (mut now, mut packets) = (Instant::START, 0);
+    while sender.is_busy() {
+        now = now + Span::from_micros(10);
+        let burst = sender.poll_data(now, &rtt, &settings, &mut run);
+        let header = burst.expect("all that was sent has arrived").template;
+        let sent = run.as_slice();
+        packets += sent.len() as u64;
+        let (header, report) = report_of(&header, sent.last().map_or(0, |last| last + 1));
+        let packet = ReportPacket {
+            header: &header,
+            report,
+            bitmap: &[],
+        };
+        now = now + Span::from_micros(10);
+        sender.handle_report(now, &packet, &mut rtt, &settings);
+    }
+    (sender.messages.asked, packets)
+}
+
+#[test]
+fn a_run_asks_few_of_many_messages() {
+    let (asked, packets) = asked(2_000);
+    assert_eq!(packets, 2_000 * u64::from(SEGMENTS));
+    assert!(asked <= 3 * packets, "{asked} turns for {packets} packets");
+}
+
+/// A sender, and the time.
+struct Clocked {
+    sender: Sender,
+    rtt: Rtt,
+    now: Instant,
+}
+
+impl Clocked {
+    /// Sends a message.
+    fn send(&mut self, sequence: u32) -> Header {
+        let (settings, mut run) = (settings(), SegmentRun::default());
+        begin(&mut self.sender, sequence, &settings);
+        let sent = (self.sender).poll_data(self.now, &self.rtt, &settings, &mut run);
+        sent.expect("the window has room").template
+    }
+
+    /// Takes the report that such a message has arrived, after so many microseconds.
+    fn hear(&mut self, sent: &Header, micros: u64) {
+        self.now = self.now + Span::from_micros(micros);
+        let (header, report) = report_of(sent, SEGMENTS);
+        let packet = ReportPacket {
+            header: &header,
+            report,
+            bitmap: &[],
+        };
+        (self.sender).handle_report(self.now, &packet, &mut self.rtt, &settings());
+    }
+}
+
+/// As on the paths of a fabric whose queues differ: every other message is overtaken by one
+/// that is sent 300 us later, on a path with a round trip of 20 us.
+#[test]
+fn segments_that_were_late_make_others_wait() {
+    let settings = settings();
+    let mut clocked = Clocked {
+        sender: Sender::new(Rank(1), &settings, 1),
+        rtt: Rtt::new(settings.gap),
+        now: Instant::START + Span::from_millis(1),
+    };
+    for sequence in 0..20 {
+        let sent = clocked.send(sequence);
+        clocked.hear(&sent, 20);
+    }
+    for pair in 10..13 {
+        let late = clocked.send(2 * pair);
+        clocked.now = clocked.now + Span::from_micros(300);
+        let next = clocked.send(2 * pair + 1);
+        clocked.hear(&next, 20);
+        // Its segments have not been sent again when they arrive.
+        clocked.hear(&late, 20);
+    }
+    assert_eq!(clocked.sender.counters.found_lost, u64::from(SEGMENTS));
+}
