@@ -35,6 +35,7 @@
 mod asking;
 mod cancel;
 mod hearing;
+mod lateness;
 mod least;
 mod loss;
 mod message;
@@ -53,6 +54,7 @@ use derive_more::AddAssign;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::hearing::ReportsHeard;
+use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
@@ -510,7 +512,7 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let most = rtt.reordering(settings.gap).max(settings.gap);
+        let most = Lateness::most(rtt, settings.gap);
         let number = packet.header.number;
         (self.reports).on_report(now, number, &packet.report, most);
         self.take_report(now, packet, rtt, settings);
@@ -552,7 +554,7 @@ impl Sender {
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes;
-        self.learn_lateness(at, rtt.reordering(settings.gap).max(settings.gap));
+        self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {

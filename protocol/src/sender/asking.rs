@@ -2,7 +2,7 @@
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths the first of these waits is
-//!    [`Rtt::first_wait`].
+//!    [`Rtt::first_wait`]. Where many go unanswered, every other one is short.
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a

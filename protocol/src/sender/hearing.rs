@@ -12,16 +12,12 @@
 
 use smallvec::SmallVec;
 
+use super::lateness::Lateness;
 use crate::units::{Instant, PathNumber, Span};
 use crate::wire::{PathMark, SegmentReport};
 
 /// Words that wait for earlier reports, at most; the oldest ones are forgotten.
 const HELD_MAX: usize = 64;
-/// Reports may be so many times as late as those of late were.
-const LATE_AGAIN: u64 = 2;
-/// Each report takes this part of the lateness away.
-const LATENESS_PART: u64 = 256;
-
 /// A report that is further behind is no longer compared with others, whose numbers wrap.
 const REPORTS_APART_MAX: i32 = 1 << 30;
 
@@ -39,7 +35,7 @@ pub(super) struct ReportsHeard {
     /// When a report was last missed.
     missed: Instant,
     /// How late overtaken reports have come.
-    late: Span,
+    late: Lateness,
     /// Words that are not proven, with the numbers of their reports.
     held: SmallVec<[(PathNumber, PathMark); 2]>,
     /// The newest report that counts as lost.
@@ -55,7 +51,7 @@ impl ReportsHeard {
             awaited: 0,
             overdue: None,
             missed: Instant::START,
-            late: Span::ZERO,
+            late: Lateness::default(),
             held: SmallVec::new(),
             lost: None,
         }
@@ -79,7 +75,7 @@ impl ReportsHeard {
         report: &SegmentReport,
         most: Span,
     ) {
-        self.late = self.late.beyond(self.late.divided(LATENESS_PART));
+        self.late.fade();
         self.lost = (self.lost).filter(|&lost| self.next.ahead_of(lost) < REPORTS_APART_MAX);
         let ahead = number.ahead_of(self.next);
         if ahead >= 0 {
@@ -94,7 +90,7 @@ impl ReportsHeard {
             }
         } else if self.missing & bit(self.place(number)) != 0 {
             let since = self.overdue.map_or(self.missed, |(since, _)| since);
-            self.late = self.late.max(now - since).min(most);
+            self.late.learn(now - since, most);
         }
         let newest = self.place(number);
         self.missing &= !bit(newest);
@@ -113,7 +109,7 @@ impl ReportsHeard {
 
     /// How much later than others reports may come, as far as these have shown.
     pub(super) fn lateness(&self) -> Span {
-        self.late * LATE_AGAIN
+        self.late.expected()
     }
 
     /// A word about a path that is proven by now; each is given once.

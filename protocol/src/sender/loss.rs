@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 
 use super::Sender;
+use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
@@ -27,10 +28,6 @@ use crate::wire::PathMark;
 
 /// Segments taken for lost that are remembered, at most.
 const DOUBTED_MAX: usize = 64;
-/// Segments may be so many times as late as those of late were.
-const LATE_AGAIN: u64 = 2;
-/// Each report takes this part of the lateness away.
-const LATENESS_PART: u64 = 256;
 
 /// The packets of one class in flight to one peer.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +81,7 @@ struct LossHorizons {
 pub(super) struct LateSegments {
     /// Segments found lost since the last report of their message, the oldest first.
     doubted: VecDeque<(usize, SegmentFlight)>,
-    lateness: Span,
+    lateness: Lateness,
 }
 
 impl LateSegments {
@@ -98,7 +95,7 @@ impl LateSegments {
 
     /// A report of a message has arrived; no segment is later than `most`.
     fn on_report(&mut self, sending: &SendMessage, classes: &[ClassFlights], most: Span) {
-        self.lateness = self.lateness.beyond(self.lateness.divided(LATENESS_PART));
+        self.lateness.fade();
         let lateness = &mut self.lateness;
         self.doubted.retain(|&(class, flight)| {
             let is_reported = flight.message == sending.id();
@@ -106,7 +103,7 @@ impl LateSegments {
             let has_arrived = is_same && sending.progress.acked.has(flight.segment);
             if has_arrived {
                 let newest = newest_of(&classes[class..]);
-                *lateness = (*lateness).max(newest.since(flight.sent_at)).min(most);
+                lateness.learn(newest.since(flight.sent_at), most);
             }
             !is_reported || (is_same && !has_arrived)
         });
@@ -114,7 +111,7 @@ impl LateSegments {
 
     /// Segments sent this much before one that has arrived may be late.
     fn horizon(&self) -> Span {
-        self.lateness * LATE_AGAIN
+        self.lateness.expected()
     }
 }
 
