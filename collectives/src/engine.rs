@@ -5,7 +5,7 @@
 //! - `matching`: which send answers which receive. `agreement`: whether ranks call the same
 //!   operations. [`overdue`]: the questions that ranks ask each other when one takes too long.
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
-//! - `memory`, `stash`, `plan_cache`, `phases`, `patience`: state kept between packets, operations
+//! - `memory`, `stash`, `parity`, `plan_cache`, `phases`, `patience`: state kept between packets, operations
 //!   and steps.
 //! - `failures`: lost ranks and aborts. [`limits`]: how much is remembered.
 
@@ -17,6 +17,7 @@ pub mod limits;
 mod matching;
 mod memory;
 pub mod overdue;
+mod parity;
 mod parts;
 mod patience;
 mod phases;

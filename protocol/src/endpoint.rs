@@ -23,12 +23,13 @@ use crate::machine::{Datagram, Machine, SegmentRun, Transmit, UnsentRun};
 use crate::message::{ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
-use crate::receiver::{DataEffect, Placement};
+use crate::receiver::{DataEffect, Placement, Restoration};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointLimits, EndpointSettings, Identity};
 use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
+pub use self::transmit::WantedPayload;
 pub use crate::event::EndpointEvent;
 
 /// Stands for the grants among the peers in [`Endpoint::deadlines`].
@@ -55,6 +56,8 @@ pub struct Endpoint {
     /// Whether [`GRANTS`] is in `deadlines`.
     look_armed: bool,
     events: VecDeque<EndpointEvent>,
+    /// What the last packet has restored.
+    restorations: VecDeque<Restoration>,
     /// The body of the last control packet.
     body: Vec<u8>,
     /// The segments of the last data packets.
@@ -80,6 +83,7 @@ impl Endpoint {
             deadlines: BinaryHeap::new(),
             look_armed: false,
             events: VecDeque::new(),
+            restorations: VecDeque::new(),
             body: Vec::new(),
             run: SegmentRun::default(),
             foreign: 0,
@@ -323,8 +327,10 @@ impl Endpoint {
         *peer = lost;
     }
 
-    /// Processes a packet; for a new segment returns its place, exactly once per segment.
+    /// Processes a packet; for a new segment returns its place, exactly once per segment. After
+    /// that, [`Endpoint::poll_restoration`] has what parity makes of the packet.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
+        self.restorations.clear();
         let header = &datagram.header;
         if !self.is_ours(header) {
             self.foreign += 1;
@@ -344,7 +350,7 @@ impl Endpoint {
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_received(datagram);
         }
-        if header.kind == PacketKind::Data {
+        if matches!(header.kind, PacketKind::Data | PacketKind::Parity) {
             self.common.grants.on_arrival(now, at as u32);
         } else if peer.reach == Reach::Network
             && let Some(fault) = peer.receiver.note_ecn(datagram.ecn)
@@ -379,11 +385,16 @@ impl Endpoint {
         let header = &datagram.header;
         let peer = &mut self.peers[at];
         match header.kind {
-            PacketKind::Data | PacketKind::Probe => {
+            PacketKind::Data => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
-                if header.kind == PacketKind::Data {
-                    return peer.receiver.handle_data(header, datagram.ecn, &mut lent);
-                }
+                return peer.receiver.handle_data(header, datagram.ecn, &mut lent);
+            }
+            PacketKind::Parity => {
+                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+                peer.receiver.handle_parity(header, datagram.ecn, &mut lent);
+            }
+            PacketKind::Probe => {
+                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
                 let body = datagram.payload.bytes().unwrap_or_default();
                 peer.receiver.handle_probe(header, body, &mut lent);
             }
@@ -424,7 +435,7 @@ impl Endpoint {
             && header.source.0 < us.world_size;
         let of_sender = matches!(
             header.kind,
-            PacketKind::Data | PacketKind::Probe | PacketKind::Reset
+            PacketKind::Data | PacketKind::Parity | PacketKind::Probe | PacketKind::Reset
         );
         let segment_bytes = self.segment_bytes_to(header.source);
         ours && (!of_sender || is_consistent(header, segment_bytes))
@@ -435,6 +446,9 @@ impl Endpoint {
         while let Some(event) = peer.receiver.take_event() {
             self.events.push_back(event);
         }
+        while let Some(restoration) = peer.receiver.take_restoration() {
+            self.restorations.push_back(restoration);
+        }
         if peer.sender.has_news() {
             self.collect_sent(at);
         }
@@ -443,6 +457,12 @@ impl Endpoint {
     /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
+    }
+
+    /// The next restoration that the last packet brought. The caller takes them before it gives the
+    /// endpoint anything else.
+    pub fn poll_restoration(&mut self) -> Option<Restoration> {
+        self.restorations.pop_front()
     }
 
     /// The settings that the job resolved to.
@@ -554,6 +574,8 @@ impl Machine for Endpoint {
             PacketKind::Close => peer.sender.close_again(&unsent.template),
             // Another one follows soon: PROBE and RESET are repeated, and REFUSE answers them.
             PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
+            // It is not repaired either when the network loses it.
+            PacketKind::Parity => {}
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 peer.receiver.report_again(&unsent.template);
             }
@@ -566,7 +588,7 @@ impl Machine for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        self.poll_transmit_from(now, |_, _| None)
+        self.poll_transmit_from(now, |_| None)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -32,7 +32,8 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm, SumOrder, WireChoice,
+    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ParityChoice, ReduceAlgorithm, SumOrder,
+    WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -90,6 +91,10 @@ job_keys! {
         /// Whether packets of one source port keep their order: "kept" where switches hash, "auto"
         /// after thousands have. A loss within the tolerance then needs no quiet time.
         order: PacketOrder = PacketOrder::Auto, one_of();
+        /// Packets behind a message that restore lost ones of its end without a round trip, as a
+        /// share of those that they cover; "auto" sends as many as the measured loss calls for.
+        parity: Option<ParityChoice> = None,
+            or("auto", or::<_, ParityChoice>("none", AnyShare));
         /// Quiet time after which missing segments count as lost.
         gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
         /// Queueing delay above which the window shrinks.

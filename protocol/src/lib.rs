@@ -33,6 +33,7 @@ pub mod message;
 pub mod metrics;
 mod order;
 mod outlook;
+pub mod parity;
 pub mod path;
 pub mod priority;
 pub mod reach;

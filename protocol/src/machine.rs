@@ -175,7 +175,8 @@ impl SegmentRun {
 }
 
 /// A run of packets to one peer: equal class, ECN and entropy, and equal sizes, of which the last
-/// may be shorter. To a socket it is one GSO send, to a simulated link it is single packets.
+/// may be shorter. To a socket it is one GSO send, to a simulated link it is single packets. DATA
+/// comes in runs, other packets one by one.
 #[derive(Clone, Debug)]
 pub struct Transmit<'a> {
     /// The rank to send to.
@@ -190,13 +191,13 @@ pub struct Transmit<'a> {
     pub entropy: Entropy,
     /// The fields that all headers have in common; for one packet see [`Transmit::header`].
     pub template: Header,
-    /// The segments, one packet each.
+    /// The segments, one packet each; segment 0 for other packets than DATA.
     pub run: &'a SegmentRun,
     /// Payload bytes of every full segment of the message.
     pub segment_bytes: u32,
     /// Layers, magnitudes and protection of the message's segments; none for control packets.
     pub tags: Option<&'a SegmentTags>,
-    /// The whole message for DATA, the whole body for control packets.
+    /// The whole message for DATA, the whole body for other packets.
     pub message: Payload<'a>,
 }
 
@@ -256,6 +257,7 @@ impl<'a> Transmit<'a> {
         if let Some(tags) = self.tags {
             header.layer = tags.layer(header.segment);
             header.magnitude = tags.magnitude(header.segment);
+            header.parity = tags.parity_of(header.segment);
             if tags.is_protected(header.segment) {
                 header.flags = header.flags.with(Flags::PROTECTED);
             }

@@ -84,12 +84,16 @@ pub(crate) fn find_open(
     (is_old.then(|| serials.position(|serial| serial.id() == id))).flatten()
 }
 
-/// Whether a header of a sender describes its message as this job cuts it, and a DATA header the
-/// segment.
+/// Whether a header of a sender describes its message as this job cuts it, and a header of DATA or
+/// PARITY the payload.
 pub(crate) fn is_consistent(header: &Header, segment_bytes: u32) -> bool {
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     let in_range = header.segments == cut.segments() && header.segment < header.segments;
-    let placed = header.kind != PacketKind::Data
-        || (in_range && u32::from(header.length) == cut.length(header.segment));
-    in_range && placed
+    let length = u32::from(header.length);
+    in_range
+        && match header.kind {
+            PacketKind::Data => length == cut.length(header.segment),
+            PacketKind::Parity => length == cut.length(0),
+            _ => true,
+        }
 }

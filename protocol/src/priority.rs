@@ -16,6 +16,7 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::bitmap::Bitmap;
 use crate::machine::Ecn;
+use crate::parity::{PARITY_WINDOW, ParityLayout, ParityRule};
 use crate::units::{Class, Dscp, Layer, Magnitude, MessageId, Rank, Share};
 
 /// The class of control packets.
@@ -184,6 +185,7 @@ impl Policy {
             protected: None,
             order: None,
             lanes: SmallVec::new(),
+            parity: None,
         };
         tags.arrange(self, shape);
         tags
@@ -203,6 +205,14 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
 pub struct SendTurn {
     class: Class,
     layer: Layer,
+}
+
+impl SendTurn {
+    /// After the turns of all segments.
+    pub(crate) const LAST: Self = Self {
+        class: Class(u8::MAX),
+        layer: Layer::UNTAGGED,
+    };
 }
 
 /// How urgent a message of a training step is, the most urgent first.
@@ -283,7 +293,15 @@ pub struct SendLane {
     pub ecn: Ecn,
 }
 
-/// Layer, magnitude, class and protection of every segment of one message; by default of none.
+/// The segments that parity covers: those that must arrive, from the first one on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct ParityCoverage {
+    layout: ParityLayout,
+    first: u32,
+}
+
+/// Layer, magnitude, class, protection and parity of every segment of one message; by default of
+/// none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SegmentTags {
     layer_count: u16,
@@ -292,6 +310,7 @@ pub struct SegmentTags {
     protected: Option<Bitmap>,
     order: Option<Vec<u32>>,
     lanes: SmallVec<[SendLane; 2]>,
+    parity: Option<ParityCoverage>,
 }
 
 impl SegmentTags {
@@ -330,6 +349,35 @@ impl SegmentTags {
     /// How many segments of the message are protected.
     pub fn protected_segments(&self, segments: u32) -> u32 {
         self.protected.as_ref().map_or(segments, Bitmap::ones)
+    }
+
+    /// Has parity follow the message, whose last `last` of `segments` segments are yet to leave, on
+    /// paths that lose this share of packets. If the segments that must arrive are not the last ones
+    /// to leave, the message is covered whole or not at all.
+    pub(crate) fn cover(&mut self, rule: ParityRule, segments: u32, last: u32, loss: f64) {
+        let last = last.min(PARITY_WINDOW);
+        let protected = self.protected_segments(segments);
+        let is_plain = self.order.is_none() && protected == segments;
+        if is_plain || last == segments {
+            let layout = ParityLayout::choose(rule, protected.min(last), loss);
+            self.parity = layout.map(|layout| ParityCoverage {
+                layout: layout.within_groups(last),
+                first: segments - last,
+            });
+        }
+    }
+
+    /// The layout of the message's parity, if there is any.
+    pub(crate) fn parity(&self) -> Option<ParityLayout> {
+        self.parity.map(|parity| parity.layout)
+    }
+
+    /// The layout of the message's parity, if it covers this segment.
+    #[inline]
+    pub(crate) fn parity_of(&self, segment: u32) -> Option<ParityLayout> {
+        let parity = self.parity?;
+        let is_covered = segment >= parity.first && self.is_protected(segment);
+        is_covered.then_some(parity.layout)
     }
 
     /// The segment at a position of the sending order.

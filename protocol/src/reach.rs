@@ -7,6 +7,7 @@
 use crate::budget::Ledger;
 use crate::grants::Grants;
 use crate::machine::RUN_SEGMENTS_MAX;
+use crate::parity::ParityRule;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
 use crate::settings::{EndpointLimits, EndpointSettings};
@@ -163,6 +164,7 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
         run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,
         entropies: 1,
         grant_segments: None,
+        parity: ParityRule::None,
         ..network.clone()
     }
 }

@@ -48,6 +48,7 @@ mod counters;
 mod ending;
 mod holes;
 mod message;
+mod parity;
 mod patience;
 mod repeat;
 mod report;
@@ -59,6 +60,8 @@ use smallvec::SmallVec;
 use self::closed::ClosedMessages;
 pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
+use self::parity::PARITY_MESSAGES_MAX;
+pub use self::parity::Restoration;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::budget::Ledger;
@@ -70,6 +73,7 @@ use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust, PathPassage};
 use crate::outlook::{ControlOutlook, earlier};
+use crate::parity::ParityGroups;
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
@@ -95,6 +99,8 @@ pub struct Placement {
     pub contributors: u16,
     /// Whether its message is posted.
     pub posting: Posting,
+    /// The groups whose sums its bytes go into, if parity covers it.
+    pub parity: Option<ParityGroups>,
 }
 
 /// Whether a message was posted when a segment of it arrived.
@@ -121,6 +127,8 @@ pub struct Receiver {
     /// When the sender was last told that this rank lives, but takes no more messages.
     turned_away: Option<Instant>,
     events: VecDeque<EndpointEvent>,
+    /// In the order in which the caller has to take them.
+    restorations: VecDeque<Restoration>,
     counters: ReceiverCounters,
     ecn: EcnWatch,
     order: ArrivalOrder,
@@ -180,6 +188,7 @@ impl Receiver {
             early_segments: 0,
             turned_away: None,
             events: VecDeque::new(),
+            restorations: VecDeque::new(),
             counters: ReceiverCounters::default(),
             ecn: EcnWatch::default(),
             order: ArrivalOrder::new(limits.order_proof),
@@ -225,6 +234,11 @@ impl Receiver {
     /// The oldest event that was not taken yet.
     pub fn take_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
+    }
+
+    /// What the last packet has restored, one by one.
+    pub fn take_restoration(&mut self) -> Option<Restoration> {
+        self.restorations.pop_front()
     }
 
     /// Whether a posted message is not complete yet.
@@ -349,6 +363,7 @@ impl Receiver {
         // Most packets change no time and end no message; then nothing has to be looked at again.
         let unchanged = ack_by.is_some()
             && self.events.is_empty()
+            && self.restorations.is_empty()
             && self
                 .messages
                 .get(at)
@@ -479,6 +494,62 @@ impl Receiver {
         }
     }
 
+    /// Processes a PARITY packet whose header is consistent.
+    pub fn handle_parity(&mut self, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
+        self.effect = DataEffect::Changed;
+        let passage = self.note_order(header, lent);
+        if let Some(at) = self.message_of(header, lent) {
+            self.on_parity(at, header, ecn, lent);
+            self.note(at);
+        }
+        self.tell_skips(header, passage, lent.now);
+        if self.watches_paths {
+            self.look_at_paths(lent);
+        }
+    }
+
+    fn on_parity(&mut self, at: usize, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
+        self.note_mark(at, header, ecn);
+        let is_open = self.messages[at].has_parity() || self.takes_parity();
+        let receiving = &mut self.messages[at];
+        if receiving.stage == ReceiveStage::Complete || !is_open {
+            return;
+        }
+        receiving.report.on_probe(lent.now, header);
+        if let Some(group) = receiving.on_parity(header) {
+            let (from, key) = (self.peer, receiving.key());
+            self.restorations
+                .push_back(Restoration::Parity { from, key, group });
+            self.restore(at, header, lent);
+        }
+    }
+
+    /// Whether one message more may have parity.
+    fn takes_parity(&self) -> bool {
+        let with_parity = self.messages.iter().filter(|of| of.has_parity());
+        with_parity.count() < PARITY_MESSAGES_MAX
+    }
+
+    /// Restores the segments of a message that can be restored after this packet.
+    fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
+        while let Some((segment, group)) = self.messages[at].next_restored() {
+            let receiving = &mut self.messages[at];
+            let header = Header {
+                kind: PacketKind::Data,
+                flags: Flags::PROTECTED,
+                segment,
+                length: receiving.cut.length(segment) as u16,
+                ..*header
+            };
+            receiving.report.on_data(lent.now, &header, lent.settings);
+            let placement = self.take_segment(at, &header, lent);
+            self.counters.restored_segments += 1;
+            self.restorations
+                .push_back(Restoration::Segment { placement, group });
+        }
+        self.complete_if_done(at, lent);
+    }
+
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
@@ -578,11 +649,8 @@ impl Receiver {
         ecn: Ecn,
         lent: &mut RankResources<'_>,
     ) -> Option<Placement> {
+        self.note_mark(at, header, ecn);
         let receiving = &mut self.messages[at];
-        if ecn == Ecn::Ce {
-            self.counters.marks += 1;
-            receiving.report.on_mark(header);
-        }
         if receiving.stage == ReceiveStage::Complete {
             let late = !receiving.received.has(header.segment);
             self.counters.late_segments += u64::from(late);
@@ -590,12 +658,39 @@ impl Receiver {
             receiving.report.due = ReportDue::Whole(PacketKind::Stop, 0);
             return None;
         }
-        let new = receiving.on_data(header, lent.ledger);
         receiving.report.on_data(lent.now, header, lent.settings);
-        if !new {
+        if receiving.received.has(header.segment) {
             self.counters.duplicate_segments += 1;
             return None;
         }
+        let placement = self.take_segment(at, header, lent);
+        if placement.parity.is_some() {
+            self.restore(at, header, lent);
+        }
+        self.complete_if_done(at, lent);
+        Some(placement)
+    }
+
+    /// A packet of a message has arrived, with CE or without.
+    #[inline]
+    fn note_mark(&mut self, at: usize, header: &Header, ecn: Ecn) {
+        if ecn == Ecn::Ce {
+            self.counters.marks += 1;
+            self.messages[at].report.on_mark(header);
+        }
+    }
+
+    /// A new segment is there; returns its place.
+    fn take_segment(
+        &mut self,
+        at: usize,
+        header: &Header,
+        lent: &mut RankResources<'_>,
+    ) -> Placement {
+        let opens_parity = header.parity.is_some() && !self.messages[at].has_parity();
+        let takes_parity = !opens_parity || self.takes_parity();
+        let receiving = &mut self.messages[at];
+        receiving.on_data(header, lent.ledger);
         self.counters.received_segments += 1;
         self.granted.on_segment(lent.now);
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
@@ -614,10 +709,13 @@ impl Receiver {
                 ReceiveStage::Early => Posting::Early,
                 _ => Posting::Posted,
             },
+            parity: match takes_parity {
+                true => receiving.cover(header),
+                false => None,
+            },
         };
         receiving.end_gap_if_settled(lent, &self.order);
-        self.complete_if_done(at, lent);
-        Some(placement)
+        placement
     }
 
     /// Ends a posted message that needs no segment any more.

@@ -40,6 +40,7 @@ mod least;
 mod loss;
 mod message;
 mod open;
+mod parity;
 mod probe;
 mod repair;
 mod tail;
@@ -59,6 +60,7 @@ use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
+use self::parity::LossShare;
 use self::tail::TailMarks;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
@@ -132,6 +134,8 @@ pub struct SenderCounters {
     pub path_failures: u64,
     /// How often marks were ignored from then on, since the path marks everything.
     pub false_marks: u64,
+    /// PARITY packets.
+    pub parity_packets: u64,
 }
 
 /// All messages to one peer.
@@ -157,6 +161,9 @@ pub struct Sender {
     judge: HoleJudge,
     late: LateSegments,
     reports: ReportsHeard,
+    losses: LossShare,
+    /// Messages that were sent and whose parity waits until there is nothing else to send.
+    parity_due: VecDeque<MessageId>,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
@@ -196,6 +203,8 @@ impl Sender {
             judge: HoleJudge::default(),
             late: LateSegments::default(),
             reports: ReportsHeard::new(settings.first_number),
+            losses: LossShare::default(),
+            parity_due: VecDeque::new(),
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
@@ -387,7 +396,8 @@ impl Sender {
 
     /// The turn of the segment that would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        self.messages.first_turn(settings).map(|(turn, _)| turn)
+        let turn = self.messages.first_turn(settings).map(|(turn, _)| turn);
+        turn.or_else(|| self.parity_turn())
     }
 
     /// Takes the next run of segments that the window allows into `run`. It is a run of the message
@@ -407,8 +417,11 @@ impl Sender {
         if room < self.least_run(packet, settings) {
             return None;
         }
-        let (_, at) = self.messages.first_turn(settings)?;
+        let Some((_, at)) = self.messages.first_turn(settings) else {
+            return self.poll_parity(now, settings, run);
+        };
         let most = room.min(self.run_packets(settings)) as usize;
+        self.cover(at, settings);
         let sending = &mut self.messages[at];
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
@@ -432,6 +445,10 @@ impl Sender {
             first,
         };
         self.in_flight += sending.on_sent(run, departure, flights);
+        self.losses.on_sent(segments);
+        if sending.takes_parity() {
+            self.parity_due.push_back(sending.id());
+        }
         let record = self.tail.on_sent(segments);
         let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap), record);
         sending.probe.at = probe_at;
@@ -550,10 +567,12 @@ impl Sender {
         // Marks are counted since the message began, so that a lost report loses none.
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
+        let hidden = sending.parity.hidden_losses(report.restored);
+        self.losses.on_lost(hidden);
         self.unscheduled -= sending.release();
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
-        self.in_flight -= acked.bytes;
+        self.in_flight -= acked.bytes + sending.parity.land(echo);
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);
@@ -562,6 +581,7 @@ impl Sender {
         }
         let mut lost = self.find_lost_on_paths(now);
         lost.add(self.find_lost(now, rtt, settings.gap));
+        lost.add(FoundLost::hidden(hidden, echo));
         let feedback = Feedback {
             acked: ByteCount::new(acked.bytes),
             segments: acked.segments,

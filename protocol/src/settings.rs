@@ -1,6 +1,7 @@
 //! A job's parameters for one rank, in the units of its machine.
 
-use crate::job::{GrantWindow, Job, Mtu, PacketOrder};
+use crate::job::{GrantWindow, Job, Mtu, PacketOrder, ParityChoice};
+use crate::parity::ParityRule;
 use crate::priority::Policy;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
@@ -81,6 +82,8 @@ pub struct EndpointSettings {
     pub gap: Span,
     /// Whether paths keep order.
     pub order: PacketOrder,
+    /// How much parity follows messages.
+    pub parity: ParityRule,
     /// How much the round trip may exceed the minimum without congestion.
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
@@ -121,6 +124,7 @@ impl EndpointSettings {
             entropies: job.transport.entropies,
             gap: job.transport.gap,
             order: job.transport.order,
+            parity: ParityChoice::rule(job.transport.parity),
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),

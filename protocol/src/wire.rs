@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  byte  0         1         2         3
-//!     0  version   kind      flags     class         1, see PacketKind, Flags, 0..=7
+//!     0  version   kind      flags     class         1, see PacketKind, Flags; low 3 bits 0..=7,
+//!                                                    then the ParityLayout that covers it, or 0
 //!     4  job                                         u32, drawn by rank 0 at start
 //!     8  epoch               source                  u16 membership epoch, u16 rank
 //!    12  step                                        u32
@@ -34,14 +35,18 @@
 //! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
-//! A message's sender speaks DATA, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP and
-//! REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
-//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`].
+//! A message's sender speaks DATA, PARITY, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP
+//! and REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
+//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY carries
+//! the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length of the
+//! message's first one; its `segment` is the group, `magnitude` the number of segments in it, and
+//! `layer` the XOR of the low 16 bits of their indices.
 //! [`crate::sender`] and [`crate::receiver`] decide when to send them.
 
 mod probe;
 mod report;
 
+use crate::parity::ParityLayout;
 use crate::units::{
     ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
     Signature, Step,
@@ -53,13 +58,15 @@ pub use report::{REPORT_BYTES, SegmentReport};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 /// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
 pub const CHECKSUM_AT: usize = 60;
 /// The maximum number of segments of a message: counts and indices of segments have 24 bits.
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
+/// The bits of a class in its byte.
+const CLASS_BITS: u8 = 3;
 /// Bytes of the AES-128-GCM tag after the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
@@ -84,6 +91,8 @@ pub enum PacketKind {
     Reset = 7,
     /// Receiver to sender: the message is forgotten here and will not be accepted.
     Refuse = 8,
+    /// Sender to receiver: the XOR of a group of segments.
+    Parity = 9,
 }
 
 impl PacketKind {
@@ -97,6 +106,7 @@ impl PacketKind {
             6 => Self::Close,
             7 => Self::Reset,
             8 => Self::Refuse,
+            9 => Self::Parity,
             _ => return None,
         })
     }
@@ -141,6 +151,8 @@ pub struct Header {
     pub flags: Flags,
     /// Traffic class.
     pub class: Class,
+    /// Of DATA, the parity that covers its segment; of PARITY, its own.
+    pub parity: Option<ParityLayout>,
     /// The job that the packet belongs to.
     pub job: JobId,
     /// Membership epoch of the job.
@@ -156,20 +168,20 @@ pub struct Header {
     /// The kind of the message's operation.
     pub signature: Signature,
     /// Index of the segment in the message, less than [`SEGMENTS_MAX`]. On a PROBE: how many were
-    /// sent, or the last one's index when all were.
+    /// sent, or the last one's index when all were. Of PARITY, its group.
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
-    /// Of DATA and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number
+    /// Of DATA, PARITY and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number
     /// among the reports to this peer.
     pub number: PathNumber,
     /// Bytes of the whole message.
     pub message_bytes: u32,
     /// Bytes after the header.
     pub length: u16,
-    /// Layer of the segment in forward order.
+    /// Layer of the segment in forward order. Of PARITY, the XOR of its segments' indices.
     pub layer: Layer,
-    /// Magnitude of the segment.
+    /// Magnitude of the segment. Of PARITY, the number of its segments.
     pub magnitude: Magnitude,
     /// The path that the sender chose.
     pub entropy: Entropy,
@@ -194,7 +206,7 @@ pub enum DecodeError {
     #[error("version {0}, this build speaks version {VERSION}")]
     Version(u8),
     /// A kind that this version does not have.
-    #[error("packet kind {0}, known are 1 to 8")]
+    #[error("packet kind {0}, known are 1 to 9")]
     Kind(u8),
     /// The length field disagrees with the datagram.
     #[error("the header announces {said} bytes after it, but {present} follow")]
@@ -226,7 +238,7 @@ impl Header {
         out[0] = VERSION;
         out[1] = self.kind as u8;
         out[2] = self.flags.0;
-        out[3] = self.class.0;
+        out[3] = self.class.0 | ParityLayout::to_bits(self.parity) << CLASS_BITS;
         put32(out, 4, self.job.0);
         put16(out, 8, self.epoch);
         put16(out, 10, self.source.0);
@@ -265,7 +277,8 @@ impl Header {
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
-            class: Class(bytes[3]),
+            class: Class(bytes[3] & ((1 << CLASS_BITS) - 1)),
+            parity: ParityLayout::from_bits(bytes[3] >> CLASS_BITS),
             job: JobId(get32(bytes, 4)),
             epoch: get16(bytes, 8),
             source: Rank(get16(bytes, 10)),
@@ -360,6 +373,7 @@ mod tests {
             kind: PacketKind::Data,
             flags: Flags::PROTECTED.with(Flags::REPAIR),
             class: Class(3),
+            parity: ParityLayout::from_bits(9),
             job: JobId(0xDEAD_BEEF),
             epoch: 5,
             source: Rank(7),
@@ -415,8 +429,8 @@ mod tests {
             present: 3,
         };
         assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
-        packet[1] = 9;
-        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(9)));
+        packet[1] = 10;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(10)));
         packet[0] = 1;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Version(1)));
     }

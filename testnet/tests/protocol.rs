@@ -9,18 +9,19 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity, ParityChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::priority::MessageShape;
+use gradwire_protocol::receiver::{Placement, Restoration};
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span,
     Step,
 };
-use gradwire_protocol::wire::PacketKind;
+use gradwire_protocol::wire::{Header, PacketKind};
 use gradwire_testnet::link::{Profile, Queue};
 use gradwire_testnet::network::{Ended, Network};
 
@@ -47,19 +48,12 @@ impl Machine for Recorder {
             self.begun.entry(key).or_insert(now);
         }
         if let Some(placement) = self.endpoint.accept(now, &datagram) {
-            let header = datagram.header;
-            let key = (placement.from, placement.key);
-            let placed = self
-                .placed
-                .entry(key)
-                .or_insert_with(|| Bitmap::new(header.segments));
-            assert!(
-                placed.insert(placement.segment),
-                "{key:?} placed twice: {header:?}"
-            );
-            let cut = Segmentation::new(header.message_bytes, self.endpoint.segment_bytes());
-            assert_eq!(placement.offset, cut.offset(placement.segment));
-            assert_eq!(placement.length, cut.length(placement.segment));
+            self.place(&datagram.header, &placement);
+        }
+        while let Some(restoration) = self.endpoint.poll_restoration() {
+            if let Restoration::Segment { placement, .. } = restoration {
+                self.place(&datagram.header, &placement);
+            }
         }
         self.collect();
     }
@@ -97,6 +91,21 @@ impl Machine for Recorder {
 }
 
 impl Recorder {
+    fn place(&mut self, header: &Header, placement: &Placement) {
+        let key = (placement.from, placement.key);
+        let placed = self
+            .placed
+            .entry(key)
+            .or_insert_with(|| Bitmap::new(header.segments));
+        assert!(
+            placed.insert(placement.segment),
+            "{key:?} placed twice: {header:?}"
+        );
+        let cut = Segmentation::new(header.message_bytes, self.endpoint.segment_bytes());
+        assert_eq!(placement.offset, cut.offset(placement.segment));
+        assert_eq!(placement.length, cut.length(placement.segment));
+    }
+
     fn new(rank: u16, world_size: u16, job: &Job) -> Self {
         let identity = Identity {
             rank: Rank(rank),
@@ -232,7 +241,12 @@ fn random_job(rng: &mut impl Rng) -> Job {
 impl Scenario {
     fn random(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let job = random_job(&mut rng);
+        let mut job = random_job(&mut rng);
+        job.transport.parity = match seed % 4 {
+            0 => Some(ParityChoice::Share(Share::ALL)),
+            1 => Some(ParityChoice::None),
+            _ => None,
+        };
         let ranks = rng.random_range(2..=4);
         let profile = random_profile(&mut rng, job.transport.gap);
         let mut scenario = Self {

@@ -66,6 +66,7 @@ fn send(neighbours: &mut HostNeighbours, number: u32, payload: &[u8]) -> bool {
 fn send_as(neighbours: &mut HostNeighbours, source: Rank, number: u32, payload: &[u8]) -> bool {
     let template = Header {
         kind: PacketKind::Ack,
+        parity: None,
         flags: Flags::NONE,
         class: Class(0),
         job: JobId(1),

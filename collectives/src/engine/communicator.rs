@@ -12,7 +12,7 @@ mod failing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::endpoint::{Endpoint, WantedPayload};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
@@ -28,6 +28,7 @@ use crate::engine::memory::StepMemory;
 use crate::engine::overdue::{
     DeadlineRule, DeadlineWatch, OverdueQuestion, PENDING_TOLD, QuestionSide, Whereabouts, earlier,
 };
+use crate::engine::parity::{ParitySums, sum_of_segments};
 use crate::engine::parts::EngineParts;
 use crate::engine::planner::Planner;
 use crate::engine::running::RunningOperation;
@@ -47,6 +48,9 @@ pub struct Communicator {
     planner: Planner,
     table: OperationTable,
     stash: EarlyStash,
+    parity: ParitySums,
+    /// The last parity that was sent.
+    parity_sent: Vec<u8>,
     agreement: Agreement,
     matching: Matching,
     deadlines: DeadlineWatch,
@@ -76,6 +80,8 @@ impl Communicator {
             planner: Planner::new(job),
             table: OperationTable::default(),
             stash: EarlyStash::default(),
+            parity: ParitySums::default(),
+            parity_sent: Vec::new(),
             agreement,
             matching: Matching::default(),
             deadlines: DeadlineWatch::default(),
@@ -296,10 +302,11 @@ impl Communicator {
     }
 
     /// Messages that are kept although no running operation needs them: copies for slower ranks,
-    /// and messages that arrived before the operation that posts them.
+    /// and messages that arrived before the operation that posts them. Messages on their way that
+    /// parity covers count, too.
     pub fn kept_messages(&self) -> usize {
         let early = self.stash.len() + self.agreement.early() + self.matching.announced();
-        self.promised.len() + early + self.parts.departures.left()
+        self.promised.len() + early + self.parity.len() + self.parts.departures.left()
     }
 
     /// The ranks for which messages of operations that have ended here are still on their way.
@@ -347,6 +354,7 @@ impl Machine for Communicator {
         if let Some(placement) = self.parts.endpoint.accept(now, &datagram) {
             self.place(placement, datagram.payload);
         }
+        self.restore(datagram.payload);
         self.take_events(now);
     }
 
@@ -370,9 +378,17 @@ impl Machine for Communicator {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let (table, promised) = (&mut self.table, &self.promised);
-        self.parts.endpoint.poll_transmit_from(now, move |to, key| {
+        let sum = &mut self.parity_sent;
+        self.parts.endpoint.poll_transmit_from(now, move |wanted| {
+            let WantedPayload { to, key, .. } = wanted;
             let kept = || promised.get(&(to, key)).map(|bytes| Payload::Bytes(bytes));
-            table.source(to, key).or_else(kept)
+            let message = table.source(to, key).or_else(kept)?;
+            let Some(segments) = wanted.parity_of else {
+                return Some(message);
+            };
+            let segment_bytes = wanted.segment_bytes as usize;
+            sum_of_segments(message.bytes()?, segment_bytes, segments, sum);
+            Some(Payload::Bytes(sum))
         })
     }
 

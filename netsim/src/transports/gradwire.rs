@@ -93,7 +93,7 @@ fn take(
     };
     cargo.body.clear();
     cargo.header = Some(header);
-    if header.kind == PacketKind::Data {
+    if matches!(header.kind, PacketKind::Data | PacketKind::Parity) {
         envelope.load = Load::Data;
     } else if let Payload::Bytes(body) = transmit.message {
         cargo.body.extend_from_slice(body);
@@ -117,7 +117,7 @@ impl Host for Gradwire {
         let Some(header) = cargo.header.take() else {
             return;
         };
-        let data = header.kind == PacketKind::Data;
+        let data = matches!(header.kind, PacketKind::Data | PacketKind::Parity);
         if data && envelope.load != Load::Data {
             return;
         }

@@ -3,7 +3,8 @@
 //! 1. Control packets go before data, peers in turn. They have class 0 and ECT, so that no gradient
 //!    starves them and no queue drops them early. Only a PROBE has the class and the path of its
 //!    data.
-//! 2. Data goes to the peer whose next segment has the first turn, among equal turns in rotation.
+//! 2. Data goes to the peer whose next segment has the first turn, among equal turns in rotation,
+//!    and parity after all data.
 
 use super::Endpoint;
 use super::peer::NextTurn;
@@ -17,14 +18,27 @@ use crate::wire::{Header, PacketKind};
 
 static FIRST: SegmentRun = SegmentRun::FIRST;
 
+/// The payload of the packets that leave next.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedPayload<'r> {
+    /// The receiver of the message.
+    pub to: Rank,
+    /// The key of the message.
+    pub key: MessageKey,
+    /// Of PARITY, the segments whose XOR is wanted, each filled up with zeros to the length of the
+    /// message's first one. `None`: the whole message.
+    pub parity_of: Option<&'r [u32]>,
+    /// Bytes of each segment but the last.
+    pub segment_bytes: u32,
+}
+
 impl Endpoint {
     /// [`Machine::poll_transmit`](crate::machine::Machine::poll_transmit) for a caller that has the
-    /// bytes: `payload` gives the whole message to this rank with this key. If it returns none, the
-    /// packets carry only lengths.
+    /// bytes. If `payload` returns none, the packets carry only lengths.
     pub fn poll_transmit_from<'a>(
         &'a mut self,
         now: Instant,
-        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+        payload: impl FnOnce(WantedPayload<'_>) -> Option<Payload<'a>>,
     ) -> Option<Transmit<'a>> {
         if let Some((at, header)) = self.poll_control(now) {
             return Some(self.control_transmit(at, header));
@@ -85,12 +99,23 @@ impl Endpoint {
     fn data_transmit<'a>(
         &'a mut self,
         now: Instant,
-        payload: impl FnOnce(Rank, MessageKey) -> Option<Payload<'a>>,
+        payload: impl FnOnce(WantedPayload<'_>) -> Option<Payload<'a>>,
     ) -> Option<Transmit<'a>> {
         let (at, burst) = self.poll_data(now)?;
         let template = burst.template;
+        let is_parity = template.kind == PacketKind::Parity;
         let peer = &mut self.peers[at];
-        let message = payload(peer.rank, template.key);
+        let segment_bytes = self.common.settings(peer.reach).segment_bytes;
+        let message = payload(WantedPayload {
+            to: peer.rank,
+            key: template.key,
+            parity_of: is_parity.then(|| self.run.as_slice()),
+            segment_bytes,
+        });
+        let bytes = match is_parity {
+            true => usize::from(template.length),
+            false => template.message_bytes as usize,
+        };
         let transmit = Transmit {
             to: peer.rank,
             class: template.class,
@@ -102,10 +127,13 @@ impl Endpoint {
             ecn: burst.ecn,
             entropy: template.entropy,
             template,
-            run: &self.run,
-            segment_bytes: self.common.settings(peer.reach).segment_bytes,
+            run: match is_parity {
+                true => &FIRST,
+                false => &self.run,
+            },
+            segment_bytes,
             tags: peer.sender.tags(template.message),
-            message: message.unwrap_or(Payload::Length(template.message_bytes as usize)),
+            message: message.unwrap_or(Payload::Length(bytes)),
         };
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_sent(&transmit);

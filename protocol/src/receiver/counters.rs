@@ -7,6 +7,8 @@ use derive_more::AddAssign;
 pub struct ReceiverCounters {
     /// Distinct segments that arrived.
     pub received_segments: u64,
+    /// Of those, segments that were lost and that parity has restored.
+    pub restored_segments: u64,
     /// Segments that arrived again.
     pub duplicate_segments: u64,
     /// Segments accepted as lost.

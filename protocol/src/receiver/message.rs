@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::RankResources;
 use super::holes::{HoleLimits, HoleState};
+use super::parity::ParityState;
 use super::patience::MessagePatience;
 use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
@@ -14,6 +15,7 @@ use crate::budget::Ledger;
 use crate::grants::GrantNeed;
 use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
+use crate::parity::{ParityGroup, ParityGroups};
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
@@ -105,6 +107,9 @@ pub(super) struct ReceiveMessage {
     gap: GapTimer,
     patience: MessagePatience,
     holes: HoleState,
+    parity: Option<Box<ParityState>>,
+    /// Segments that parity has restored.
+    restored: u32,
     /// Its last packet on each path, once its sender has said that all was sent.
     ends: SmallVec<[PathMark; 2]>,
 }
@@ -137,6 +142,8 @@ impl ReceiveMessage {
             gap: GapTimer::default(),
             patience: MessagePatience::default(),
             holes: HoleState::new(header.protected.min(cut.segments())),
+            parity: None,
+            restored: 0,
             ends: SmallVec::new(),
         }
     }
@@ -256,13 +263,48 @@ impl ReceiveMessage {
             && header.key == self.header.key
     }
 
-    /// Stores a segment; returns whether it is new.
-    pub(super) fn on_data(&mut self, header: &Header, ledger: &mut Ledger) -> bool {
-        let new = self.received.insert(header.segment);
-        if new {
-            self.holes.on_segment(header, self.step, self.cut, ledger);
-        }
-        new
+    /// Stores a new segment.
+    pub(super) fn on_data(&mut self, header: &Header, ledger: &mut Ledger) {
+        self.received.insert(header.segment);
+        self.holes.on_segment(header, self.step, self.cut, ledger);
+    }
+
+    /// Whether parity covers some of its segments.
+    pub(super) fn has_parity(&self) -> bool {
+        self.parity.is_some()
+    }
+
+    /// Notes a new segment for its groups, and returns them if parity covers it.
+    #[inline]
+    pub(super) fn cover(&mut self, header: &Header) -> Option<ParityGroups> {
+        header.parity.and_then(|_| self.cover_some(header))
+    }
+
+    #[inline(never)]
+    fn cover_some(&mut self, header: &Header) -> Option<ParityGroups> {
+        let (layout, segments) = (header.parity?, self.cut.segments());
+        let new = || Box::new(ParityState::new(layout, segments));
+        let parity = self.parity.get_or_insert_with(new);
+        parity.on_segment(layout, header.segment)
+    }
+
+    /// Takes PARITY; returns the group whose sum needs its payload. If all segments that it covers
+    /// are lost, it is the first to say that they are covered.
+    pub(super) fn on_parity(&mut self, header: &Header) -> Option<ParityGroup> {
+        let (layout, segments) = (header.parity?, self.cut.segments());
+        let new = || Box::new(ParityState::new(layout, segments));
+        self.parity.get_or_insert_with(new).on_parity(header)
+    }
+
+    /// The next missing segment that parity restores, and the group that does it.
+    pub(super) fn next_restored(&mut self) -> Option<(u32, ParityGroup)> {
+        let parity = self.parity.as_mut()?;
+        let next = std::iter::from_fn(|| parity.next());
+        let missing = next
+            .filter(|&(segment, _)| !self.received.has(segment))
+            .next();
+        self.restored += u32::from(missing.is_some());
+        missing
     }
 
     /// Takes a PROBE.
@@ -468,6 +510,7 @@ impl ReceiveMessage {
     /// The message needs no more segments, or the sender asks again because it has not heard STOP.
     pub(super) fn complete(&mut self, now: Instant, gap: Span) {
         self.stage = ReceiveStage::Complete;
+        self.parity = None;
         self.gap.rounds = 0;
         self.say_stop(now, gap);
     }
@@ -527,6 +570,7 @@ impl ReceiveMessage {
         let report = SegmentReport {
             received: self.received.ones(),
             granted: self.grants.granted,
+            restored: self.restored,
             cumulative,
             first,
             bits,

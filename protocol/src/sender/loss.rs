@@ -101,7 +101,8 @@ impl LateSegments {
             let is_reported = flight.message == sending.id();
             let is_same = is_reported && sending.sent_at(flight.segment) == flight.sent_at;
             let has_arrived = is_same && sending.progress.acked.has(flight.segment);
-            if has_arrived {
+            // What parity has restored did not come late.
+            if has_arrived && !sending.parity.was_sent() {
                 let newest = newest_of(&classes[class..]);
                 lateness.learn(newest.since(flight.sent_at), most);
             }
@@ -139,6 +140,18 @@ pub(super) struct FoundLost {
 }
 
 impl FoundLost {
+    /// So many segments that the receiver has restored, sent before a packet of this stamp.
+    pub(super) fn hidden(segments: u32, sent_at: Stamp) -> Self {
+        Self {
+            all: segments,
+            needed: segments,
+            sent_at: match segments {
+                0 => Stamp::default(),
+                _ => sent_at,
+            },
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.all += other.all;
         self.needed += other.needed;
@@ -212,6 +225,8 @@ impl Sender {
         self.in_flight -= bytes;
         self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
+        sending.parity.on_lost();
+        self.losses.on_lost(1);
         // The receiver does not know of the new holes, so the next probe may be due now.
         let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
         sending.probe.at = sending.probe.at.min(probe_at);

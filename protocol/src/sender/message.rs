@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::RepairState;
 use crate::bitmap::Bitmap;
@@ -117,6 +118,7 @@ pub(super) struct SendMessage {
     pub(super) progress: SendProgress,
     repair: RepairState,
     pub(super) probe: ProbeState,
+    pub(super) parity: MessageParity,
     stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
@@ -165,6 +167,7 @@ impl SendMessage {
             },
             repair: RepairState::new(segments),
             probe: ProbeState::new(stage, now, probe_at),
+            parity: MessageParity::default(),
             stop: StopHeard::default(),
             ends: SmallVec::new(),
             guesses: false,
@@ -429,8 +432,13 @@ impl SendMessage {
         bytes
     }
 
+    /// Bytes of a segment.
+    pub(super) fn segment_length(&self, segment: u32) -> u32 {
+        self.cut.length(segment)
+    }
+
     fn packet_bytes(&self, segment: u32) -> u64 {
-        u64::from(self.cut.length(segment)) + HEADER_BYTES as u64
+        u64::from(self.segment_length(segment)) + HEADER_BYTES as u64
     }
 
     /// A segment is no longer in flight; returns the bytes that it had there.
@@ -441,16 +449,15 @@ impl SendMessage {
         }
     }
 
-    /// No segment is in flight any more; returns the bytes that were.
+    /// Nothing is in flight any more; returns the bytes that were.
     pub(super) fn land_all(&mut self) -> u64 {
+        let parity = self.parity.land_all();
         if self.progress.in_flight.ones() == 0 {
-            return 0;
+            return parity;
         }
         let in_flight: Vec<u32> = self.progress.in_flight.iter_ones().collect();
-        in_flight
-            .into_iter()
-            .map(|segment| self.land(segment))
-            .sum()
+        let segments = in_flight.into_iter();
+        segments.map(|segment| self.land(segment)).sum::<u64>() + parity
     }
 
     /// Whether a flight was the segment's last one and has not landed.
@@ -575,6 +582,7 @@ fn header_of(
         kind: PacketKind::Data,
         flags: Flags::NONE,
         class: Class(0),
+        parity: None,
         job: settings.identity.job,
         epoch: settings.identity.epoch,
         source: settings.identity.rank,

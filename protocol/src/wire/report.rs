@@ -23,7 +23,8 @@ use crate::units::Class;
 ///    42  repeats         u8, 1 if it has the news of the report before it, too; then a zero
 ///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
 ///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
-///    60  bitmap          of the segments that arrived; see crate::bitmap
+///    60  restored       u32, segments of the message that parity has restored, so far
+///    64  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SegmentReport {
@@ -57,10 +58,12 @@ pub struct SegmentReport {
     pub passed: Option<PathMark>,
     /// Bit n is set when the receiver waits for a packet after the n-th end that PROBE has named.
     pub awaited: u64,
+    /// Segments of the message that parity has restored, so far.
+    pub restored: u32,
 }
 
 /// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 60;
+pub const REPORT_BYTES: usize = 64;
 
 impl SegmentReport {
     /// Appends the report to `out`.
@@ -88,6 +91,7 @@ impl SegmentReport {
         }
         put32(&mut bytes, 52, self.awaited as u32);
         put32(&mut bytes, 56, (self.awaited >> 32) as u32);
+        put32(&mut bytes, 60, self.restored);
         bytes
     }
 
@@ -109,6 +113,7 @@ impl SegmentReport {
             repeats: bytes[42] == 1,
             passed: PathMark::decode(bytes[44..].first_chunk()?),
             awaited: get64(bytes, 52),
+            restored: get32(bytes, 60),
         };
         Some((report, bitmap))
     }
@@ -143,6 +148,7 @@ mod tests {
             keeps_order: true,
             repeats: true,
             awaited: 1 << 63 | 1,
+            restored: 7,
             passed: Some(PathMark {
                 class: Class(2),
                 entropy: Entropy(9),

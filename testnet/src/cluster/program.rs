@@ -13,7 +13,7 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::limits::CommunicatorLimits;
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{
-    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm,
+    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ParityChoice, ReduceAlgorithm,
 };
 use gradwire_protocol::settings::EndpointLimits;
 use gradwire_protocol::units::{
@@ -227,6 +227,13 @@ impl ClusterProgram {
         if schedule.faults.has(ClusterFault::StepEdge) {
             self.first_step = Step(u32::MAX - step);
         }
+        let mut rng = draw::stream(schedule.seed, "parity", 0);
+        self.job.transport.parity = match rng.random_range(0..5) {
+            0 => Some(ParityChoice::None),
+            1 => Share::new(0.1).map(ParityChoice::Share),
+            2 => Some(ParityChoice::Share(Share::ALL)),
+            _ => None,
+        };
         if schedule.faults.has(ClusterFault::KeptOrder) {
             self.job.transport.order = PacketOrder::Kept;
         }

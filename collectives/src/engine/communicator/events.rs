@@ -3,7 +3,7 @@
 use gradwire_protocol::endpoint::EndpointEvent;
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::path::PathFault;
-use gradwire_protocol::receiver::{Placement, Posting};
+use gradwire_protocol::receiver::{Placement, Posting, Restoration};
 use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
 use crate::engine::agreement::UnpostedMessage;
@@ -18,6 +18,12 @@ use crate::plan::PARTS;
 impl Communicator {
     /// Puts a segment into its operation's memory, or keeps it until its message is posted.
     pub(super) fn place(&mut self, placement: Placement, payload: Payload<'_>) {
+        if let Some(groups) = placement.parity {
+            let message = (placement.from, placement.key);
+            for group in groups.iter() {
+                self.parity.add(message, group, payload);
+            }
+        }
         if placement.posting == Posting::Early {
             self.stash.keep(placement, payload);
             return;
@@ -28,6 +34,24 @@ impl Communicator {
         if let Some(running) = self.table.get_mut(found.slot) {
             let cells = &mut self.parts.memory.cells;
             running.place(found.message, placement.offset, payload, cells);
+        }
+    }
+
+    /// Places the segments that parity has restored after a packet with this payload.
+    pub(super) fn restore(&mut self, payload: Payload<'_>) {
+        while let Some(restoration) = self.parts.endpoint.poll_restoration() {
+            match restoration {
+                Restoration::Parity { from, key, group } => {
+                    self.parity.add((from, key), group, payload);
+                }
+                Restoration::Segment { placement, group } => {
+                    let message = (placement.from, placement.key);
+                    let bytes = self.parity.restored(message, group, placement.length);
+                    let length = Payload::Length(placement.length as usize);
+                    let payload = bytes.as_deref().map_or(length, Payload::Bytes);
+                    self.place(placement, payload);
+                }
+            }
         }
     }
 
@@ -50,6 +74,7 @@ impl Communicator {
                 self.take_announced(UnpostedMessage { from, key, outline });
             }
             EndpointEvent::Received { from, key, holes } => {
+                self.parity.forget(from, key);
                 let Some(RunningMessage { slot, message }) = self.table.find_in(from, key) else {
                     return;
                 };
@@ -137,6 +162,7 @@ impl Communicator {
 
     /// A rank has cancelled a message, because it has ended the group.
     fn take_reset(&mut self, from: Rank, key: MessageKey) {
+        self.parity.forget(from, key);
         let found = self.table.find_in(from, key);
         let running = found.and_then(|found| self.table.get(found.slot));
         if let (Some(RunningMessage { slot, .. }), Some(running)) = (found, running) {

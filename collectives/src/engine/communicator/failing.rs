@@ -14,6 +14,7 @@ use crate::engine::agreement::Agreement;
 use crate::engine::communicator::Communicator;
 use crate::engine::matching::Matching;
 use crate::engine::overdue::{DeadlineRule, OverdueOperation};
+use crate::engine::parity::ParitySums;
 use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
 use crate::operation::{Completion, Operation, OperationError, OperationId};
@@ -28,6 +29,7 @@ impl Communicator {
         self.failures.lost.insert(rank, reason.to_owned());
         self.parts.endpoint.fail_peer(rank);
         self.stash.forget(rank);
+        self.parity.forget_rank(rank);
         self.agreement.forget(rank);
         self.matching.forget(rank);
         let (me, lost) = (self.me(), self.failures.lost.clone());
@@ -83,6 +85,7 @@ impl Communicator {
             self.parts.endpoint.fail_peer(Rank(rank));
         }
         self.stash = EarlyStash::default();
+        self.parity = ParitySums::default();
         self.fail_where(
             |_| true,
             |operation| OperationError::Aborted {
@@ -194,6 +197,7 @@ impl Communicator {
         if result.is_err() && self.failures.aborted.is_none() {
             for (from, key) in running.missing() {
                 self.parts.endpoint.refuse(from, key);
+                self.parity.forget(from, key);
             }
         }
         let operation = &running.operation;
@@ -222,6 +226,7 @@ impl Communicator {
     /// Forgets a message that no operation has posted.
     pub(super) fn forget_unposted(&mut self, from: Rank, key: MessageKey) {
         self.stash.take(from, key);
+        self.parity.forget(from, key);
         self.agreement.withdraw(from, key);
         self.matching.withdraw(from, key);
     }

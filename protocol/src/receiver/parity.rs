@@ -1,0 +1,137 @@
+//! What parity has restored, and what it still can: the groups of one message.
+//!
+//! The receiver knows of a group how many of its segments it has and the XOR of their indices.
+//! PARITY says the same of all of them, so that a group which lacks just one segment tells which one
+//! that is. The owner of the payload keeps the XOR of the bytes, of which it hears by [`Placement`]
+//! and [`Restoration`].
+
+use std::collections::VecDeque;
+
+use super::Placement;
+use crate::parity::{PARITY_WINDOW, ParityGroup, ParityGroups, ParityLayout};
+use crate::units::{MessageKey, Rank};
+use crate::wire::Header;
+
+/// Messages of one peer that may have parity at a time; further ones do without it.
+pub(super) const PARITY_MESSAGES_MAX: usize = 64;
+
+/// What the owner of the payload does after a packet, apart from placing its segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Restoration {
+    /// The packet is parity: its payload goes into the sum of a group.
+    Parity {
+        /// Its sender.
+        from: Rank,
+        /// Its message.
+        key: MessageKey,
+        /// The group.
+        group: ParityGroup,
+    },
+    /// A segment is restored: its bytes are the sum of a group so far, up to its length. They are
+    /// placed like any others, and go into the sums of its groups.
+    Segment {
+        /// Where it belongs.
+        placement: Placement,
+        /// The group.
+        group: ParityGroup,
+    },
+}
+
+/// What is known of one group.
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupState {
+    /// How many of its segments are there, and the XOR of their indices.
+    there: (u8, u16),
+    /// The same of all its segments, once PARITY has come.
+    all: Option<(u8, u16)>,
+}
+
+/// The groups of one message.
+#[derive(Debug)]
+pub(super) struct ParityState {
+    layout: ParityLayout,
+    segments: u32,
+    groups: Vec<GroupState>,
+    /// Groups that lack one segment.
+    ready: VecDeque<ParityGroup>,
+}
+
+impl ParityState {
+    /// Of a message with `segments` segments, of which none has arrived.
+    pub(super) fn new(layout: ParityLayout, segments: u32) -> Self {
+        let groups = layout.group_count(segments) as usize;
+        Self {
+            layout,
+            segments,
+            groups: vec![GroupState::default(); groups],
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// A covered segment is there; returns its groups.
+    pub(super) fn on_segment(
+        &mut self,
+        layout: ParityLayout,
+        segment: u32,
+    ) -> Option<ParityGroups> {
+        if layout != self.layout {
+            return None;
+        }
+        let groups = layout.groups(self.segments, segment)?;
+        for group in groups.iter() {
+            let (count, indices) = &mut self.groups[group.0 as usize].there;
+            *count = count.saturating_add(1);
+            *indices ^= segment as u16;
+            self.look(group);
+        }
+        Some(groups)
+    }
+
+    /// PARITY has come; returns the group whose sum needs its payload.
+    pub(super) fn on_parity(&mut self, header: &Header) -> Option<ParityGroup> {
+        let group = ParityGroup(header.segment);
+        let is_same = header.parity == Some(self.layout);
+        let state = self.groups.get_mut(header.segment as usize);
+        let state = state.filter(|state| is_same && state.all.is_none())?;
+        state.all = Some((header.magnitude.0, header.layer.0));
+        self.look(group);
+        Some(group)
+    }
+
+    fn look(&mut self, group: ParityGroup) {
+        let state = self.groups[group.0 as usize];
+        if state
+            .all
+            .is_some_and(|(count, _)| count == state.there.0.saturating_add(1))
+        {
+            self.ready.push_back(group);
+        }
+    }
+
+    /// The next segment that can be restored, and the group that does it.
+    pub(super) fn next(&mut self) -> Option<(u32, ParityGroup)> {
+        while let Some(group) = self.ready.pop_front() {
+            let GroupState { there, all } = self.groups[group.0 as usize];
+            let Some(all) = all.filter(|all| all.0 == there.0.saturating_add(1)) else {
+                continue; // the segment has arrived since, or another group has restored it
+            };
+            let segment = self.segment_of(all.1 ^ there.1);
+            let groups = segment.and_then(|segment| self.layout.groups(self.segments, segment));
+            if groups.is_some_and(|groups| groups.iter().any(|of| of == group)) {
+                return segment.map(|segment| (segment, group));
+            }
+        }
+        None
+    }
+
+    /// The segment of the window whose index ends with these bits.
+    fn segment_of(&self, low: u16) -> Option<u32> {
+        let last = self.segments - 1;
+        let same = last & !0xFFFF | u32::from(low);
+        let segment = match same > last {
+            true => same.checked_sub(1 << 16)?,
+            false => same,
+        };
+        (segment + PARITY_WINDOW >= self.segments).then_some(segment)
+    }
+}
