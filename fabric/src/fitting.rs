@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity, QueueSignal};
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::exchange;
@@ -18,6 +18,9 @@ const CONTROL_BYTES: u32 = 64;
 const IP_AND_UDP: u32 = 48;
 /// The number of receivers to which a sender is assumed to send at once, if it has several.
 const OVERCOMMITMENT: u64 = 8;
+
+/// A port that marks before it drops holds so many times the depth above which it marks.
+const MARK_ROOM: u64 = 2;
 
 /// The pattern of simultaneous senders and receivers, on which some defaults depend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -113,6 +116,9 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     if open("transport.order") && fabric.balance.unwrap_or(Balance::Ecmp) == Balance::Ecmp {
         transport.order = PacketOrder::Kept;
     }
+    if open("transport.queues") && marks_before_it_drops(fabric, bdp) {
+        transport.queues = QueueSignal::Marks;
+    }
     if open("transport.gap") {
         // Packets overtake each other by as much as a full port holds.
         let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
@@ -123,4 +129,13 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.delay_target = (rtt * 4).max(Span::from_micros(10));
     }
     job
+}
+
+/// Whether a port holds much more than the depth above which it marks, of a bandwidth-delay product
+/// of `bdp` bytes.
+fn marks_before_it_drops(fabric: &Fabric, bdp: u64) -> bool {
+    let held = fabric.buffer.port_bytes().get();
+    fabric
+        .marks_above
+        .is_some_and(|share| share.of(bdp) * MARK_ROOM <= held)
 }

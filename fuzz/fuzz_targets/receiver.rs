@@ -61,6 +61,7 @@ impl Scene {
             bytes,
             tolerance,
             urgency: None,
+            patience_ends: None,
         };
         self.allowed_bytes += tolerance.of(bytes.into());
         self.endpoint.expect(self.now, Rank(1), incoming);
@@ -89,7 +90,7 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            header[1] = PacketKind::Data as u8 + header[1] % 8;
+            header[1] = PacketKind::Data as u8 + header[1] % 9;
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {
@@ -105,7 +106,7 @@ impl Scene {
         let mut payload = Payload::Bytes(payload);
         let of_sender = matches!(
             header.kind,
-            PacketKind::Data | PacketKind::Probe | PacketKind::Reset
+            PacketKind::Data | PacketKind::Parity | PacketKind::Probe | PacketKind::Reset
         );
         if choice & 4 != 0 && of_sender {
             payload = make_consistent(&mut header, self.endpoint.segment_bytes());
@@ -129,7 +130,11 @@ fn make_consistent(header: &mut Header, segment_bytes: u32) -> Payload<'static> 
     let cut = Segmentation::new(header.message_bytes, segment_bytes);
     header.segments = cut.segments();
     header.segment %= header.segments;
-    header.length = cut.length(header.segment) as u16;
+    let like = match header.kind {
+        PacketKind::Parity => 0,
+        _ => header.segment,
+    };
+    header.length = cut.length(like) as u16;
     Payload::Length(header.length.into())
 }
 

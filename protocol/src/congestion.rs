@@ -14,7 +14,8 @@
 //! 4. *Loss beside a queue* halves it, as Reno, once for all losses among the packets sent before
 //!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
-//!    a path that has ever marked: its queues signal by marks, and its losses are those of links.
+//!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its queues
+//!    signal by marks, and its losses are those of links.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
 //!    lost, then by half of that share: some switches drop before they build measurable delay. But
@@ -28,6 +29,7 @@
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
+use crate::job::QueueSignal;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span, Stamp};
 
@@ -95,6 +97,8 @@ pub struct WindowLimits {
     pub packet: ByteCount,
     /// How much the round trip may exceed the minimum before that is a signal.
     pub delay_target: Span,
+    /// How long queues show.
+    pub queues: QueueSignal,
 }
 
 /// The news of one acknowledgement.
@@ -138,7 +142,7 @@ pub struct CongestionWindow {
     answered_until: Instant,
     /// Losses of packets sent until then concern the window before the last cut for loss.
     losses_answered: Option<Stamp>,
-    /// Whether the path has ever marked.
+    /// Whether the path has ever marked, or is known to mark.
     has_marked: bool,
     /// Consecutive round trips in which all packets were marked for no reason.
     falsely_marked: u32,
@@ -205,7 +209,7 @@ impl CongestionWindow {
             run_rounds: f64::INFINITY,
             answered_until: Instant::START,
             losses_answered: None,
-            has_marked: false,
+            has_marked: limits.queues == QueueSignal::Marks,
             falsely_marked: 0,
             is_path_new: false,
             delay_most: Span::default(),
@@ -483,6 +487,7 @@ mod tests {
             most: ByteCount::mib(1),
             packet: ByteCount::new(PACKET),
             delay_target: Span::from_millis(1),
+            queues: QueueSignal::Auto,
         })
     }
 

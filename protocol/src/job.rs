@@ -32,8 +32,8 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ParityChoice, ReduceAlgorithm, SumOrder,
-    WireChoice,
+    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ParityChoice, QueueSignal, ReduceAlgorithm,
+    SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -97,6 +97,9 @@ job_keys! {
             or("auto", or::<_, ParityChoice>("none", AnyShare));
         /// Quiet time after which missing segments count as lost.
         gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
+        /// How long queues on the paths show: "marks" where switches mark packets before they drop
+        /// any, so that a loss is that of a link; "auto" finds out by the first mark.
+        queues: QueueSignal = QueueSignal::Auto, one_of();
         /// Queueing delay above which the window shrinks.
         delay_target: Span = Span::from_millis(10),
             Time(Span::from_micros(10)..=Span::from_millis(10_000));

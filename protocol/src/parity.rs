@@ -27,10 +27,11 @@ pub const GROUP_MAX: u32 = 64;
 pub const PARITY_WINDOW: u32 = GROUP_MAX * GROUP_MAX;
 /// The maximum of [`ParityLayout::columns_log2`]: a row has as many segments as there are columns.
 const COLUMNS_LOG2_MAX: u8 = GROUP_MAX.ilog2() as u8;
-/// There is at most one parity packet for so many covered segments, unless the job says otherwise.
-const COVERED_PER_PARITY: u32 = 4;
-/// Columns alone are used where this share of messages or less then has a column that lacks two.
-const UNRESTORED: f64 = 0.05;
+/// There is at most one parity packet for so many covered segments, unless the job says otherwise:
+/// in collectives the next message is about to leave, and more parity delays it more than it saves.
+const COVERED_PER_PARITY: u32 = 16;
+/// Columns that lack two segments, in the mean over messages, if the number of columns allows it.
+const UNRESTORED: f64 = 0.3;
 
 /// How much parity follows messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

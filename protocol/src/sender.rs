@@ -186,6 +186,7 @@ impl Sender {
             most: settings.window,
             packet: ByteCount::new(u64::from(settings.segment_bytes) + HEADER_BYTES as u64),
             delay_target: settings.delay_target,
+            queues: settings.queues,
         };
         Self {
             messages: OpenMessages::default(),

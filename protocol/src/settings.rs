@@ -1,6 +1,6 @@
 //! A job's parameters for one rank, in the units of its machine.
 
-use crate::job::{GrantWindow, Job, Mtu, PacketOrder, ParityChoice};
+use crate::job::{GrantWindow, Job, Mtu, PacketOrder, ParityChoice, QueueSignal};
 use crate::parity::ParityRule;
 use crate::priority::Policy;
 use crate::segment;
@@ -84,6 +84,8 @@ pub struct EndpointSettings {
     pub order: PacketOrder,
     /// How much parity follows messages.
     pub parity: ParityRule,
+    /// How long queues show.
+    pub queues: QueueSignal,
     /// How much the round trip may exceed the minimum without congestion.
     pub delay_target: Span,
     /// A peer that owes an answer and sends no packet for this long is silent.
@@ -125,6 +127,7 @@ impl EndpointSettings {
             gap: job.transport.gap,
             order: job.transport.order,
             parity: ParityChoice::rule(job.transport.parity),
+            queues: job.transport.queues,
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,
             first_message: MessageId(1),

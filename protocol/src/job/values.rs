@@ -203,6 +203,16 @@ pub enum PacketOrder {
     Kept,
 }
 
+/// How a long queue on the path shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum QueueSignal {
+    /// By loss, until the path has marked a packet.
+    Auto,
+    /// By marks: switches mark before they drop, so the losses are those of links.
+    Marks,
+}
+
 /// The order in which the contributions of ranks are summed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]

@@ -62,7 +62,7 @@ const OF_CLASSES: [CountOf<ClassTraffic>; 7] = [
     }),
 ];
 
-const OF_PEERS: [CountOf<PeerSnapshot>; 13] = [
+const OF_PEERS: [CountOf<PeerSnapshot>; 15] = [
     (
         "sent_segments",
         "Segments sent for the first time.",
@@ -92,10 +92,18 @@ const OF_PEERS: [CountOf<PeerSnapshot>; 13] = [
     ("echoed_marks", "CE marks that the peer reported.", |peer| {
         peer.echoed_marks
     }),
+    ("parity_packets", "Parity packets sent.", |peer| {
+        peer.parity_packets
+    }),
     (
         "received_segments",
         "Segments received for the first time.",
         |peer| peer.received_segments,
+    ),
+    (
+        "restored_segments",
+        "Of these, lost segments that parity has restored.",
+        |peer| peer.restored_segments,
     ),
     ("duplicate_segments", "Segments received again.", |peer| {
         peer.duplicate_segments

@@ -114,8 +114,12 @@ pub struct PeerSnapshot {
     pub cleared_ecn: u64,
     /// CE marks that it reported.
     pub echoed_marks: u64,
+    /// Parity packets sent to it.
+    pub parity_packets: u64,
     /// Segments received for the first time.
     pub received_segments: u64,
+    /// Of these, lost segments that parity has restored.
+    pub restored_segments: u64,
     /// Segments received again.
     pub duplicate_segments: u64,
     /// Segments that were accepted as lost: holes within the tolerance.
@@ -320,6 +324,8 @@ impl PeerSnapshot {
             duplicate_segments: receiver.duplicate_segments,
             lost_segments: receiver.lost_segments,
             given_up_segments: receiver.given_up_segments,
+            restored_segments: receiver.restored_segments,
+            parity_packets: sender.parity_packets,
             late_segments: receiver.late_segments,
             overtaken_packets: receiver.overtaken,
             order: match peer.order {

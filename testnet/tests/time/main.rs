@@ -4,6 +4,7 @@ mod clocks;
 mod ends;
 mod grants;
 mod pair;
+mod parity;
 mod paths;
 mod waiting;
 
