@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use gradwire_fabric::fitting;
-use gradwire_fabric::policy::{Pause, QosPolicy, ServiceOrder, SwitchBuffer};
+use gradwire_fabric::policy::{MarkRamp, Pause, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::Job;
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::setup::{Setup, Transport};
 use crate::transports::settings::REFERENCE_HEADER;
@@ -35,6 +35,7 @@ pub fn policy(setup: &Setup) -> QosPolicy {
             policy.queues[1].marks_above = None;
         }
         Transport::Roce => {
+            policy.ramp = Some(dcqcn_marks());
             policy.pause = Some(Pause {
                 above: ByteCount::new(48 * packet),
                 below: ByteCount::new(32 * packet),
@@ -42,6 +43,18 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         }
     }
     policy
+}
+
+/// Where switches mark for DCQCN: Kmin and Kmax are 100 and 400 KB at 25 Gb/s and grow with the rate
+/// (Li et al., "HPCC", SIGCOMM 2019, section 5.1); Pmax is that of HPCC's simulator. If all packets
+/// above one depth were marked, every flow in a queue would be notified each 50 us, halve its rate
+/// each time, and need milliseconds to recover.
+fn dcqcn_marks() -> MarkRamp {
+    MarkRamp {
+        from: Span::from_micros(32),
+        to: Span::from_micros(128),
+        share: Share::new(0.2).expect("a fifth is a share"),
+    }
 }
 
 /// The fabric with the memory that its switches have for a transport. References have one data
