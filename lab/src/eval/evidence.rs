@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gradwire_netsim::results::statistics::Estimate;
 use gradwire_workloads::workload::Workload;
 use serde_json::Value;
 
@@ -162,6 +163,15 @@ impl TableEvidence {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
         mean(&numbers)
+    }
+
+    /// Returns half the interval around the mean over seeds that holds the true mean in 95 of 100
+    /// cases; `None` for fewer than two seeds.
+    pub fn error(&self, point: &CellPoint, place: &str) -> Option<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
+        let estimate = Estimate::of_mean(&numbers)?;
+        Some(estimate.high - estimate.mean).filter(|half| half.is_finite())
     }
 
     /// Returns the 99th percentile by nearest rank of all numbers of a list, over all seeds.
