@@ -20,6 +20,7 @@ use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
+use crate::transports::tagged::TaggedHost;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 
 /// Number of events between two reports of progress.
@@ -39,6 +40,8 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
         Transport::Dctcp => simulate_reference(setup, watch, Dctcp::host),
         Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::host_of_paper),
+        Transport::DctcpClasses => simulate_reference(setup, watch, TaggedHost::job_first),
+        Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
         Transport::Roce => simulate_reference(setup, watch, Roce::host),

@@ -14,7 +14,7 @@ use crate::transports::settings::REFERENCE_HEADER;
 /// The policy that the switches execute for a transport.
 pub fn policy(setup: &Setup) -> QosPolicy {
     let fabric = &setup.fabric;
-    // References use two of the default job's classes, whatever the job says.
+    // References use classes of the default job, whatever the job says.
     let default = Job::default();
     let job = match setup.transport {
         Transport::Gradwire => &setup.job,
@@ -23,7 +23,11 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     let mut policy = fitting::policy_of_job(job, fabric);
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
-        Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
+        Transport::Gradwire
+        | Transport::Dctcp
+        | Transport::SlowDctcp
+        | Transport::DctcpClasses
+        | Transport::Pias => {}
         Transport::PFabric => {
             policy.order = ServiceOrder::Urgency;
             policy.queues.truncate(2);
@@ -31,7 +35,8 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         }
         Transport::Ndp => {
             policy.trims_to = Some(ByteCount::new(u64::from(REFERENCE_HEADER + fabric.framing)));
-            policy.trims_above = ByteCount::new(8 * packet - 1);
+            let half = fabric.buffer.port_bytes().get() / 2;
+            policy.trims_above = ByteCount::new((8 * packet - 1).min(half));
             policy.queues[1].marks_above = None;
         }
         Transport::Roce => {
@@ -57,11 +62,12 @@ fn dcqcn_marks() -> MarkRamp {
     }
 }
 
-/// The fabric with the memory that its switches have for a transport. References have one data
-/// queue that may fill a port, as in their papers.
+/// The fabric with the memory that its switches have for a transport. References with one data queue
+/// may fill a port, as in their papers.
 pub(crate) fn with_memory_of(setup: &Setup) -> Cow<'_, Fabric> {
     match (setup.transport, setup.fabric.buffer) {
-        (Transport::Gradwire, _) | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
+        (Transport::Gradwire | Transport::DctcpClasses | Transport::Pias, _)
+        | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
             Cow::Borrowed(&setup.fabric)
         }
         (_, SwitchBuffer::Divided { bytes, .. }) => Cow::Owned(Fabric {

@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 pub mod fabric;
+pub mod loads;
 pub mod losses;
 mod rivals;
 pub mod scheduling;
@@ -38,7 +39,7 @@ pub enum Content {
 }
 
 /// Returns all tables, in the order of the report.
-pub const TABLES: [EvalTable; 7] = [
+pub const TABLES: [EvalTable; 8] = [
     EvalTable {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
@@ -111,6 +112,18 @@ pub const TABLES: [EvalTable; 7] = [
                 thorough: &[plans::LOSSES_THOROUGH],
             },
             losses::found,
+        ),
+    },
+    EvalTable {
+        name: "loads",
+        title: "Load of other traffic, and memory of switches",
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::LOADS_QUICK],
+                whole: &[plans::LOADS],
+                thorough: &[plans::LOADS_THOROUGH],
+            },
+            loads::found,
         ),
     },
     EvalTable {

@@ -26,7 +26,7 @@ pub const STUDY: Study = Study {
 
 /// Minutes after which no further training starts; the same command goes on later. The thorough
 /// evaluation has no such limit.
-const MINUTES: &str = "20";
+const MINUTES: &str = "15";
 
 const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
      the MNIST network and a small character transformer. Packets that may be missing are \
