@@ -50,7 +50,7 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     policy
 }
 
-/// Where switches mark for DCQCN: Kmin and Kmax are 100 and 400 KB at 25 Gb/s and grow with the rate
+/// Where switches mark for DCQCN: Kmin and Kmax are 100 and 400 KB at 25 Gb/s, more at higher rates
 /// (Li et al., "HPCC", SIGCOMM 2019, section 5.1); Pmax is that of HPCC's simulator. If all packets
 /// above one depth were marked, every flow in a queue would be notified each 50 us, halve its rate
 /// each time, and need milliseconds to recover.
@@ -62,8 +62,8 @@ fn dcqcn_marks() -> MarkRamp {
     }
 }
 
-/// The fabric with the memory that its switches have for a transport. References with one data queue
-/// may fill a port, as in their papers.
+/// The fabric with the memory that its switches have for a transport. The data
+/// queue of references that have only one may fill a port, as in their papers.
 pub(crate) fn with_memory_of(setup: &Setup) -> Cow<'_, Fabric> {
     match (setup.transport, setup.fabric.buffer) {
         (Transport::Gradwire | Transport::DctcpClasses | Transport::Pias, _)

@@ -212,9 +212,13 @@ mod tests {
 
     #[test]
     fn cells_are_found_by_their_parameters() {
-        let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%,buffer=64KiB/port*1.0\"\n\
-                    background = \"poisson:websearch@0.5:60ms\"\nworkload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
-        let plan = SweepPlan::from_toml(text).expect("it can be read");
+        let fabric = "leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%,buffer=64KiB/port*1.0";
+        let background = "poisson:websearch@0.5:60ms";
+        let text = format!(
+            "[base]\nfabric = \"{fabric}\"\nbackground = \"{background}\"\n\
+             workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n"
+        );
+        let plan = SweepPlan::from_toml(&text).expect("it can be read");
         let cells = cells::of(&plan).expect("its cells make sense");
         let point = CellPoint::of(&cells[0]);
         let known = (&*point.model, &*point.rate, &*point.loss);

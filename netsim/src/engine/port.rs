@@ -1,9 +1,9 @@
 //! A port of a switch or host: strict-priority queues in front of a wire.
 //!
-//! A queue marks ECT and drops not-ECT packets above its threshold, or with a probability that grows
-//! with its depth if the policy has a ramp. It trims or drops above its limit
-//! and serves in order of arrival or, if the policy says so, the most urgent first (pFabric,
-//! Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
+//! A queue marks ECT and drops not-ECT packets above its threshold, or with a probability that
+//! grows with its depth if the policy has a ramp. It trims or drops above its limit, and serves in
+//! order of arrival or, if the policy says so, the most urgent first (pFabric, Alizadeh et al.,
+//! SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
 //! the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at each event.
 
 use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};

@@ -1,13 +1,14 @@
 //! DCTCP in several strict-priority queues, by one of two rules.
 //!
-//! - [`Tagging::JobFirst`]: messages of the training job go before all other traffic, which is the
-//!   cheapest way to prefer them.
-//! - [`Tagging::BytesSent`]: PIAS (Bai et al., NSDI 2015): every flow starts in the highest queue and
-//!   sinks as it sends, so that short flows pass long ones whose lengths nobody knows. Thresholds
-//!   are those of its simulations with the web-search distribution, of which six queues need five.
+//! - [`QueueRule::JobFirst`]: messages of the training job go before all other traffic, which is
+//!   the cheapest way to prefer them.
+//! - [`QueueRule::BytesSent`]: PIAS (Bai et al., NSDI 2015): every flow starts in the highest queue
+//!   and sinks as it sends, so that short flows pass long ones whose lengths are not known.
+//!   Thresholds are those of its simulations with the web-search distribution, of which six queues
+//!   need five.
 //!
-//! Left out of PIAS: marks by the depth of the whole port, and the return to the highest queue after
-//! timeouts. A packet that is sent again keeps its queue.
+//! Left out of PIAS: marks by the depth of the whole port, and the return to the highest queue
+//! after timeouts. A packet that is sent again keeps its queue.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +36,7 @@ const SINKS_AFTER: [u64; 5] = [
 #[derive(Debug)]
 pub struct TaggedHost {
     carrier: FlowHost<Dctcp>,
-    tagging: Tagging,
+    rule: QueueRule,
     payload: u64,
     /// Flows of other traffic.
     others: BTreeSet<u32>,
@@ -43,7 +44,7 @@ pub struct TaggedHost {
 
 /// The rule by which data packets get their queue.
 #[derive(Clone, Copy, Debug)]
-pub enum Tagging {
+pub enum QueueRule {
     /// Untagged flows travel in the lowest queue, all others in the highest.
     JobFirst,
     /// The more a flow has sent, the lower.
@@ -53,28 +54,28 @@ pub enum Tagging {
 impl TaggedHost {
     /// A host that lets the job's messages go first.
     pub fn job_first(host: u32, settings: &ReferenceSettings) -> Self {
-        Self::new(host, settings, Tagging::JobFirst)
+        Self::new(host, settings, QueueRule::JobFirst)
     }
 
     /// A host that speaks PIAS.
     pub fn pias(host: u32, settings: &ReferenceSettings) -> Self {
-        Self::new(host, settings, Tagging::BytesSent)
+        Self::new(host, settings, QueueRule::BytesSent)
     }
 
-    fn new(host: u32, settings: &ReferenceSettings, tagging: Tagging) -> Self {
+    fn new(host: u32, settings: &ReferenceSettings, rule: QueueRule) -> Self {
         Self {
             carrier: Dctcp::host(host, settings),
-            tagging,
+            rule,
             payload: u64::from(settings.payload),
             others: BTreeSet::new(),
         }
     }
 
     fn queue(&self, cargo: &ReferenceCargo) -> usize {
-        match self.tagging {
-            Tagging::JobFirst if self.others.contains(&cargo.flow) => QUEUES.len() - 1,
-            Tagging::JobFirst => 0,
-            Tagging::BytesSent => {
+        match self.rule {
+            QueueRule::JobFirst if self.others.contains(&cargo.flow) => QUEUES.len() - 1,
+            QueueRule::JobFirst => 0,
+            QueueRule::BytesSent => {
                 let sent = u64::from(cargo.packet) * self.payload;
                 SINKS_AFTER.partition_point(|&after| after <= sent)
             }

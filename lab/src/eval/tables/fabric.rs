@@ -19,16 +19,16 @@ const ABOUT: [&str; 3] = [
      512 KiB for each port that drop what finds no room and mark above one round trip. gradwire's \
      divide that memory among classes as its rendered configurations do (alpha 1), and its hosts \
      send the job's classes before others (priority.untagged = \"below\"); pFabric has switches of \
-     its own. Beside the steps, all hosts send each other flows of the web-search distribution at a \
-     load of 30 %, without a class, and every 2 ms 31 hosts send 1 MB each to one of the job's own \
-     at once. These flows ride DCTCP beside gradwire and beside DCTCP, and pFabric beside pFabric; \
+     its own. Beside the steps, all hosts send each other flows of the web-search distribution at \
+     a load of 30 %, without a class, and every 2 ms 31 hosts send 1 MB each to one of the job's \
+     own at once. These flows ride DCTCP beside gradwire and beside DCTCP, and pFabric beside pFabric; \
      their times are of the flows that ended before the job did.",
     "32 hosts train, four under each of eight leaves: 4 servers with 28 workers, or one ring. \
-     Sizes and times are divided by the scale in the \
-     plan and rates are not, so that latencies weigh as many times as much. +- is half the interval \
-     that holds the true mean in 95 of 100 cases, by Student's t over seeds. Iteration p99 is over \
-     the steps of all seeds, by nearest rank; FCT is of pushes, pulls and all-reduces, from their \
-     start to their end on the side that sends. A ring carries sums of many and is lossless, \
+     Sizes and times are divided by the scale in the plan and rates are not, so that latencies \
+     weigh as many times as much. +- is half the interval that holds the true mean in 95 of 100 \
+     cases, by Student's t over seeds. Iteration p99 is over the steps of all seeds, by nearest \
+     rank; FCT is of pushes, pulls and all-reduces, from their start to their end on the side that \
+     sends. A ring carries sums of many and is lossless, \
      whatever the tolerance.",
     "Published (DLCP, arXiv 2008.08445): FCT mean -43.1 % and p99 -91.8 % against DCTCP, -35.5 % \
      and -88.6 % against pFabric; training up to +84.3 % faster than the best there was with \
