@@ -300,8 +300,8 @@ fn an_incast_holds_back_an_innocent_flow_where_pfc_is() {
 }
 
 /// 2 MB from each of 128 hosts to another one, every flow on one path. The slowest flow takes
-/// 865 us with DCQCN in ns-3 (the backend of ASTRA-sim, 8fd3604), and 702 to 830 us with PFC alone in
-/// csg-htsim. Theirs are other permutations, so eight are averaged here.
+/// 865 us with DCQCN in ns-3 (the backend of ASTRA-sim, 8fd3604), and 702 to 830 us with PFC alone
+/// in csg-htsim. Theirs are other permutations, so eight are averaged here.
 #[test]
 fn roce_needs_as_long_for_a_permutation_as_in_other_simulators() {
     let seeds = 8;

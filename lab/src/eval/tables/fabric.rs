@@ -21,8 +21,8 @@ const ABOUT: [&str; 3] = [
      send the job's classes before others (priority.untagged = \"below\"); pFabric has switches of \
      its own. Beside the steps, all hosts send each other flows of the web-search distribution at \
      a load of 30 %, without a class, and every 2 ms 31 hosts send 1 MB each to one of the job's \
-     own at once. These flows ride DCTCP beside gradwire and beside DCTCP, and pFabric beside pFabric; \
-     their times are of the flows that ended before the job did.",
+     own at once. These flows ride DCTCP beside gradwire and beside DCTCP, and pFabric beside \
+     pFabric; their times are of the flows that ended before the job did.",
     "32 hosts train, four under each of eight leaves: 4 servers with 28 workers, or one ring. \
      Sizes and times are divided by the scale in the plan and rates are not, so that latencies \
      weigh as many times as much. +- is half the interval that holds the true mean in 95 of 100 \

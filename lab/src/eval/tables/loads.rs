@@ -8,12 +8,12 @@ use crate::eval::findings::{ITERATION, OTHERS_FCT, OTHERS_SLOWDOWN, TableFinding
 const ABOUT: [&str; 2] = [
     "VGG16 on the fabric and the hosts of the table \"fabric\". Flows of the web-search \
      distribution come at the load of the row, beside the same incast, to ports with the memory of \
-     the row. \
-     ByteScheduler's order, credit and chunks serve all transports alike.",
+     the row. ByteScheduler's order, credit and chunks serve all transports alike.",
     "\"dctcp, the job in a class above\" lets the job's messages go before all other traffic; PIAS \
-     lets every flow sink from queue to queue as it sends. Both divide a port's memory among queues as \
-     gradwire does. RoCE's switches pause instead of dropping, and hold what is on its way then \
-     beyond that memory; NDP's trim above 8 packets or half of the memory; pFabric's sort.",
+     lets every flow sink from queue to queue as it sends. Both divide a port's memory among \
+     queues as gradwire does. RoCE's switches pause instead of dropping, and hold what is on its \
+     way then beyond that memory; NDP's trim above 8 packets or half of the memory; pFabric's \
+     sort.",
 ];
 
 /// Makes the table.
