@@ -22,10 +22,11 @@ pub const STUDY: Study = Study {
 };
 
 const ABOUT: &str = "`gradwire tune loss` with two ranks, on Shakespeare and, in the thorough \
-    evaluation, on MNIST: by bisection and racing, the largest tolerance whose cost is \
-    within the margin, with a confidence of 90 %; then, of Shakespeare, one that is too high on \
-    purpose, which must be rejected (two epochs of MNIST bear even that). What was really lost is read from the ranks' own counts. Published \
-    (MLT, NSDI'24): 0.7 to 3.3 % over 16 models without a cost in rounds or accuracy.";
+    evaluation, on MNIST: by bisection and racing, the largest tolerance whose cost is within the \
+    margin, with a confidence of 90 %; then, of Shakespeare, one that is too high on purpose, \
+    which must be rejected (two epochs of MNIST bear even that). What was really lost is read from \
+    the ranks' own counts. Published (MLT, NSDI'24): 0.7 to 3.3 % over 16 models without a cost in \
+    rounds or accuracy.";
 /// The tolerance that is too high on purpose.
 const TOO_HIGH: &str = "90%";
 
