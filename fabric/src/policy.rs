@@ -93,6 +93,25 @@ pub struct Pause {
     pub below: ByteCount,
 }
 
+/// Marking with a probability that grows with the depth of a queue (RED, as DCQCN asks for: Zhu et
+/// al., SIGCOMM 2015, section 3.1). Depths are the times that the port needs to send them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MarkRamp {
+    /// Depth above which packets may be marked (Kmin).
+    pub from: Span,
+    /// Depth above which all are (Kmax).
+    pub to: Span,
+    /// The share that is marked just below `to` (Pmax).
+    pub share: Share,
+}
+
+impl MarkRamp {
+    /// Both depths in bytes at a port of this rate, rounded down.
+    pub fn depths(&self, rate: Rate) -> [u64; 2] {
+        [self.from, self.to].map(|depth| bytes_during(depth, rate))
+    }
+}
+
 /// The packet of a queue that is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceOrder {
@@ -131,6 +150,8 @@ pub struct QosPolicy {
     pub balance: Balance,
     /// How queues are served.
     pub order: ServiceOrder,
+    /// How queues that mark do it instead; `None`: all packets above the queue's `marks_above`.
+    pub ramp: Option<MarkRamp>,
     /// PFC; `None`: off, so packets are dropped.
     pub pause: Option<Pause>,
     /// Packets that a full data queue would drop are cut to this many bytes and sent in the
@@ -160,6 +181,7 @@ impl QosPolicy {
             rtt,
             balance: Balance::Ecmp,
             order: ServiceOrder::Arrival,
+            ramp: None,
             pause: None,
             trims_to: None,
             trims_above: ByteCount::new(0),
@@ -190,9 +212,13 @@ impl QosPolicy {
 
     /// Rate x RTT in bytes, rounded down.
     pub fn bytes_per_rtt(&self, rate: Rate) -> u64 {
-        let bits = u128::from(rate.as_bits_per_second()) * u128::from(self.rtt.as_picos());
-        (bits / 8_000_000_000_000) as u64
+        bytes_during(self.rtt, rate)
     }
+}
+
+fn bytes_during(span: Span, rate: Rate) -> u64 {
+    let bits = u128::from(rate.as_bits_per_second()) * u128::from(span.as_picos());
+    (bits / 8_000_000_000_000) as u64
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use evidence::TableEvidence;
 use gradwire_report::printing::OutputForm;
 use plans::Written;
 use report::{EvalCost, EvalReport};
-use request::EvalRequest;
+use request::{EvalRequest, Extent};
 use section::{Section, Source, TableOutcome};
 use tables::{Content, EvalTable, TABLES};
 use work::CellWork;
@@ -133,8 +133,7 @@ fn is_chosen(table: &EvalTable, request: &EvalRequest) -> bool {
 
 fn plans_of(table: &EvalTable, request: &EvalRequest) -> Result<Vec<Written>, LabError> {
     let plans = match table.content {
-        Content::Simulated(quick, _, _) if request.quick => quick,
-        Content::Simulated(_, whole, _) => whole,
+        Content::Simulated(plans, _) => plans.of(request.extent()),
         Content::Trained(_) => &[],
     };
     let folder = request.plans.as_deref();
@@ -147,7 +146,7 @@ fn section(
     folder: &SweepFolder,
 ) -> Result<Section, LabError> {
     let (source, mut outcome) = match table.content {
-        Content::Simulated(_, _, found) => {
+        Content::Simulated(_, found) => {
             let plans = plans_of(table, request)?;
             let cells = plans.iter().map(Written::cells);
             let cells: Vec<SweepCell> = cells.collect::<Result<Vec<_>, _>>()?.concat();
@@ -173,9 +172,10 @@ fn section(
 
 /// Returns the command that makes a table again.
 fn again(table: &EvalTable, request: &EvalRequest) -> String {
-    let quick = if request.quick { " --quick" } else { "" };
+    let option = request.extent().option();
+    let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let (name, out) = (table.name, request.out.display());
-    format!("gradwire eval dlcp{quick} --only {name} --out {out}")
+    format!("gradwire eval dlcp{option} --only {name} --out {out}")
 }
 
 /// Returns the sweep that has the same cells.
@@ -185,9 +185,15 @@ fn sweep(plan: &Written, request: &EvalRequest) -> String {
 }
 
 fn about(request: &EvalRequest) -> String {
-    let extent = match request.quick {
-        true => "The quick evaluation: few cells of each table, to see that all of it works. ",
-        false => "",
+    let extent = match request.extent() {
+        Extent::Quick => {
+            "The quick evaluation: few cells of each table, to see that all of it works. "
+        }
+        Extent::Whole => {
+            "The whole evaluation, made for an hour on two cores; --thorough has more models, \
+             rates and seeds. "
+        }
+        Extent::Thorough => "The thorough evaluation: all models, rates and seeds. ",
     };
     format!(
         "{extent}Tables that are labelled \"simulated\" come from gradwire's simulator, which runs \

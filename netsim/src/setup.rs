@@ -32,6 +32,11 @@ pub enum Transport {
     /// The same with the timeouts of DCTCP's paper, at least 10 ms.
     #[strum(serialize = "dctcp-10ms")]
     SlowDctcp,
+    /// DCTCP, with the training job's messages in a queue above all other traffic.
+    #[strum(serialize = "dctcp-classes")]
+    DctcpClasses,
+    /// PIAS: DCTCP whose flows sink from queue to queue as they send.
+    Pias,
     /// pFabric.
     PFabric,
     /// NDP with trimming switches.
@@ -73,7 +78,10 @@ pub struct Setup {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SetupError {
     /// No such transport.
-    #[error("transport `{given}`: known are gradwire, dctcp, dctcp-10ms, pfabric, ndp, roce")]
+    #[error(
+        "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, pfabric, \
+         ndp, roce"
+    )]
     Transport {
         /// The given name.
         given: String,

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use gradwire_fabric::fitting;
 use gradwire_fabric::paths::Paths;
 use gradwire_protocol::units::Span;
 
@@ -19,7 +18,9 @@ use crate::switches;
 use crate::transports::reference::manifest::{Manifest, TooMany};
 use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
-use crate::transports::settings::{REFERENCE_HEADER, ReferenceSettings};
+use crate::transports::settings::ReferenceSettings;
+use crate::transports::shared_host::{SharedHost, has_untagged_flows};
+use crate::transports::tagged::TaggedHost;
 use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 
 /// Number of events between two reports of progress.
@@ -32,9 +33,15 @@ const GLANCE_EVENTS: u64 = 1 << 18;
 pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
     setup.check()?;
     match setup.transport {
+        Transport::Gradwire if has_untagged_flows(&setup.workload) => {
+            let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
+            simulate(setup, watch, |host| SharedHost::new(host, setup, &settings))
+        }
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
         Transport::Dctcp => simulate_reference(setup, watch, Dctcp::host),
         Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::host_of_paper),
+        Transport::DctcpClasses => simulate_reference(setup, watch, TaggedHost::job_first),
+        Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
         Transport::Roce => simulate_reference(setup, watch, Roce::host),
@@ -47,16 +54,8 @@ fn simulate_reference<H: Host + Send>(
     watch: &mut dyn FnMut(Glance),
     carrier: fn(u32, &ReferenceSettings) -> H,
 ) -> Result<Outcome, SetupError> {
-    let (fabric, workload) = (&setup.fabric, &setup.workload);
-    let settings = ReferenceSettings {
-        payload: fabric.mtu - REFERENCE_HEADER,
-        header: REFERENCE_HEADER,
-        control: REFERENCE_HEADER,
-        framing: fabric.framing,
-        base_rtt: fitting::round_trip(fabric),
-        rate: fabric.host_rate(),
-        seed: setup.seed,
-    };
+    let workload = &setup.workload;
+    let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
     // Numbers of messages begin after those of the workload's own flows.
     let first = workload.flows.len() as u32;
     let manifest = Manifest::new(workload, &setup.job, first);

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use gradwire_fabric::fitting;
-use gradwire_fabric::policy::{Pause, QosPolicy, ServiceOrder, SwitchBuffer};
+use gradwire_fabric::policy::{MarkRamp, Pause, QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::Job;
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::setup::{Setup, Transport};
 use crate::transports::settings::REFERENCE_HEADER;
@@ -14,7 +14,7 @@ use crate::transports::settings::REFERENCE_HEADER;
 /// The policy that the switches execute for a transport.
 pub fn policy(setup: &Setup) -> QosPolicy {
     let fabric = &setup.fabric;
-    // References use two of the default job's classes, whatever the job says.
+    // References use classes of the default job, whatever the job says.
     let default = Job::default();
     let job = match setup.transport {
         Transport::Gradwire => &setup.job,
@@ -23,7 +23,11 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     let mut policy = fitting::policy_of_job(job, fabric);
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
-        Transport::Gradwire | Transport::Dctcp | Transport::SlowDctcp => {}
+        Transport::Gradwire
+        | Transport::Dctcp
+        | Transport::SlowDctcp
+        | Transport::DctcpClasses
+        | Transport::Pias => {}
         Transport::PFabric => {
             policy.order = ServiceOrder::Urgency;
             policy.queues.truncate(2);
@@ -31,10 +35,12 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         }
         Transport::Ndp => {
             policy.trims_to = Some(ByteCount::new(u64::from(REFERENCE_HEADER + fabric.framing)));
-            policy.trims_above = ByteCount::new(8 * packet - 1);
+            let half = fabric.buffer.port_bytes().get() / 2;
+            policy.trims_above = ByteCount::new((8 * packet - 1).min(half));
             policy.queues[1].marks_above = None;
         }
         Transport::Roce => {
+            policy.ramp = Some(dcqcn_marks());
             policy.pause = Some(Pause {
                 above: ByteCount::new(48 * packet),
                 below: ByteCount::new(32 * packet),
@@ -44,11 +50,24 @@ pub fn policy(setup: &Setup) -> QosPolicy {
     policy
 }
 
-/// The fabric with the memory that its switches have for a transport. References have one data
-/// queue that may fill a port, as in their papers.
+/// Where switches mark for DCQCN: Kmin and Kmax are 100 and 400 KB at 25 Gb/s, more at higher rates
+/// (Li et al., "HPCC", SIGCOMM 2019, section 5.1); Pmax is that of HPCC's simulator. If all packets
+/// above one depth were marked, every flow in a queue would be notified each 50 us, halve its rate
+/// each time, and need milliseconds to recover.
+fn dcqcn_marks() -> MarkRamp {
+    MarkRamp {
+        from: Span::from_micros(32),
+        to: Span::from_micros(128),
+        share: Share::new(0.2).expect("a fifth is a share"),
+    }
+}
+
+/// The fabric with the memory that its switches have for a transport. The data
+/// queue of references that have only one may fill a port, as in their papers.
 pub(crate) fn with_memory_of(setup: &Setup) -> Cow<'_, Fabric> {
     match (setup.transport, setup.fabric.buffer) {
-        (Transport::Gradwire, _) | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
+        (Transport::Gradwire | Transport::DctcpClasses | Transport::Pias, _)
+        | (_, SwitchBuffer::PerPort(_) | SwitchBuffer::Shared { .. }) => {
             Cow::Borrowed(&setup.fabric)
         }
         (_, SwitchBuffer::Divided { bytes, .. }) => Cow::Owned(Fabric {

@@ -5,6 +5,8 @@
 //!   task comes, `operations` turns it into an operation of `gradwire_collectives`.
 //! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`]: references, which exist only in the simulator, with
 //!   [`settings`] that all of them share.
+//! - [`tagged`]: DCTCP in several priority queues, among them PIAS.
+//! - [`shared_host`]: gradwire beside DCTCP, which carries the flows of no training job.
 //! - [`open_loop`]: packets at fixed rates, without any reaction to loss.
 
 pub mod dctcp;
@@ -18,4 +20,6 @@ pub mod program;
 pub mod reference;
 pub mod roce;
 pub mod settings;
+pub mod shared_host;
+pub mod tagged;
 mod tasks;

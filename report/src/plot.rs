@@ -14,6 +14,8 @@ pub fn colour(transport: &str) -> &'static str {
         "gradwire" => "#0072b2",
         "dctcp" => "#d55e00",
         "dctcp-10ms" => "#f0e442",
+        "dctcp-classes" => "#56b4e9",
+        "pias" => "#000000",
         "ndp" => "#009e73",
         "roce" => "#cc79a7",
         "pfabric" => "#e69f00",

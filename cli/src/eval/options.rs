@@ -19,6 +19,7 @@ Tables:
   fabric      144 hosts with background: gradwire and its references                 simulated
   steps       the gain of each part of gradwire, one after the other                 simulated
   losses      links that lose packets, and how much a tolerance saves then           simulated
+  loads       loads of other traffic, memory of switches, all transports             simulated
   training    accuracy under loss, fill by fill, three seeds                         real training
   tolerance   results of `gradwire tune loss` on both scripts                        real training
 

@@ -161,11 +161,11 @@ fn reports_name_impossible_trainings_and_their_remedy() {
 
 /// Prints the output of `python -m gradwire.study --json`, and leaves its files.
 const STUDY: &str = r##"#!/bin/sh
-while [ "$1" != "--minutes" ]; do shift; done
-[ "$3" = "--out" ] || exit 3
-mkdir -p "$4"
-echo "study: 3 of 4 cells are to be run, within $2 minutes" >&2
-cd "$4"
+while [ "$1" != "--out" ]; do shift; done
+[ "$3 $4" = "--core --minutes" ] || exit 3
+mkdir -p "$2"
+echo "study: 3 of 4 cells are to be run, within $5 minutes" >&2
+cd "$2"
 printf '### mnist\n\n| lost | 10 %% |\n|---|---:|\n| all | 0.900 +- 0.010 (2.5) |\n' > findings.md
 printf '%s' '{"groups": [{"task": "mnist", "part": "all", "transform": "none", "holes": "zero",
 "drop": 0.1, "final": {"1": 0.875}, "steps": {"1": 120}, "accepted": {"1": 0.1}}],
@@ -191,7 +191,7 @@ fn studies_are_shown_with_progress_and_own_words() {
     let output = trained_by(&bench, STUDY).output().expect("it starts");
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let progress = "study: 3 of 4 cells are to be run, within 30 minutes";
+    let progress = "study: 3 of 4 cells are to be run, within 15 minutes";
     assert!(said.contains(progress), "{said}");
     assert!(said.contains("3 trainings, which were not begun"), "{said}");
     let (json, markdown, page) = report(&bench.join("out"));

@@ -130,7 +130,16 @@ fn json_has_every_field_that_is_documented() {
 #[test]
 fn equal_seeds_have_equal_digests_and_others_have_not() {
     let digest = |options: &str| summary(&small(options))["digest"].clone();
-    for transport in ["gradwire", "dctcp", "dctcp-10ms", "pfabric", "ndp", "roce"] {
+    for transport in [
+        "gradwire",
+        "dctcp",
+        "dctcp-10ms",
+        "dctcp-classes",
+        "pias",
+        "pfabric",
+        "ndp",
+        "roce",
+    ] {
         let options = format!("--transport {transport} --seed");
         let first = digest(&format!("{options} 5"));
         assert_eq!(

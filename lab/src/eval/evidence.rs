@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gradwire_netsim::results::statistics::Estimate;
 use gradwire_workloads::workload::Workload;
 use serde_json::Value;
 
@@ -39,6 +40,10 @@ pub struct CellPoint {
     pub rate: String,
     /// The random loss of its links, as the plan writes it: `0.1%`; `None` where the plan has none.
     pub loss: String,
+    /// The load of the other traffic, as the plan writes it: `0.3`.
+    pub load: String,
+    /// The memory of a port, as the plan writes it: `512KiB/port*1.0`.
+    pub buffer: String,
     /// The name of its case in the plan.
     pub case: String,
 }
@@ -63,6 +68,12 @@ impl CellPoint {
     pub fn of(cell: &SweepCell) -> Self {
         let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
         let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
+        let option = |name| {
+            let mut options = behind.split(',');
+            options.find_map(|option| option.strip_prefix(name))
+        };
+        let background = cell.scenario.background.as_deref();
+        let load = background.and_then(|text| text.split(['@', ':']).nth(2));
         Self {
             model: Workload::model_of(workload).unwrap_or_default().to_owned(),
             exchange: match workload.contains(":ps=") {
@@ -70,11 +81,9 @@ impl CellPoint {
                 false => SumExchange::Ring,
             },
             rate: behind.split([',', '/']).next().unwrap_or("").to_owned(),
-            loss: behind
-                .split(',')
-                .find_map(|option| option.strip_prefix("loss="))
-                .unwrap_or("0%")
-                .to_owned(),
+            loss: option("loss=").unwrap_or("0%").to_owned(),
+            load: load.unwrap_or("0").to_owned(),
+            buffer: option("buffer=").unwrap_or("").to_owned(),
             case: cell.case.clone().unwrap_or_default(),
         }
     }
@@ -164,6 +173,15 @@ impl TableEvidence {
         mean(&numbers)
     }
 
+    /// Returns half the interval around the mean over seeds that holds the true mean in 95 of 100
+    /// cases; `None` for fewer than two seeds.
+    pub fn error(&self, point: &CellPoint, place: &str) -> Option<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        let numbers: Vec<f64> = runs.filter_map(|run| run.number(place)).collect();
+        let estimate = Estimate::of_mean(&numbers)?;
+        Some(estimate.high - estimate.mean).filter(|half| half.is_finite())
+    }
+
     /// Returns the 99th percentile by nearest rank of all numbers of a list, over all seeds.
     pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
@@ -194,9 +212,13 @@ mod tests {
 
     #[test]
     fn cells_are_found_by_their_parameters() {
-        let text = "[base]\nfabric = \"leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%\"\n\
-                    workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n";
-        let plan = SweepPlan::from_toml(text).expect("it can be read");
+        let fabric = "leaf-spine:2x4x2@25G/100G,mtu=9000,loss=1%,buffer=64KiB/port*1.0";
+        let background = "poisson:websearch@0.5:60ms";
+        let text = format!(
+            "[base]\nfabric = \"{fabric}\"\nbackground = \"{background}\"\n\
+             workload = \"step:vgg16:ps=4,scale=64\"\n[[cases]]\nname = \"off\"\n"
+        );
+        let plan = SweepPlan::from_toml(&text).expect("it can be read");
         let cells = cells::of(&plan).expect("its cells make sense");
         let point = CellPoint::of(&cells[0]);
         let known = (&*point.model, &*point.rate, &*point.loss);
@@ -205,6 +227,7 @@ mod tests {
             (point.exchange, &*point.case),
             (SumExchange::Servers, "off")
         );
+        assert_eq!((&*point.load, &*point.buffer), ("0.5", "64KiB/port*1.0"));
         let ring = cells[0].scenario.workload.replace("ps=4", "tensors");
         let scenario = crate::sim::scenario::Scenario::new("single:4@10G", &ring);
         let cell = SweepCell {

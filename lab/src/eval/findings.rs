@@ -9,6 +9,11 @@ pub const ITERATION: &str = "/training/0/iteration_us";
 /// The place of each step's time in a result, in microseconds.
 pub const ITERATIONS: &str = "/training/0/iterations_us";
 
+/// Mean completion time of the other traffic's flows in a result, in microseconds.
+pub const OTHERS_FCT: &str = "/background_fct_us/mean";
+/// Mean slowdown of the other traffic's flows in a result.
+pub const OTHERS_SLOWDOWN: &str = "/background_slowdown/mean";
+
 /// The findings of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TableFindings {

@@ -10,6 +10,9 @@ pub struct EvalRequest {
     /// Run only a few cells of every table, in minutes, to see that everything works.
     #[arg(long)]
     pub quick: bool,
+    /// Run more models, rates and seeds, in a night.
+    #[arg(long, conflicts_with = "quick")]
+    pub thorough: bool,
     /// Run only this table; may be repeated.
     #[arg(long, value_name = "TABLE")]
     pub only: Vec<String>,
@@ -26,4 +29,37 @@ pub struct EvalRequest {
     /// The Python that has gradwire and PyTorch, for the tables of real training.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
+}
+
+/// How much of every table an evaluation runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// A few cells, in minutes.
+    Quick,
+    /// Enough for confidence intervals, within an hour.
+    Whole,
+    /// More models, rates and seeds, in a night.
+    Thorough,
+}
+
+impl Extent {
+    /// Returns the option that asks for it.
+    pub fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Quick => Some("--quick"),
+            Self::Whole => None,
+            Self::Thorough => Some("--thorough"),
+        }
+    }
+}
+
+impl EvalRequest {
+    /// Returns the extent that the options ask for.
+    pub fn extent(&self) -> Extent {
+        match (self.quick, self.thorough) {
+            (true, _) => Extent::Quick,
+            (false, false) => Extent::Whole,
+            (false, true) => Extent::Thorough,
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 pub mod fabric;
+pub mod loads;
 pub mod losses;
 mod rivals;
 pub mod scheduling;
@@ -14,7 +15,7 @@ pub mod tolerance;
 
 use super::evidence::TableEvidence;
 use super::findings::TableFindings;
-use super::plans::{self, EvalPlan};
+use super::plans::{self, TablePlans};
 use super::training::Study;
 
 /// One table.
@@ -31,60 +32,99 @@ pub struct EvalTable {
 /// The source of a table's numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Simulated cells: plans of the quick evaluation, plans of the whole one, and the function
-    /// that reads them.
-    Simulated(
-        &'static [EvalPlan],
-        &'static [EvalPlan],
-        fn(&TableEvidence) -> TableFindings,
-    ),
+    /// Simulated cells: their plans, and the function that reads them.
+    Simulated(TablePlans, fn(&TableEvidence) -> TableFindings),
     /// Real training.
     Trained(&'static Study),
 }
 
 /// Returns all tables, in the order of the report.
-pub const TABLES: [EvalTable; 7] = [
+pub const TABLES: [EvalTable; 8] = [
     EvalTable {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
         content: Content::Simulated(
-            &[
-                plans::SERVERS_OFF_QUICK,
-                plans::SERVERS_ON_QUICK,
-                plans::SERVERS_ON_SMALL_QUICK,
-            ],
-            &[
-                plans::SERVERS_OFF,
-                plans::SERVERS_ON,
-                plans::SERVERS_ON_SMALL,
-                plans::RING,
-            ],
+            TablePlans {
+                quick: &[
+                    plans::SERVERS_OFF_QUICK,
+                    plans::SERVERS_ON_QUICK,
+                    plans::SERVERS_ON_SMALL_QUICK,
+                ],
+                whole: &[
+                    plans::SERVERS_OFF,
+                    plans::SERVERS_ON,
+                    plans::SERVERS_ON_SMALL,
+                    plans::RING,
+                ],
+                thorough: &[
+                    plans::SERVERS_OFF,
+                    plans::SERVERS_ON,
+                    plans::SERVERS_ON_SMALL,
+                    plans::RING,
+                ],
+            },
             scheduling::found,
         ),
     },
     EvalTable {
         name: "search",
         title: "Chunk and credit by few trials",
-        content: Content::Simulated(&[plans::SEARCH_QUICK], &[plans::SEARCH], search::found),
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::SEARCH_QUICK],
+                whole: &[plans::SEARCH],
+                thorough: &[plans::SEARCH_THOROUGH],
+            },
+            search::found,
+        ),
     },
     EvalTable {
         name: "fabric",
         title: "144 hosts beside other traffic",
         content: Content::Simulated(
-            &[plans::FABRIC_QUICK],
-            &[plans::FABRIC_SERVERS, plans::FABRIC_RING],
+            TablePlans {
+                quick: &[plans::FABRIC_QUICK],
+                whole: &[plans::FABRIC],
+                thorough: &[plans::FABRIC_SERVERS_THOROUGH, plans::FABRIC_RING_THOROUGH],
+            },
             fabric::found,
         ),
     },
     EvalTable {
         name: "steps",
         title: "What each part adds",
-        content: Content::Simulated(&[plans::STEPS_QUICK], &[plans::STEPS], steps::found),
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::STEPS_QUICK],
+                whole: &[plans::STEPS],
+                thorough: &[plans::STEPS_THOROUGH],
+            },
+            steps::found,
+        ),
     },
     EvalTable {
         name: "losses",
         title: "Links that lose packets",
-        content: Content::Simulated(&[plans::LOSSES_QUICK], &[plans::LOSSES], losses::found),
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::LOSSES_QUICK],
+                whole: &[plans::LOSSES],
+                thorough: &[plans::LOSSES_THOROUGH],
+            },
+            losses::found,
+        ),
+    },
+    EvalTable {
+        name: "loads",
+        title: "Load of other traffic, and memory of switches",
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::LOADS_QUICK],
+                whole: &[plans::LOADS],
+                thorough: &[plans::LOADS_THOROUGH],
+            },
+            loads::found,
+        ),
     },
     EvalTable {
         name: "training",

@@ -100,11 +100,13 @@ fn headline(summary: &Summary) -> String {
 
 fn times(summary: &Summary) -> String {
     let mut text = String::new();
-    if summary.flows > 0 {
+    if summary.flows + summary.background_flows > 0 {
         text += &format!(
             "\n{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
             "time", "mean", "p50", "p99", "p99.9", "max", "min"
         );
+    }
+    if summary.flows > 0 {
         text += &figures("  FCT us", summary.fct_us.as_ref());
         text += &figures("  FCT acknowledged us", summary.fct_acked_us.as_ref());
         text += &figures("  slowdown", summary.slowdown.as_ref());
@@ -118,6 +120,13 @@ fn times(summary: &Summary) -> String {
             summary.goodput_gbps
         );
         text += &format!("  {:<20}{row:>12}\n", "goodput");
+    }
+    if summary.background_flows > 0 {
+        text += &figures("  background FCT us", summary.background_fct_us.as_ref());
+        text += &figures(
+            "  background slowdown",
+            summary.background_slowdown.as_ref(),
+        );
     }
     text += &format!("  {:<20}{:>12.3} us\n", "makespan", summary.makespan_us);
     text

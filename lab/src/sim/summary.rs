@@ -48,6 +48,10 @@ pub struct Summary {
     pub background_flows: usize,
     /// How many of these ended.
     pub background_finished: usize,
+    /// `fct_us` of the background: on gradwire and DCTCP its flows ride DCTCP.
+    pub background_fct_us: Option<Spread>,
+    /// `slowdown` of the background.
+    pub background_slowdown: Option<Spread>,
     /// From a flow's start until its receiver is complete.
     pub fct_us: Option<Spread>,
     /// From a flow's start until its sender knows so.
@@ -134,6 +138,10 @@ fn times(flows: &[FlowOutcome], time: fn(&FlowOutcome) -> Option<Span>) -> Optio
     Spread::of(flows.iter().filter_map(time).map(micros).collect())
 }
 
+fn slowdown(flows: &[FlowOutcome]) -> Option<Spread> {
+    Spread::of(flows.iter().filter_map(statistics::slowdown).collect())
+}
+
 fn finished(flows: &[FlowOutcome]) -> usize {
     flows.iter().filter(|flow| flow.received.is_some()).count()
 }
@@ -163,9 +171,11 @@ impl Summary {
             finished: finished(flows),
             background_flows: background.len(),
             background_finished: finished(background),
+            background_fct_us: times(background, statistics::completion),
+            background_slowdown: slowdown(background),
             fct_us: times(flows, statistics::completion),
             fct_acked_us: times(flows, statistics::acknowledged),
-            slowdown: Spread::of(flows.iter().filter_map(statistics::slowdown).collect()),
+            slowdown: slowdown(flows),
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
             tasks: tasks(loaded, &own_tasks),

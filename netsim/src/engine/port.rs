@@ -1,8 +1,9 @@
 //! A port of a switch or host: strict-priority queues in front of a wire.
 //!
-//! A queue marks ECT and drops not-ECT packets above its threshold, trims or drops above its limit,
-//! and serves in order of arrival or, if the policy says so, the most urgent first (pFabric,
-//! Alizadeh et al., SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
+//! A queue marks ECT and drops not-ECT packets above its threshold, or with a probability that
+//! grows with its depth if the policy has a ramp. It trims or drops above its limit, and serves in
+//! order of arrival or, if the policy says so, the most urgent first (pFabric, Alizadeh et al.,
+//! SIGCOMM 2013, section 3). Thresholds come from the [`QosPolicy`], limits from
 //! the fabric's [`SwitchBuffer`]. [`crate::engine::region`] calls a port at each event.
 
 use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};
@@ -28,6 +29,8 @@ pub fn picos_per_byte(rate: Rate) -> u64 {
 pub struct PortLimits {
     /// Depth above which each queue marks and drops.
     pub marks_above: [u64; QUEUES],
+    /// How the queues that mark do it instead, if they draw.
+    pub ramp: Option<DepthRamp>,
     /// Depth above which data packets are trimmed; `u64::MAX`: never.
     pub trims_above: u64,
     /// Bytes that the port may hold.
@@ -36,12 +39,34 @@ pub struct PortLimits {
     pub alpha: Option<f64>,
 }
 
+/// A [`gradwire_fabric::policy::MarkRamp`] in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct DepthRamp {
+    depths: [u64; 2],
+    share: f64,
+}
+
+impl DepthRamp {
+    /// Depth above which a packet with this uniform draw is marked.
+    fn marks_above(self, draw: u32) -> u64 {
+        let ([from, to], draw) = (self.depths, f64::from(draw) / 2.0_f64.powi(32));
+        match draw < self.share {
+            true => from + ((to - from) as f64 * draw / self.share) as u64,
+            false => to,
+        }
+    }
+}
+
 impl PortLimits {
     /// The limits of a switch port of this rate.
     pub fn of_switch(policy: &QosPolicy, buffer: SwitchBuffer, rate: Rate) -> Self {
         let trims = policy.trims_to.is_some();
         Self {
             marks_above: std::array::from_fn(|queue| policy.marks_above(queue, rate)),
+            ramp: policy.ramp.map(|ramp| DepthRamp {
+                depths: ramp.depths(rate),
+                share: ramp.share.get(),
+            }),
             trims_above: if trims {
                 policy.trims_above.get()
             } else {
@@ -64,6 +89,7 @@ impl PortLimits {
     pub fn of_host() -> Self {
         Self {
             marks_above: [u64::MAX; QUEUES],
+            ramp: None,
             trims_above: u64::MAX,
             bytes: u64::MAX,
             alpha: None,
@@ -179,15 +205,26 @@ impl PortQueues {
         self.occupied & !self.paused != 0
     }
 
-    /// Decides the fate of a packet; `room` is the memory that the switch still has for this queue.
+    /// Decides the fate of a packet; `room` is the memory that the switch still has for this queue,
+    /// and `draw` a uniform number.
     #[inline]
-    pub fn judge(&self, packet: &SimPacket, limits: &PortLimits, room: u64) -> QueueVerdict {
+    pub fn judge(
+        &self,
+        packet: &SimPacket,
+        limits: &PortLimits,
+        room: u64,
+        draw: u32,
+    ) -> QueueVerdict {
         let queue = usize::from(packet.queue);
         let depth = u64::from(self.fifos[queue].bytes);
         if depth > limits.trims_above && packet.load == Load::Data {
             return QueueVerdict::Trim;
         }
-        let early = depth > limits.marks_above[queue];
+        let early = match (limits.marks_above[queue], limits.ramp) {
+            (u64::MAX, _) => false,
+            (_, Some(ramp)) => depth > ramp.marks_above(draw),
+            (above, None) => depth > above,
+        };
         if early && packet.ecn == Ecn::NotEct {
             return QueueVerdict::DropEarly;
         }

@@ -283,7 +283,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             return;
         }
         let limits = &self.wiring.limits[usize::from(self.wiring.wires[port.index()].limits)];
-        let verdict = state.judge(&packet, limits, self.room(port, packet.queue));
+        let draw = mix(packet.path ^ self.now.as_picos() as u32);
+        let verdict = state.judge(&packet, limits, self.room(port, packet.queue), draw);
         let counts = &mut self.ports[port.index()].record.classes[usize::from(packet.queue)];
         match verdict {
             QueueVerdict::Enter => self.enter(port, index),

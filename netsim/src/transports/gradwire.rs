@@ -164,7 +164,7 @@ impl Host for Gradwire {
             return Some(take(&transmit, &self.source, cargo, &mut self.rest));
         };
         // The host's own queues know classes, too (`gradwire switch render linux:host`): flows
-        // beside a program use the last class and wait for it, but their control packets do not.
+        // beside a program wait for it, but their control packets do not.
         if self.waiting.len() < WAITING_MAX
             && let Some(transmit) = self.flows.endpoint.poll_transmit(now)
         {

@@ -9,9 +9,7 @@
 //! Switches prevent loss by PFC: the simulator does not ask a paused host for packets. Without PFC
 //! a lost retransmission or a lost end waits for the timeout.
 //!
-//! Left out: a window, verbs, and coalesced ACKs: every packet is acknowledged. Switches here mark
-//! above one depth, whereas DCQCN's mark with a probability that grows with the depth, so
-//! notifications reach all flows of a burst at once.
+//! Left out: a window, verbs, and coalesced ACKs: every packet is acknowledged.
 
 mod rate;
 

@@ -1,5 +1,7 @@
 //! Sizes and times that all reference transports share: packets, the round trip, the host's rate.
 
+use gradwire_fabric::fitting;
+use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::units::{ByteCount, Rate, Span};
 
 /// Bytes of the header of a reference transport, and of its control packets.
@@ -26,6 +28,19 @@ pub struct ReferenceSettings {
 }
 
 impl ReferenceSettings {
+    /// Those that suit a fabric.
+    pub fn of(fabric: &Fabric, seed: u64) -> Self {
+        Self {
+            payload: fabric.mtu - REFERENCE_HEADER,
+            header: REFERENCE_HEADER,
+            control: REFERENCE_HEADER,
+            framing: fabric.framing,
+            base_rtt: fitting::round_trip(fabric),
+            rate: fabric.host_rate(),
+            seed,
+        }
+    }
+
     /// Data packets of a flow.
     pub fn packets(&self, bytes: ByteCount) -> u32 {
         bytes.get().div_ceil(u64::from(self.payload)) as u32

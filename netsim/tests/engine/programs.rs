@@ -233,6 +233,21 @@ fn a_background_ends_with_the_last_step() {
 }
 
 #[test]
+fn flows_of_a_background_ride_dctcp_beside_gradwire() {
+    let times = |transport| {
+        let fabric = fabric("leaf-spine:2x4x2@100G");
+        let background = pattern("poisson:websearch@0.5:2ms", &fabric, 7);
+        let alone = Workload::default().with_background(background);
+        let setup = Setup {
+            transport,
+            ..setup(fabric, alone)
+        };
+        run(&setup).flows
+    };
+    assert_eq!(times(Transport::Gradwire), times(Transport::Dctcp));
+}
+
+#[test]
 fn a_background_that_is_cut_off_runs_on_one_thread() {
     let fabric = fabric("single:4@100G");
     let background = pattern("poisson:websearch@0.3:1ms", &fabric, 7);

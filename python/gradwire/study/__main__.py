@@ -46,6 +46,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the records ({OUT})")
     parser.add_argument("--quick", action="store_true", help="a handful of cells, in a minute")
+    parser.add_argument("--core", action="store_true", help="a third of the cells")
     parser.add_argument("--cell", action="append", metavar="ID", help="this cell; may be repeated")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no cell after so many minutes"
@@ -56,7 +57,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Cell]:
-    every = cells.quick() if arguments.quick else cells.grid()
+    every = cells.grid()
+    if arguments.quick:
+        every = cells.quick()
+    elif arguments.core:
+        every = cells.core()
     if not arguments.cell:
         return every
     by_id = {cell.id: cell for cell in cells.grid()}

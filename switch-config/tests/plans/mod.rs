@@ -105,6 +105,7 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
                 rtt: Span::from_micros(rtt_us),
                 balance: Balance::Ecmp,
                 order: ServiceOrder::Arrival,
+                ramp: None,
                 pause: None,
                 trims_to: trims_to.map(ByteCount::new),
                 trims_above: ByteCount::new(0),

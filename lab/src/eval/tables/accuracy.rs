@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value};
 use super::super::training::{Study, StudyPart};
 use crate::eval::findings::{TableFindings, named};
-use crate::eval::request::EvalRequest;
+use crate::eval::request::{EvalRequest, Extent};
 use crate::sim::training::mean;
 
 /// The study of this table.
@@ -24,8 +24,9 @@ pub const STUDY: Study = Study {
     found,
 };
 
-/// Minutes after which no further training starts; the same command goes on later.
-const MINUTES: &str = "30";
+/// Minutes after which no further training starts; the same command goes on later. The thorough
+/// evaluation has no such limit.
+const MINUTES: &str = "15";
 
 const ABOUT: &str = "Four ranks on this machine, over UDP, by `python -m gradwire.study`: \
      the MNIST network and a small character transformer. Packets that may be missing are \
@@ -40,8 +41,13 @@ fn parts(options: &EvalRequest, place: &Path) -> Vec<StudyPart> {
     let python = options.python.display().to_string();
     let place = place.display().to_string();
     let mut words = vec![python, "-m".to_owned(), "gradwire.study".to_owned()];
-    words.extend(["--json", "--minutes", MINUTES, "--out", &place].map(str::to_owned));
-    words.extend(options.quick.then(|| "--quick".to_owned()));
+    words.extend(["--json", "--out", &place].map(str::to_owned));
+    let extent: &[&str] = match options.extent() {
+        Extent::Quick => &["--quick", "--minutes", MINUTES],
+        Extent::Whole => &["--core", "--minutes", MINUTES],
+        Extent::Thorough => &[],
+    };
+    words.extend(extent.iter().map(|&word| word.to_owned()));
     vec![StudyPart {
         name: "training".to_owned(),
         words,
@@ -88,8 +94,7 @@ fn found(results: &[(String, Json)]) -> TableFindings {
 fn left(findings: &Json) -> Option<String> {
     let left = findings["left"].as_u64().filter(|left| *left > 0)?;
     Some(format!(
-        "{left} trainings, which were not begun within {MINUTES} minutes or have failed: the same \
-         command runs them"
+        "{left} trainings, which were not begun in time or have failed: the same command runs them"
     ))
 }
 

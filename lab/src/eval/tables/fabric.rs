@@ -4,7 +4,9 @@ use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::published::{DLCP_FCT, dlcp_speed};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
-use crate::eval::findings::{ITERATION, ITERATIONS, TableFindings, named};
+use crate::eval::findings::{
+    ITERATION, ITERATIONS, OTHERS_FCT, OTHERS_SLOWDOWN, TableFindings, named,
+};
 use crate::sim::training::mean;
 
 /// The place of communication tasks' completion times in a result, in microseconds.
@@ -16,14 +18,17 @@ const ABOUT: [&str; 3] = [
      between switches 400 Gb/s, as many times as fast as in pFabric's own topology; switches with \
      512 KiB for each port that drop what finds no room and mark above one round trip. gradwire's \
      divide that memory among classes as its rendered configurations do (alpha 1), and its hosts \
-     send the job's classes before others; pFabric has switches of its own. Beside the steps, all \
-     hosts send each other flows of the web-search distribution at a load of 30 %, without a \
-     class, and every 2 ms 31 hosts send 1 MB each to one of the job's own at once.",
+     send the job's classes before others (priority.untagged = \"below\"); pFabric has switches of \
+     its own. Beside the steps, all hosts send each other flows of the web-search distribution at \
+     a load of 30 %, without a class, and every 2 ms 31 hosts send 1 MB each to one of the job's \
+     own at once. These flows ride DCTCP beside gradwire and beside DCTCP, and pFabric beside \
+     pFabric; their times are of the flows that ended before the job did.",
     "32 hosts train, four under each of eight leaves: 4 servers with 28 workers, or one ring. \
-     Sizes and times are divided by the scale in the \
-     plan and rates are not, so that latencies weigh as many times as much. Iteration p99 is over \
-     the steps of all seeds, by nearest rank; FCT is of pushes, pulls and all-reduces, from their \
-     start to their end on the side that sends. A ring carries sums of many and is lossless, \
+     Sizes and times are divided by the scale in the plan and rates are not, so that latencies \
+     weigh as many times as much. +- is half the interval that holds the true mean in 95 of 100 \
+     cases, by Student's t over seeds. Iteration p99 is over the steps of all seeds, by nearest \
+     rank; FCT is of pushes, pulls and all-reduces, from their start to their end on the side that \
+     sends. A ring carries sums of many and is lossless, \
      whatever the tolerance.",
     "Published (DLCP, arXiv 2008.08445): FCT mean -43.1 % and p99 -91.8 % against DCTCP, -35.5 % \
      and -88.6 % against pFabric; training up to +84.3 % faster than the best there was with \
@@ -34,6 +39,7 @@ const ABOUT: [&str; 3] = [
 pub fn found(evidence: &TableEvidence) -> TableFindings {
     let points = evidence.points();
     let mut grids = vec![speeds(evidence, &points)];
+    grids.push(others(evidence, &points));
     let completions = SumExchange::ALL.map(|one| completion(evidence, &points, one));
     grids.extend(completions.into_iter().filter(|grid| !grid.rows.is_empty()));
     grids.extend(points.iter().map(|point| details(evidence, point)));
@@ -111,6 +117,24 @@ fn completion(evidence: &TableEvidence, points: &[CellPoint], exchange: SumExcha
     )
 }
 
+/// What the other traffic pays for the speed of the job, against its times beside DCTCP.
+fn others(evidence: &TableEvidence, points: &[CellPoint]) -> Grid {
+    let rows = evidence.cases().into_iter().map(|case| {
+        let mut row = vec![Value::text(case)];
+        for exchange in SumExchange::ALL {
+            let own = points.iter().filter(|point| point.exchange == exchange);
+            let own: Vec<CellPoint> = own.cloned().collect();
+            let against = |place| change_of(evidence, &own, ("dctcp", case), place);
+            row.extend([OTHERS_FCT, OTHERS_SLOWDOWN].map(|place| Value::change(against(place))));
+        }
+        row
+    });
+    let columns = "case | servers: FCT mean | slowdown | ring: FCT mean | slowdown";
+    let caption = "The other traffic's flows against those beside DCTCP, mean of the changes of \
+                   all models";
+    Grid::new(caption, columns.split(" | "), rows)
+}
+
 fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
     let rows = evidence.cases().into_iter().map(|case| {
         let own = point.with_case(case);
@@ -118,14 +142,18 @@ fn details(evidence: &TableEvidence, point: &CellPoint) -> Grid {
         vec![
             Value::text(case),
             millis(evidence.mean(&own, ITERATION)),
+            millis(evidence.error(&own, ITERATION)),
             millis(evidence.p99(&own, ITERATIONS)),
             Value::number(evidence.mean(&own, FCT_MEAN), 1),
             Value::number(evidence.mean(&own, FCT_P99), 1),
             Value::change(lead(evidence, point, case)),
+            Value::number(evidence.mean(&own, OTHERS_FCT), 1),
+            Value::number(evidence.error(&own, OTHERS_FCT), 1),
+            Value::number(evidence.mean(&own, OTHERS_SLOWDOWN), 2),
         ]
     });
-    let columns = "case | iteration mean, ms | p99, ms | FCT mean, us | p99, us | \
-                   against the best reference";
+    let columns = "case | iteration mean, ms | +- | p99, ms | FCT mean, us | p99, us | \
+                   against the best reference | others' FCT mean, us | +- | others' slowdown";
     Grid::new(
         format!("{}, {}", point.model, point.exchange),
         columns.split(" | "),

@@ -3,7 +3,7 @@
 use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
 use super::rivals::{LOSSLESS, best, iteration, lead, ours};
-use crate::eval::findings::{TableFindings, named};
+use crate::eval::findings::{OTHERS_FCT, TableFindings, named};
 
 const ABOUT: [&str; 2] = [
     "The fabric, the hosts and the traffic of the table \"fabric\", but every link loses packets \
@@ -56,6 +56,7 @@ fn grid(evidence: &TableEvidence, exchange: SumExchange) -> Grid {
     for (at, point) in points.iter().enumerate() {
         columns.push(format!("{} lost, ms", point.loss));
         columns.extend((at > 0).then(|| "longer".to_owned()));
+        columns.push("others' FCT, us".to_owned());
     }
     let rows = evidence.cases().into_iter().map(|case| {
         let mut row = vec![Value::text(case)];
@@ -63,6 +64,10 @@ fn grid(evidence: &TableEvidence, exchange: SumExchange) -> Grid {
             let time = iteration(evidence, point, case);
             row.push(Value::number(time.map(|time| time / 1e3), 3));
             row.extend((at > 0).then(|| Value::change(harm(evidence, (&points[0], point), case))));
+            row.push(Value::number(
+                evidence.mean(&point.with_case(case), OTHERS_FCT),
+                1,
+            ));
         }
         row
     });

@@ -3,7 +3,7 @@
 use super::super::evidence::{CellPoint, TableEvidence, faster};
 use super::super::section::{Chart, ChartShape, Grid, Value};
 use super::rivals::iteration;
-use crate::eval::findings::{TableFindings, named};
+use crate::eval::findings::{ITERATION, OTHERS_FCT, OTHERS_SLOWDOWN, TableFindings, named};
 
 const ABOUT: [&str; 2] = [
     "The fabric and the traffic of the table before. Each case has one part more than the one \
@@ -38,14 +38,20 @@ fn grid(evidence: &TableEvidence, point: &CellPoint) -> Grid {
     let first = times.first().and_then(|(_, time)| *time);
     let rows = times.iter().enumerate().map(|(at, (case, time))| {
         let before = at.checked_sub(1).and_then(|before| times[before].1);
+        let own = point.with_case(case);
+        let error = evidence.error(&own, ITERATION);
         vec![
             Value::text(case),
             Value::number(time.map(|time| time / 1e3), 3),
+            Value::number(error.map(|error| error / 1e3), 3),
             Value::change(faster(before, *time)),
             Value::change(faster(first, *time)),
+            Value::number(evidence.mean(&own, OTHERS_FCT), 1),
+            Value::number(evidence.mean(&own, OTHERS_SLOWDOWN), 2),
         ]
     });
-    let columns = "case | iteration, ms | over the case above | over the first";
+    let columns = "case | iteration, ms | +- | over the case above | over the first | \
+                   others' FCT mean, us | others' slowdown";
     Grid::new(
         format!("{}, {}", point.model, point.exchange),
         columns.split(" | "),

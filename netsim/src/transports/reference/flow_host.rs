@@ -128,6 +128,11 @@ impl<R: FlowRules> FlowHost<R> {
         }
     }
 
+    /// The next answer, in the order of [`Host::transmit`]: answers leave before data.
+    pub(crate) fn answer(&mut self, cargo: &mut ReferenceCargo) -> Option<Envelope> {
+        self.desk.outbox.transmit(cargo)
+    }
+
     fn take_answer(&mut self, cargo: &ReferenceCargo) {
         let number = cargo.flow;
         let Some(flow) = self.sending.get_mut(&number) else {
