@@ -14,7 +14,8 @@
 //!    its sender has said ALL_SENT, and the message tolerates loss or its sender leaves holes.
 //!    Where paths keep order (`order.rs`), the gap ends as soon as they have passed the end of the
 //!    message, and it restarts, a few times, as long as they have not. Elsewhere it also ends at
-//!    once when the sender has named every missing segment as lost, and not as a guess.
+//!    once when the sender has named every missing segment as lost, and not as a guess. Where paths
+//!    are trusted, that they have passed these segments is enough.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger allows, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last
@@ -763,9 +764,7 @@ impl Receiver {
         if receiving.renew_gap(lent.now, lent.gap) {
             return;
         }
-        if receiving.awaits_ends(&self.order, lent.settings)
-            && receiving.waits_for_ends(lent.now, lent.gap)
-        {
+        if receiving.waits_for_ends(lent, &self.order) {
             return;
         }
         // The network did not lose the packets that this host's own kernel may have dropped.

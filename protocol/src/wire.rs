@@ -52,7 +52,7 @@ use crate::units::{
     Signature, Step,
 };
 
-pub use probe::{PathMark, ProbeBody};
+pub use probe::{HoleProof, PathMark, ProbeBody};
 pub use report::{REPORT_BYTES, SegmentReport};
 
 /// Bytes of the header of every packet.
@@ -127,6 +127,9 @@ impl Flags {
     pub const ALL_SENT: Self = Self(4);
     /// On a PROBE: the holes that it names are guesses, and no hole is accepted for them alone.
     pub const GUESS: Self = Self(16);
+    /// On a PROBE: the paths of the holes that it names have passed them, which counts where paths
+    /// keep order.
+    pub const PASSED: Self = Self(32);
     /// On a PROBE: it only marks the end of its path, and needs no answer.
     pub const MARKER: Self = Self(8);
 

@@ -13,7 +13,7 @@ use crate::budget::{BudgetVerdict, Ledger};
 use crate::priority::{RepairNeed, TieBreaker};
 use crate::segment::Segmentation;
 use crate::units::{Share, Step};
-use crate::wire::{Flags, Header, SegmentReport};
+use crate::wire::{Flags, Header, HoleProof, SegmentReport};
 
 /// The missing segments of a message, and how much its sender has said about them.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(super) struct HoleState {
     protected_missing: u32,
     /// Whether the sender has said that every segment was sent at least once.
     all_sent: bool,
-    /// Whether the sender has named holes that it only guesses.
-    are_guessed: bool,
+    /// How sure the sender is of the holes that it names.
+    proof: HoleProof,
     /// The segments that the sender has found lost and does not repair unless it is asked to.
     lost: Option<Bitmap>,
     /// Segments that are accepted as holes: reserved in the ledger, and never asked for.
@@ -35,7 +35,7 @@ impl HoleState {
         Self {
             protected_missing: protected,
             all_sent: false,
-            are_guessed: false,
+            proof: HoleProof::default(),
             lost: None,
             accepted: None,
         }
@@ -44,7 +44,7 @@ impl HoleState {
     /// The packet says whether all was sent, and whether its sender is sure about holes.
     pub(super) fn on_probe(&mut self, header: &Header) {
         self.all_sent |= header.flags.has(Flags::ALL_SENT);
-        self.are_guessed |= header.flags.has(Flags::GUESS);
+        self.proof = self.proof.max(HoleProof::of(header.flags));
     }
 
     /// Whether the sender has said that all was sent.
@@ -102,16 +102,16 @@ impl HoleState {
         self.lost = None;
     }
 
-    /// Whether the sender has found every missing segment lost, so that waiting brings none.
-    pub(super) fn is_settled(&self, received: &Bitmap) -> bool {
-        let is_sure = self.all_sent && !self.are_guessed;
-        let Some(lost) = self.lost.as_ref().filter(|_| is_sure) else {
-            return false;
-        };
+    /// How sure the sender is that every missing segment is lost, so that waiting brings none;
+    /// `None` if it does not say so.
+    pub(super) fn proof_of_all(&self, received: &Bitmap) -> Option<HoleProof> {
+        let is_told = self.all_sent && self.proof != HoleProof::Guessed;
+        let lost = self.lost.as_ref().filter(|_| is_told)?;
         let missing = received.zeros();
-        missing > 0
+        let are_named = missing > 0
             && lost.ones() >= missing
-            && received.iter_zeros().all(|segment| lost.has(segment))
+            && received.iter_zeros().all(|segment| lost.has(segment));
+        are_named.then_some(self.proof)
     }
 
     /// Whether protected segments are missing.

@@ -20,7 +20,9 @@ use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
-use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport};
+use crate::wire::{
+    Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport,
+};
 
 /// How often a gap restarts because a path has not passed the end of the message.
 const ENDS_AWAITED: u32 = 2;
@@ -413,23 +415,36 @@ impl ReceiveMessage {
     /// Few packets come while a message has gaps. Inlined it would make the others slower.
     #[inline(never)]
     fn end_settled_gap(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
-        let settings = lent.settings;
-        let is_named = || self.holes.is_settled(&self.received);
-        let is_settled =
-            self.is_passed(order, settings) || (is_named() && !self.awaits_ends(order, settings));
         // A sender that has answered no BITMAP is asked again only when a gap is over.
-        if is_settled && self.gap.unheard == 0 {
+        if self.gap.unheard == 0 && self.is_settled(order, lent.settings) {
             self.gap.ends = Some(lent.now);
         }
     }
 
-    /// The gap is over, and a path has yet to pass its end: waits on, but not forever, and has the
-    /// sender mark the ends again; returns whether it does.
-    pub(super) fn waits_for_ends(&mut self, now: Instant, gap: Span) -> bool {
-        let waits = self.gap.rounds < ENDS_AWAITED;
+    /// Whether all missing segments are lost: all paths have passed the end of the message, or the
+    /// sender names each of them, and their paths have passed them or are not trusted to tell.
+    fn is_settled(&self, order: &ArrivalOrder, settings: &EndpointSettings) -> bool {
+        self.is_passed(order, settings)
+            || match self.holes.proof_of_all(&self.received) {
+                Some(HoleProof::Sure) => !self.awaits_ends(order, settings),
+                Some(HoleProof::Passed) => order.is_trusted(settings.order),
+                Some(HoleProof::Guessed) | None => false,
+            }
+    }
+
+    /// The gap is over, and a path has yet to pass its end: unless it needs no path to, it waits on,
+    /// but not forever, and has the sender mark the ends again; returns whether it does.
+    pub(super) fn waits_for_ends(
+        &mut self,
+        lent: &RankResources<'_>,
+        order: &ArrivalOrder,
+    ) -> bool {
+        let waits = self.gap.rounds < ENDS_AWAITED
+            && self.awaits_ends(order, lent.settings)
+            && !self.is_settled(order, lent.settings);
         if waits {
             self.gap.rounds += 1;
-            self.gap.restart(now, gap);
+            self.gap.restart(lent.now, lent.gap);
             self.answer_probe();
         }
         waits

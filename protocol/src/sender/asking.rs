@@ -415,17 +415,13 @@ impl Sender {
                 true => Flags::ALL_SENT,
                 false => Flags::NONE,
             };
-            let guess = match sending.guesses {
-                true => Flags::GUESS,
-                false => Flags::NONE,
-            };
             let (class, entropy) = (mark.path.class, mark.path.entropy);
             return Some(Header {
                 kind: PacketKind::Probe,
                 class,
                 entropy,
                 number: self.numbers.take(class, entropy, 1).number,
-                flags: mark.flags.with(all_sent).with(guess),
+                flags: mark.flags.with(all_sent).with(sending.proof.flags()),
                 segment: sending.sent().min(sending.segments() - 1),
                 length: body.len() as u16,
                 ..sending.template(now)

@@ -9,7 +9,8 @@
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For a
 //!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
 //!    segment that was only late. Where paths may keep order this does not apply: there the
-//!    receiver accepts no hole on the sender's word, which PROBE calls a guess.
+//!    receiver accepts no hole on the sender's word, which PROBE calls a guess, unless all that it
+//!    names has been passed on its path (rule 4).
 //!    Paths may differ by more than that: segments that were found lost and then arrived without
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
@@ -24,7 +25,7 @@ use super::message::{PathRecord, SegmentFlight, SendMessage};
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
-use crate::wire::PathMark;
+use crate::wire::{HoleProof, PathMark};
 
 /// Segments taken for lost that are remembered, at most.
 const DOUBTED_MAX: usize = 64;
@@ -210,17 +211,25 @@ impl Sender {
                 self.reports.knows_since(sending.progress.reported) && sending.is_current(&flight)
             };
             if let Some(at) = message.filter(is_known) {
-                lost.add(self.lose(now, at, &flight));
+                lost.add(self.lose(now, at, &flight, HoleProof::Passed));
             }
         }
         lost
     }
 
     /// A current flight of the message at `at` is lost.
-    fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
+    fn lose(
+        &mut self,
+        now: Instant,
+        at: usize,
+        flight: &SegmentFlight,
+        proof: HoleProof,
+    ) -> FoundLost {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
-        sending.guesses |= self.judge == HoleJudge::Paths;
+        if may_miss && self.judge == HoleJudge::Paths {
+            sending.proof = sending.proof.max(proof);
+        }
         let bytes = sending.land(flight.segment);
         self.in_flight -= bytes;
         self.path.on_lost(now, bytes);
@@ -275,7 +284,7 @@ impl Sender {
                 if flight.sent_at >= lost_before {
                     break;
                 }
-                lost.add(self.lose(now, at, &flight));
+                lost.add(self.lose(now, at, &flight, HoleProof::Guessed));
                 self.late.on_found(class, flight);
             }
             self.classes[class].flights.pop_front();

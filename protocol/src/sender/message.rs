@@ -19,7 +19,8 @@ use crate::units::{
     Share, Span, Stamp,
 };
 use crate::wire::{
-    Flags, HEADER_BYTES, Header, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX, SegmentReport,
+    Flags, HEADER_BYTES, Header, HoleProof, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX,
+    SegmentReport,
 };
 
 /// A message that only waits for a grant is probed after this many waits: the grant may be lost.
@@ -122,8 +123,8 @@ pub(super) struct SendMessage {
     stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
-    /// Whether some of its holes are guesses.
-    pub(super) guesses: bool,
+    /// How sure it is that its holes are lost.
+    pub(super) proof: HoleProof,
 }
 
 impl SendMessage {
@@ -170,7 +171,7 @@ impl SendMessage {
             parity: MessageParity::default(),
             stop: StopHeard::default(),
             ends: SmallVec::new(),
-            guesses: false,
+            proof: HoleProof::default(),
         }
     }
 

@@ -6,6 +6,7 @@
 //!        holes           a SegmentReport and a bitmap of the holes; absent if there are none
 //! ```
 
+use super::Flags;
 use super::report::{REPORT_BYTES, SegmentReport};
 use crate::bitmap::Bitmap;
 use crate::units::{Class, Entropy, PathNumber};
@@ -56,6 +57,38 @@ impl PathMark {
     /// Whether both are on the same path.
     pub fn shares_path(self, other: Self) -> bool {
         (self.class, self.entropy) == (other.class, other.entropy)
+    }
+}
+
+/// How sure a sender is of the holes that PROBE names: as sure as of the least sure one.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum HoleProof {
+    /// They are lost.
+    #[default]
+    Sure,
+    /// They are lost if paths keep order: their paths have passed them.
+    Passed,
+    /// Later packets have arrived, perhaps on other paths.
+    Guessed,
+}
+
+impl HoleProof {
+    /// The flags that say so.
+    pub(crate) fn flags(self) -> Flags {
+        match self {
+            Self::Sure => Flags::NONE,
+            Self::Passed => Flags::PASSED,
+            Self::Guessed => Flags::GUESS,
+        }
+    }
+
+    /// What the flags say.
+    pub(crate) fn of(flags: Flags) -> Self {
+        match (flags.has(Flags::GUESS), flags.has(Flags::PASSED)) {
+            (true, _) => Self::Guessed,
+            (false, true) => Self::Passed,
+            (false, false) => Self::Sure,
+        }
     }
 }
 
