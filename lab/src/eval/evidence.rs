@@ -39,6 +39,8 @@ pub struct CellPoint {
     pub rate: String,
     /// The random loss of its links, as the plan writes it: `0.1%`; `None` where the plan has none.
     pub loss: String,
+    /// The slow spells of its hosts, as the plan writes them: `slow-send=3ms/300ms/25%`.
+    pub spells: String,
     /// The name of its case in the plan.
     pub case: String,
 }
@@ -75,6 +77,11 @@ impl CellPoint {
                 .find_map(|option| option.strip_prefix("loss="))
                 .unwrap_or("0%")
                 .to_owned(),
+            spells: behind
+                .split(',')
+                .find(|option| option.starts_with("slow-"))
+                .unwrap_or("")
+                .to_owned(),
             case: cell.case.clone().unwrap_or_default(),
         }
     }
@@ -101,6 +108,16 @@ impl CellRun {
         let list = self.result.pointer(place).and_then(Value::as_array);
         let numbers = list.into_iter().flatten();
         numbers.filter_map(Value::as_f64).collect()
+    }
+
+    /// Returns the time of each task of a program, the mean over its hosts, in microseconds.
+    pub fn task_times(&self) -> Vec<f64> {
+        let list = self
+            .result
+            .pointer("/tasks/by_name")
+            .and_then(Value::as_array);
+        let tasks = list.into_iter().flatten();
+        tasks.filter_map(|task| task["mean_us"].as_f64()).collect()
     }
 
     /// Returns a key of the job as the plan sets it.
@@ -167,11 +184,21 @@ impl TableEvidence {
     /// Returns the 99th percentile by nearest rank of all numbers of a list, over all seeds.
     pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
-        let mut numbers: Vec<f64> = runs.flat_map(|run| run.numbers(place)).collect();
-        numbers.sort_by(f64::total_cmp);
-        let rank = (numbers.len() * 99).div_ceil(100);
-        numbers.get(rank.checked_sub(1)?).copied()
+        percentile(runs.flat_map(|run| run.numbers(place)).collect(), 99)
     }
+
+    /// Returns the times of the tasks of a point, over all seeds, in microseconds.
+    pub fn task_times(&self, point: &CellPoint) -> Vec<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        runs.flat_map(CellRun::task_times).collect()
+    }
+}
+
+/// Returns a percentile by nearest rank; `None` where there are no numbers.
+pub fn percentile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let rank = (numbers.len() * percent).div_ceil(100);
+    numbers.get(rank.checked_sub(1)?).copied()
 }
 
 /// Returns how much faster `time` is than `before`, in percent of speed: 100 means half the time.

@@ -10,6 +10,7 @@ mod rivals;
 pub mod scheduling;
 pub mod search;
 pub mod steps;
+pub mod stragglers;
 pub mod tolerance;
 
 use super::evidence::TableEvidence;
@@ -43,7 +44,7 @@ pub enum Content {
 }
 
 /// Returns all tables, in the order of the report.
-pub const TABLES: [EvalTable; 7] = [
+pub const TABLES: [EvalTable; 8] = [
     EvalTable {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
@@ -85,6 +86,15 @@ pub const TABLES: [EvalTable; 7] = [
         name: "losses",
         title: "Links that lose packets",
         content: Content::Simulated(&[plans::LOSSES_QUICK], &[plans::LOSSES], losses::found),
+    },
+    EvalTable {
+        name: "stragglers",
+        title: "Ranks that are slow for a while, and patience",
+        content: Content::Simulated(
+            &[plans::STRAGGLERS_QUICK],
+            &[plans::STRAGGLERS, plans::STRAGGLERS_RECEIVE],
+            stragglers::found,
+        ),
     },
     EvalTable {
         name: "training",

@@ -60,8 +60,12 @@ impl Receiver {
         let is_over = |request: &ReceiveRequest| request.patience_ends.is_some_and(|at| at <= now);
         // The network is not late with what this host's own kernel may have dropped.
         if !lent.ledger.blames_host(now) {
-            let due: Vec<ReceiveRequest> =
-                self.expected.iter().filter(|one| is_over(one)).copied().collect();
+            let due: Vec<ReceiveRequest> = self
+                .expected
+                .iter()
+                .filter(|one| is_over(one))
+                .copied()
+                .collect();
             for request in due {
                 self.give_up_whole(&request, lent);
             }
