@@ -173,7 +173,7 @@ fn a_path_that_stays_slow_is_waited_for_again() {
 #[test]
 fn patience_stays_within_the_tolerance() {
     let holes = HoleFilling::ErrorFeedback;
-    let mut world = with_late_path(&job(Some(1.0)), slow(10), holes, 6);
+    let mut world = with_late_path(&job(Some(1.2)), slow(10), holes, 6);
     for sequence in USUAL_STEPS..USUAL_STEPS + 10 {
         let results = world.perform(|rank| step((rank, RANKS), sequence, holes));
         for (_, outcome) in results {
@@ -214,7 +214,7 @@ fn a_rank_that_is_late_altogether_is_left_behind() {
         };
         let ((endless, none), (ended, given_up)) = (time_of_all(None), time_of_all(Some(1.5)));
         assert!(none == 0 && given_up > 0);
-        // The late rank's own part of the result is waited for.
-        assert!(ended < 0.7 * endless, "{ended:.4} s, {endless:.4} without");
+        // The late rank's own part of the result is waited for, behind the packets on its way.
+        assert!(ended < 0.9 * endless, "{ended:.4} s, {endless:.4} without");
     }
 }
