@@ -333,4 +333,24 @@ mod tests {
             assert_eq!(buffer(text), None, "{text}");
         }
     }
+
+    #[test]
+    fn slow_spells_are_two_times_and_a_share() {
+        let read = SlowSpells {
+            length: Span::from_micros(300),
+            apart: Span::from_millis(20),
+            left: Share::new(0.25).expect("a share"),
+        };
+        assert_eq!(spells("300us/20ms/25%"), Some(read));
+        for text in [
+            "",
+            "300us",
+            "300us/20ms",
+            "300us/20ms/0%",
+            "0us/20ms/25%",
+            "1us/1us/1/1",
+        ] {
+            assert_eq!(spells(text), None, "{text}");
+        }
+    }
 }

@@ -60,3 +60,41 @@ impl LateBudgets {
         self.of.retain(|_, budget| budget.step != step);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: MessageKey = MessageKey::new(0, 1, 0);
+
+    fn of_63_messages(step: Step) -> LateBudgets {
+        let mut budgets = LateBudgets::default();
+        for _ in 0..63 {
+            budgets.add(step, KEY, 100);
+        }
+        budgets
+    }
+
+    #[test]
+    fn a_sum_does_without_whole_messages_up_to_its_tolerance() {
+        let mut budgets = of_63_messages(Step(1));
+        let given_up = (0..63).filter(|_| {
+            let fits = budgets.verdict(KEY, 1000) == BudgetVerdict::Accepted;
+            if fits {
+                budgets.spend(KEY, 1000);
+            }
+            fits
+        });
+        assert_eq!(given_up.count(), 6);
+        assert_eq!(budgets.verdict(KEY, 300), BudgetVerdict::Accepted);
+    }
+
+    #[test]
+    fn a_sum_without_patience_or_of_a_forgotten_step_does_without_none() {
+        let mut budgets = of_63_messages(Step(1));
+        let other = MessageKey::new(0, 2, 0);
+        assert_eq!(budgets.verdict(other, 1), BudgetVerdict::Refused);
+        budgets.forget(Step(1));
+        assert_eq!(budgets.verdict(KEY, 1), BudgetVerdict::Refused);
+    }
+}
