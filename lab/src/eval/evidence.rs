@@ -110,14 +110,20 @@ impl CellRun {
         numbers.filter_map(Value::as_f64).collect()
     }
 
-    /// Returns the time of each task of a program, the mean over its hosts, in microseconds.
-    pub fn task_times(&self) -> Vec<f64> {
+    /// Returns the times of the rounds of a collective from this one on, each the mean over its
+    /// hosts, in microseconds.
+    fn round_times(&self, first: u32) -> Vec<f64> {
         let list = self
             .result
             .pointer("/tasks/by_name")
             .and_then(Value::as_array);
-        let tasks = list.into_iter().flatten();
-        tasks.filter_map(|task| task["mean_us"].as_f64()).collect()
+        let rounds = list.into_iter().flatten().filter(|round| {
+            let name = round["name"].as_str().unwrap_or_default();
+            let number = name.rsplit(' ').next().and_then(|word| word.parse().ok());
+            number.is_some_and(|number: u32| number >= first)
+        });
+        let times = rounds.map(|round| round["mean_us"].as_f64());
+        times.flatten().collect()
     }
 
     /// Returns a key of the job as the plan sets it.
@@ -187,10 +193,10 @@ impl TableEvidence {
         percentile(runs.flat_map(|run| run.numbers(place)).collect(), 99)
     }
 
-    /// Returns the times of the tasks of a point, over all seeds, in microseconds.
-    pub fn task_times(&self, point: &CellPoint) -> Vec<f64> {
+    /// Returns the times of a point's rounds from this one on, over all seeds, in microseconds.
+    pub fn round_times(&self, point: &CellPoint, first: u32) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
-        runs.flat_map(CellRun::task_times).collect()
+        runs.flat_map(|run| run.round_times(first)).collect()
     }
 }
 

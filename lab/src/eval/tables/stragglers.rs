@@ -7,6 +7,8 @@ use crate::sim::training::mean;
 
 /// How many times as fast a step shall be with patience.
 const GAIN: f64 = 1.3;
+/// Earlier steps, in which patience learns the usual time, do not count.
+const FIRST: u32 = 16;
 /// The case that all others are compared with.
 const LOSSLESS: &str = "lossless";
 /// The case with patience.
@@ -15,7 +17,8 @@ const PATIENT: &str = "10 %, patience 1.2";
 const ABOUT: [&str; 2] = [
     "All-reduces of 1 MiB, direct, one after another, on 64 hosts at one switch. Now and then the \
      link of a host is slow for some milliseconds, in the direction in which it sends or in which \
-     it receives. A step is one all-reduce, its time the mean over the hosts.",
+     it receives. A step is one all-reduce, its time the mean over the hosts; the \
+     first 16 steps, in which patience learns, do not count.",
     "Patience (collectives.patience) lets a host finish its part of the sum without hosts that are \
      late, with error feedback. Missing is the share of all data packets that receivers did \
      without; these values come a step later. Only the first half of an all-reduce can do so: a \
@@ -39,7 +42,7 @@ pub fn found(evidence: &TableEvidence) -> TableFindings {
 
 /// The median, mean and 99th percentile of a case's steps, in microseconds.
 fn times(evidence: &TableEvidence, point: &CellPoint, case: &str) -> Option<[f64; 3]> {
-    let times = evidence.task_times(&point.with_case(case));
+    let times = evidence.round_times(&point.with_case(case), FIRST);
     let (median, last) = (
         percentile(times.clone(), 50)?,
         percentile(times.clone(), 99)?,
