@@ -58,10 +58,10 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use self::absent::AbsentMessages;
 use self::closed::ClosedMessages;
 pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
+use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::budget::Ledger;

@@ -6,8 +6,9 @@
 //! 1. The usual time u is the lower quartile of the last [`REMEMBERED`] times t, so steps with
 //!    stragglers, even if they are more than half of all, hardly move it.
 //! 2. From step [`LEARNING`] on, patience ends m u after the start (rule 10 of
-//!    [`gradwire_protocol::receiver`]). A step that ends so has taken m u. So where all steps become
-//!    slower, u grows by the factor m in every twelve steps, and stragglers alone are left behind.
+//!    [`gradwire_protocol::receiver`]). A step that ends so has taken m u. So where all steps
+//!    become slower, u grows by the factor m in every twelve steps, and stragglers alone are left
+//!    behind.
 //! 3. Only error feedback makes late values good, so only its operations have patience.
 
 use std::collections::{BTreeMap, VecDeque};

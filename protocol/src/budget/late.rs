@@ -1,8 +1,8 @@
 //! How much the contributions to one sum may miss because they are late.
 //!
 //! All messages that are added up in one place have the same key, one from each peer. Patience
-//! ([`crate::message::ReceiveRequest::patience_ends`]) gives up late segments of any of them, also a
-//! whole message, as long as all of them together miss no more than they tolerate together. So a
+//! ([`crate::message::ReceiveRequest::patience_ends`]) gives up late segments of any of them, also
+//! a whole message, as long as all of them together miss no more than they tolerate together. So a
 //! sum of 64 ranks that tolerates 10 % can do without six late ranks.
 
 use std::collections::BTreeMap;
