@@ -9,7 +9,7 @@ use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use crate::graph::Graph;
 use crate::policy::SwitchBuffer;
-use crate::topology::{FRAMING, Fabric, MTU, PORT_BUFFER};
+use crate::topology::{FRAMING, Fabric, HostSpells, MTU, PORT_BUFFER, SlowSpells};
 
 /// Allowed sizes of a fabric's packets, in bytes.
 pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
@@ -25,6 +25,9 @@ pub const RATE_ALLOWED: &str = "1M to 10T bits per second, such as 100G, 2.5Gbps
 pub(crate) const LATENCY_ALLOWED: &str = "0us to 1s, with a unit of s, ms, us, ns or ps";
 /// The allowed forms of a share of lost packets.
 pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.000001";
+/// The allowed forms of slow spells.
+const SPELLS_ALLOWED: &str = "LENGTH/APART/LEFT, two times from 1us to 10s and a share above 0, \
+                              such as 300us/20ms/25%";
 
 /// The settings of a fabric.
 #[derive(Clone, Debug)]
@@ -38,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) buffer: SwitchBuffer,
     balance: Option<Balance>,
     marks_above: Option<Share>,
+    spells: HostSpells,
 }
 
 impl Default for Settings {
@@ -50,6 +54,7 @@ impl Default for Settings {
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             balance: None,
             marks_above: Some(Share::ALL),
+            spells: HostSpells::default(),
         }
     }
 }
@@ -63,6 +68,7 @@ impl Settings {
             switches: graph.switches,
             links: graph.links,
             changes: Vec::new(),
+            spells: self.spells,
             buffer: self.buffer,
             mtu: self.mtu,
             framing: self.framing,
@@ -82,7 +88,7 @@ pub(crate) struct Setting {
 }
 
 /// All settings.
-pub(crate) const SETTINGS: [Setting; 7] = [
+pub(crate) const SETTINGS: [Setting; 9] = [
     Setting {
         name: "latency",
         doc: "Time on the wire of every link; 1us by default.",
@@ -156,6 +162,25 @@ pub(crate) const SETTINGS: [Setting; 7] = [
             Some(())
         },
     },
+    Setting {
+        name: "slow-send",
+        doc: "Spells in which a host sends slowly, drawn for each host: their mean length, the \
+              mean time between them, and the share of the rate that is left; none by default.",
+        allowed: SPELLS_ALLOWED,
+        set: |settings, text| {
+            settings.spells.send = Some(spells(text)?);
+            Some(())
+        },
+    },
+    Setting {
+        name: "slow-receive",
+        doc: "The same for what a host receives.",
+        allowed: SPELLS_ALLOWED,
+        set: |settings, text| {
+            settings.spells.receive = Some(spells(text)?);
+            Some(())
+        },
+    },
 ];
 
 /// Reads a rate in bits per second with its unit: `100G`, `2.5Gbps`, `400Gb/s`. Units are powers
@@ -195,6 +220,20 @@ pub(crate) fn loss(text: &str) -> Option<Share> {
         .bytes()
         .all(|byte| matches!(byte, b'0' | b'.' | b'%' | b' '));
     (nothing || !share.is_none()).then_some(share)
+}
+
+/// Reads slow spells: `300us/20ms/25%`.
+fn spells(text: &str) -> Option<SlowSpells> {
+    let mut parts = text.split('/');
+    let range = Span::from_micros(1)..=Span::from_millis(10_000);
+    let mut time = || notation::span(parts.next()?).filter(|span| range.contains(span));
+    let (length, apart) = (time()?, time()?);
+    let left = notation::share(parts.next()?).filter(|left| !left.is_none())?;
+    parts.next().is_none().then_some(SlowSpells {
+        length,
+        apart,
+        left,
+    })
 }
 
 /// Reads `512KiB`, memory of a port, `512KiB/port*1.0`, the same with the threshold factor of its
@@ -292,6 +331,26 @@ mod tests {
         );
         for text in ["0", "16MiB*", "16MiB*0", "16MiB*nan", "*1.0", "16MiB*1*1"] {
             assert_eq!(buffer(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn slow_spells_are_two_times_and_a_share() {
+        let read = SlowSpells {
+            length: Span::from_micros(300),
+            apart: Span::from_millis(20),
+            left: Share::new(0.25).expect("a share"),
+        };
+        assert_eq!(spells("300us/20ms/25%"), Some(read));
+        for text in [
+            "",
+            "300us",
+            "300us/20ms",
+            "300us/20ms/0%",
+            "0us/20ms/25%",
+            "1us/1us/1/1",
+        ] {
+            assert_eq!(spells(text), None, "{text}");
         }
     }
 }

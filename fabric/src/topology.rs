@@ -59,6 +59,27 @@ pub enum LinkState {
     Down,
 }
 
+/// Times at which a host's link is slow in one direction. They begin at random and last at random:
+/// both spans are means of exponential distributions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowSpells {
+    /// How long one lasts.
+    pub length: Span,
+    /// The time from the end of one to the start of the next.
+    pub apart: Span,
+    /// The share of the link's rate that is left.
+    pub left: Share,
+}
+
+/// The slow spells of all hosts, each drawn for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostSpells {
+    /// In which a host sends slowly.
+    pub send: Option<SlowSpells>,
+    /// In which a host receives slowly.
+    pub receive: Option<SlowSpells>,
+}
+
 /// A network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
@@ -72,6 +93,8 @@ pub struct Fabric {
     pub links: Vec<Link>,
     /// Links that fail and come back during the run, in order of time.
     pub changes: Vec<LinkChange>,
+    /// When hosts' links are slow.
+    pub spells: HostSpells,
     /// Packet memory of every switch.
     pub buffer: SwitchBuffer,
     /// Largest packet of a transport in bytes, its own header included.

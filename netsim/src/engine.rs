@@ -2,7 +2,8 @@
 //!
 //! - [`host`]: the seam between the fabric and the transport of a host.
 //! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena
-//!   of packets, [`port`] has the queues, [`wiring`] the read-only state, [`flows`] begins flows.
+//!   of packets, [`port`] has the queues, `spells` makes hosts slow, [`wiring`] is the read-only
+//!   state, [`flows`] begins flows.
 //! - [`parallel`]: several threads, the same bytes.
 
 pub mod calendar;
@@ -13,4 +14,5 @@ pub mod packets;
 pub mod parallel;
 pub mod port;
 pub mod region;
+pub mod spells;
 pub mod wiring;

@@ -14,11 +14,17 @@
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that happened, and [says](Ledger::blames_host) which messages may have holes
 //!    from it.
+//! 6. A message whose patience is over is [given up](Ledger::give_up) if the step's budget and that
+//!    of its sum (`budget/late.rs`) have room for all that it misses.
+
+mod late;
 
 use std::collections::VecDeque;
 
+use self::late::LateBudgets;
+use crate::message::ReceiveRequest;
 use crate::settings::EndpointLimits;
-use crate::units::{Instant, Share, Span, Step};
+use crate::units::{Instant, MessageKey, Share, Span, Step};
 
 /// If this host dropped the first packets of a message, it learns of the message within this time:
 /// the sender keeps probing, at least every 20 ms.
@@ -48,6 +54,7 @@ pub struct Ledger {
     /// Maximum number of them; older ones remain in the total.
     steps_kept: usize,
     total: LossAccount,
+    late: LateBudgets,
     host_drops_at: Option<Instant>,
 }
 
@@ -59,6 +66,7 @@ impl Ledger {
             steps: VecDeque::new(),
             steps_kept: EndpointLimits::USUAL.steps,
             total: LossAccount::default(),
+            late: LateBudgets::default(),
             host_drops_at: None,
         }
     }
@@ -106,7 +114,10 @@ impl Ledger {
         while self.steps.len() >= self.steps_kept
             && let Some(oldest) = self.steps.iter().position(is_over)
         {
-            self.steps.remove(oldest);
+            let forgotten = self.steps.remove(oldest);
+            if let Some((step, _)) = forgotten {
+                self.late.forget(step);
+            }
         }
     }
 
@@ -121,6 +132,25 @@ impl Ledger {
         account.reserved_bytes += bytes;
         self.total.reserved_bytes += bytes;
         BudgetVerdict::Accepted
+    }
+
+    /// A message with patience was posted: its sum may do without as much more as it tolerates.
+    pub(crate) fn share_patience(&mut self, request: &ReceiveRequest) {
+        let allowed = request.tolerance.min(self.cap).of(u64::from(request.bytes));
+        self.late.add(request.step, request.key, allowed);
+    }
+
+    /// Reserves holes of a message whose patience is over: all `bytes` that it misses, or none.
+    pub(crate) fn give_up(&mut self, step: Step, key: MessageKey, bytes: u64) -> BudgetVerdict {
+        let of_sum = self.late.verdict(key, bytes);
+        if of_sum == BudgetVerdict::Refused {
+            return of_sum;
+        }
+        let verdict = self.reserve(step, bytes);
+        if verdict == BudgetVerdict::Accepted {
+            self.late.spend(key, bytes);
+        }
+        verdict
     }
 
     /// A hole that was reserved has arrived after all.

@@ -39,8 +39,9 @@ pub struct ReceiveRequest {
     pub tolerance: Share,
     /// How urgent it is; `None` when that is not known.
     pub urgency: Option<Urgency>,
-    /// From then on it takes no more of its segments than it needs: those still on their way count
-    /// as missing. `None`: it waits for all that are not lost.
+    /// From then on the sum that it belongs to takes no more segments than it needs: those still on
+    /// their way count as missing. `None`: it waits for all that are not lost. Messages of one sum
+    /// have the same key, and come from different peers.
     pub patience_ends: Option<Instant>,
 }
 

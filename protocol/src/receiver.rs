@@ -33,8 +33,9 @@
 //!    otherwise a little later. A PROBE is answered with a report of the whole message. A grant
 //!    whose segments do not come is reported again (`receiver/repeat.rs`).
 //! 10. A posted message may have limited patience ([`ReceiveRequest::patience_ends`]). When that
-//!     has ended, all missing segments become holes as soon as the message can do without them,
-//!     although they may be on their way.
+//!     has ended, all missing segments become holes as soon as the sum that the message belongs to
+//!     can do without them ([`crate::budget`]), although they may be on their way: protected ones
+//!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`).
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
@@ -44,6 +45,7 @@
 //! `gradwire perf all-reduce --drop 20% --tolerance 10%` shows both: the column `lost` counts the
 //! segments that stayed missing, `repaired` those that were sent again.
 
+mod absent;
 mod closed;
 mod counters;
 mod ending;
@@ -63,6 +65,7 @@ pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::parity::PARITY_MESSAGES_MAX;
 pub use self::parity::Restoration;
+use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
 use crate::budget::Ledger;
@@ -121,6 +124,7 @@ pub struct Receiver {
     messages: Vec<ReceiveMessage>,
     /// Posted messages of which no packet has arrived, by key.
     expected: VecDeque<ReceiveRequest>,
+    absent: AbsentMessages,
     closed: ClosedMessages,
     /// Headers of messages for which REFUSE is due.
     refusals: VecDeque<Header>,
@@ -184,6 +188,7 @@ impl Receiver {
             peer,
             messages: Vec::new(),
             expected: VecDeque::new(),
+            absent: AbsentMessages::default(),
             closed: ClosedMessages::default(),
             refusals: VecDeque::new(),
             early_segments: 0,
@@ -216,7 +221,7 @@ impl Receiver {
     /// Adds what it keeps.
     pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
         sum.incoming += self.messages.len();
-        sum.posted += self.expected.len();
+        sum.posted += self.expected.len() + self.absent.len();
         sum.closed_ranges += self.closed.ranges();
     }
 
@@ -265,15 +270,22 @@ impl Receiver {
             lent.ledger
                 .owe(request.step, request.bytes, request.tolerance);
         }
+        if request.patience_ends.is_some() {
+            lent.ledger.share_patience(&request);
+        }
         let early = |receiving: &ReceiveMessage| {
             receiving.key() == request.key && receiving.stage == ReceiveStage::Early
         };
         match self.messages.iter().position(early) {
             Some(at) => self.post(at, &request, lent),
-            None => match self.find_expected(request.key) {
-                Ok(at) => self.expected[at] = request,
-                Err(at) => self.expected.insert(at, request),
-            },
+            None => {
+                self.absent.await_patience(request.patience_ends);
+                self.deadlines.gap = earlier(self.deadlines.gap, request.patience_ends);
+                match self.find_expected(request.key) {
+                    Ok(at) => self.expected[at] = request,
+                    Err(at) => self.expected.insert(at, request),
+                }
+            }
         }
     }
 
@@ -317,10 +329,12 @@ impl Receiver {
 
     /// Finds the deadlines of all messages again.
     fn look_again(&mut self) {
-        self.deadlines = self
-            .messages
-            .iter()
-            .fold(ReceiverDeadlines::default(), ReceiverDeadlines::with);
+        let of_absent = ReceiverDeadlines {
+            gap: self.absent.patience_ends(),
+            ..ReceiverDeadlines::default()
+        };
+        let messages = self.messages.iter();
+        self.deadlines = messages.fold(of_absent, ReceiverDeadlines::with);
     }
 
     /// Grants a message up to `most` segments more; returns whether it needs still more.
@@ -612,7 +626,8 @@ impl Receiver {
         let limits = &lent.settings.limits;
         let excess = self.messages.len() >= limits.early_messages
             || self.early_segments + segments > limits.early_segments;
-        if !consistent || (posted.is_none() && excess) {
+        let is_known = posted.is_some() || self.absent.has(header.key);
+        if !consistent || (!is_known && excess) {
             self.counters.refused += 1;
             return None;
         }
@@ -633,6 +648,8 @@ impl Receiver {
         if let Some(posted) = posted {
             let request = self.expected.remove(posted).expect("just found");
             self.post(at, &request, lent);
+        } else if self.absent.take(header.key) {
+            self.end_given_up(at, lent);
         } else {
             let (from, key) = (self.peer, header.key);
             let outline = self.messages[at].outline();
@@ -751,6 +768,7 @@ impl Receiver {
                 self.on_gap_over(at, lent);
             }
         }
+        self.give_up_absent(lent);
         self.repeat_grants(lent);
         self.look_again();
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-TABLES = ("scheduling", "search", "fabric", "steps", "losses")
+TABLES = ("scheduling", "search", "fabric", "steps", "losses", "stragglers")
 
 _slow = pytest.mark.skipif(
     os.environ.get("GRADWIRE_SLOW") != "1", reason="simulates for a minute; GRADWIRE_SLOW=1 runs it"

@@ -3,13 +3,15 @@
 //! `collectives.patience` is m. An operation of the tensor takes t on this rank: from its start
 //! until the last contribution that may lose segments is complete.
 //!
-//! 1. The usual time u is the first t, and then moves by an eighth: u + (min(t, 2u) - u) / 8.
+//! 1. The usual time u is the lower quartile of the last [`REMEMBERED`] times t, so steps with
+//!    stragglers, even if they are more than half of all, hardly move it.
 //! 2. From step [`LEARNING`] on, patience ends m u after the start (rule 10 of
-//!    [`gradwire_protocol::receiver`]). So where all steps become slower, u follows by at least
-//!    (m - 1) / 8 a step, and stragglers alone are left behind.
+//!    [`gradwire_protocol::receiver`]). A step that ends so has taken m u. So where all steps
+//!    become slower, u grows by the factor m in every twelve steps, and stragglers alone are left
+//!    behind.
 //! 3. Only error feedback makes late values good, so only its operations have patience.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
@@ -18,20 +20,18 @@ use crate::numbers::holes::HoleFilling;
 use crate::operation::Operation;
 
 /// Steps of a tensor that wait for everything, so that its usual time is known.
-pub(crate) const LEARNING: u32 = 8;
+pub(crate) const LEARNING: usize = 8;
+
+/// Steps of a tensor whose times are remembered.
+const REMEMBERED: usize = 16;
 
 /// The usual times of all tensors on this rank.
 #[derive(Debug, Default)]
 pub(crate) struct UsualTimes {
     /// Patience as a multiple of the usual time; `None`: endless.
     multiple: Option<f64>,
-    of: BTreeMap<u64, UsualTime>,
-}
-
-#[derive(Debug)]
-struct UsualTime {
-    span: Span,
-    steps: u32,
+    /// By tensor, the times of its last steps.
+    of: BTreeMap<u64, VecDeque<Span>>,
 }
 
 impl UsualTimes {
@@ -53,23 +53,27 @@ impl UsualTimes {
 
     /// When patience ends with an operation on this tensor that starts now.
     pub(crate) fn ends(&self, now: Instant, tensor_key: u64) -> Option<Instant> {
-        let usual = self.of.get(&tensor_key);
-        let usual = usual.filter(|usual| usual.steps >= LEARNING)?;
-        let picos = usual.span.as_picos() as f64 * self.multiple?;
+        let times = self.of.get(&tensor_key);
+        let usual = usual_of(times.filter(|times| times.len() >= LEARNING)?);
+        let picos = usual.as_picos() as f64 * self.multiple?;
         Some(now + Span::from_picos(picos as u64))
     }
 
     /// The contributions to the tensor have taken this long.
     pub(crate) fn note(&mut self, tensor_key: u64, took: Span) {
-        let usual = self.of.entry(tensor_key).or_insert(UsualTime {
-            span: took,
-            steps: 0,
-        });
-        let (before, now) = (usual.span, took.min(usual.span * 2));
-        usual.span = before + now.beyond(before).divided(8);
-        usual.span = usual.span.beyond(before.beyond(now).divided(8));
-        usual.steps = usual.steps.saturating_add(1);
+        let times = self.of.entry(tensor_key).or_default();
+        if times.len() == REMEMBERED {
+            times.pop_front();
+        }
+        times.push_back(took);
     }
+}
+
+/// The lower quartile of at least one time, by nearest rank.
+fn usual_of(times: &VecDeque<Span>) -> Span {
+    let mut sorted: Vec<Span> = times.iter().copied().collect();
+    sorted.sort_unstable();
+    sorted[sorted.len().div_ceil(4) - 1]
 }
 
 /// The wait of one operation for the contributions that may lose segments.
@@ -116,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn one_straggler_hardly_moves_the_usual_time() {
+    fn stragglers_in_every_second_step_do_not_move_the_usual_time() {
         let (mut times, now) = (times(1.0), Instant::START);
-        for _ in 0..LEARNING {
+        for _ in 0..2 * REMEMBERED {
             times.note(KEY, USUAL);
+            times.note(KEY, USUAL * 4);
         }
-        times.note(KEY, USUAL * 1000);
-        assert_eq!(times.ends(now, KEY), Some(now + Span::from_millis(9)));
+        assert_eq!(times.ends(now, KEY), Some(now + USUAL));
     }
 
     /// Every step ends when its patience does, since the network has become slower for good.
@@ -141,6 +145,6 @@ mod tests {
             times.note(KEY, took);
             late(&times) >= USUAL * 3
         });
-        assert!(steps.is_some_and(|steps| steps < 50), "{steps:?} steps");
+        assert!(steps.is_some_and(|steps| steps < 100), "{steps:?} steps");
     }
 }

@@ -44,6 +44,8 @@ pub struct CellPoint {
     pub load: String,
     /// The memory of a port, as the plan writes it: `512KiB/port*1.0`.
     pub buffer: String,
+    /// The slow spells of its hosts, as the plan writes them: `slow-send=3ms/300ms/25%`.
+    pub spells: String,
     /// The name of its case in the plan.
     pub case: String,
 }
@@ -84,6 +86,11 @@ impl CellPoint {
             loss: option("loss=").unwrap_or("0%").to_owned(),
             load: load.unwrap_or("0").to_owned(),
             buffer: option("buffer=").unwrap_or("").to_owned(),
+            spells: behind
+                .split(',')
+                .find(|option| option.starts_with("slow-"))
+                .unwrap_or_default()
+                .to_owned(),
             case: cell.case.clone().unwrap_or_default(),
         }
     }
@@ -110,6 +117,22 @@ impl CellRun {
         let list = self.result.pointer(place).and_then(Value::as_array);
         let numbers = list.into_iter().flatten();
         numbers.filter_map(Value::as_f64).collect()
+    }
+
+    /// Returns the times of the rounds of a collective from this one on, each the mean over its
+    /// hosts, in microseconds.
+    fn round_times(&self, first: u32) -> Vec<f64> {
+        let list = self
+            .result
+            .pointer("/tasks/by_name")
+            .and_then(Value::as_array);
+        let rounds = list.into_iter().flatten().filter(|round| {
+            let name = round["name"].as_str().unwrap_or_default();
+            let number = name.rsplit(' ').next().and_then(|word| word.parse().ok());
+            number.is_some_and(|number: u32| number >= first)
+        });
+        let times = rounds.map(|round| round["mean_us"].as_f64());
+        times.flatten().collect()
     }
 
     /// Returns a key of the job as the plan sets it.
@@ -185,11 +208,21 @@ impl TableEvidence {
     /// Returns the 99th percentile by nearest rank of all numbers of a list, over all seeds.
     pub fn p99(&self, point: &CellPoint, place: &str) -> Option<f64> {
         let runs = self.runs.iter().filter(|run| run.point == *point);
-        let mut numbers: Vec<f64> = runs.flat_map(|run| run.numbers(place)).collect();
-        numbers.sort_by(f64::total_cmp);
-        let rank = (numbers.len() * 99).div_ceil(100);
-        numbers.get(rank.checked_sub(1)?).copied()
+        percentile(runs.flat_map(|run| run.numbers(place)).collect(), 99)
     }
+
+    /// Returns the times of a point's rounds from this one on, over all seeds, in microseconds.
+    pub fn round_times(&self, point: &CellPoint, first: u32) -> Vec<f64> {
+        let runs = self.runs.iter().filter(|run| run.point == *point);
+        runs.flat_map(|run| run.round_times(first)).collect()
+    }
+}
+
+/// Returns a percentile by nearest rank; `None` where there are no numbers.
+pub fn percentile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let rank = (numbers.len() * percent).div_ceil(100);
+    numbers.get(rank.checked_sub(1)?).copied()
 }
 
 /// Returns how much faster `time` is than `before`, in percent of speed: 100 means half the time.

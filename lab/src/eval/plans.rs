@@ -86,6 +86,14 @@ pub const LOSSES: EvalPlan = plan!("losses.toml", 13.0);
 pub const LOSSES_THOROUGH: EvalPlan = plan!("losses-thorough.toml", 13.0);
 /// A few of these.
 pub const LOSSES_QUICK: EvalPlan = plan!("losses-quick.toml", 3.5);
+/// Ranks that are slow for a while.
+pub const STRAGGLERS: EvalPlan = plan!("stragglers.toml", 50.0);
+/// The same with more seeds.
+pub const STRAGGLERS_THOROUGH: EvalPlan = plan!("stragglers-thorough.toml", 50.0);
+/// Ranks that receive slowly for a while.
+pub const STRAGGLERS_RECEIVE: EvalPlan = plan!("stragglers-receive.toml", 50.0);
+/// A few of these.
+pub const STRAGGLERS_QUICK: EvalPlan = plan!("stragglers-quick.toml", 2.0);
 /// Part by part.
 pub const STEPS: EvalPlan = plan!("steps.toml", 3.5);
 /// Part by part, two models, twice as large.

@@ -11,6 +11,7 @@ mod rivals;
 pub mod scheduling;
 pub mod search;
 pub mod steps;
+pub mod stragglers;
 pub mod tolerance;
 
 use super::evidence::TableEvidence;
@@ -39,7 +40,7 @@ pub enum Content {
 }
 
 /// Returns all tables, in the order of the report.
-pub const TABLES: [EvalTable; 8] = [
+pub const TABLES: [EvalTable; 9] = [
     EvalTable {
         name: "scheduling",
         title: "Scheduling: front layers first, in parts, within a credit",
@@ -124,6 +125,18 @@ pub const TABLES: [EvalTable; 8] = [
                 thorough: &[plans::LOADS_THOROUGH],
             },
             loads::found,
+        ),
+    },
+    EvalTable {
+        name: "stragglers",
+        title: "Ranks that are slow for a while, and patience",
+        content: Content::Simulated(
+            TablePlans {
+                quick: &[plans::STRAGGLERS_QUICK],
+                whole: &[plans::STRAGGLERS],
+                thorough: &[plans::STRAGGLERS_THOROUGH, plans::STRAGGLERS_RECEIVE],
+            },
+            stragglers::found,
         ),
     },
     EvalTable {

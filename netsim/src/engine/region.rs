@@ -12,7 +12,7 @@
 
 use gradwire_fabric::policy::{Balance, ServiceOrder};
 use gradwire_fabric::routing::PortId;
-use gradwire_fabric::topology::{Device, LinkState};
+use gradwire_fabric::topology::{Device, HostSpells, LinkState};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Dscp, Instant, Span};
@@ -25,6 +25,7 @@ use crate::engine::happening::Happening;
 use crate::engine::host::{Envelope, Host, Load};
 use crate::engine::packets::{PacketArena, PacketIndex, SimPacket};
 use crate::engine::port::{Pausing, PortQueues, QUEUES, QueueVerdict};
+use crate::engine::spells::PortSpells;
 use crate::engine::wiring::Wiring;
 use crate::results::outcome::QueueSample;
 
@@ -59,6 +60,8 @@ pub struct FabricRegion<'w, H: Host> {
     /// Bytes that wait, by ingress port and queue, if ports pause each other.
     from_ingress: Vec<[u32; QUEUES]>,
     losses: Vec<Option<Box<(LossProcess, ChaCha8Rng)>>>,
+    /// By port, if any has spells.
+    spells: Vec<Option<Box<PortSpells>>>,
     links_down: u32,
     /// When the next sample of queues is due, and the time between samples.
     next_sample: Instant,
@@ -101,6 +104,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 None => Vec::new(),
             },
             losses: Vec::new(),
+            spells: Vec::new(),
             links_down: 0,
             next_sample: END_OF_TIME,
             sample_every: Span::ZERO,
@@ -114,6 +118,14 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     fn prepare(&mut self) {
+        if self.wiring.spells != HostSpells::default() {
+            let ports = self.wiring.wires.iter().enumerate();
+            let spells = ports.map(|(port, wire)| {
+                let seed = self.wiring.seed ^ (port as u64) << 40;
+                PortSpells::of(&self.wiring.spells, (wire.from, wire.to), seed).map(Box::new)
+            });
+            self.spells = spells.collect();
+        }
         for (port, wire) in self.wiring.wires.iter().enumerate() {
             let process = (!wire.loss.is_none()).then(|| {
                 let seed = self.wiring.seed ^ (port as u64) << 20;
@@ -434,7 +446,11 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let wire = &self.wiring.wires[port.index()];
         let state = &mut self.ports[port.index()];
         let packet = *self.packets.at(index);
-        state.free_at = self.now + wire.transmit_time(packet.bytes);
+        let mut takes = wire.transmit_time(packet.bytes);
+        if let Some(Some(spells)) = self.spells.get_mut(port.index()) {
+            takes = spells.stretched(self.now, takes);
+        }
+        state.free_at = self.now + takes;
         state.record.bytes += u64::from(packet.bytes);
         state.record.packets += 1;
         state.record.data_packets += u64::from(packet.load == Load::Data);

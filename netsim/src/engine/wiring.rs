@@ -9,7 +9,7 @@ use gradwire_protocol::units::{ByteCount, Share, Span};
 use crate::engine::port::{PortLimits, picos_per_byte};
 use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::routing::{PortId, Routes};
-use gradwire_fabric::topology::{Device, Fabric, LinkChange};
+use gradwire_fabric::topology::{Device, Fabric, HostSpells, LinkChange};
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,8 @@ pub struct Wiring {
     pub trims_to: Option<ByteCount>,
     /// Links that fail and come back.
     pub changes: Vec<LinkChange>,
+    /// When hosts' links are slow.
+    pub spells: HostSpells,
     /// Least latency between two regions.
     pub lookahead: Span,
     /// Seed of all random decisions of switches and links.
@@ -97,6 +99,7 @@ impl Wiring {
             pause: policy.pause,
             trims_to: policy.trims_to,
             changes: fabric.changes.clone(),
+            spells: fabric.spells,
             lookahead: Span::from_picos(u64::MAX),
             seed,
         };

@@ -454,7 +454,7 @@ mod tests {
 
     use super::*;
     use gradwire_fabric::policy::SwitchBuffer;
-    use gradwire_fabric::topology::{FRAMING, Link, MTU, PORT_BUFFER, Switch};
+    use gradwire_fabric::topology::{FRAMING, HostSpells, Link, MTU, PORT_BUFFER, Switch};
     use gradwire_workloads::workload::Program;
 
     fn at(micros: u64) -> Instant {
@@ -575,6 +575,7 @@ mod tests {
             switches: Vec::new(),
             links: Vec::new(),
             changes: Vec::new(),
+            spells: HostSpells::default(),
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,
             framing: FRAMING,
@@ -615,6 +616,7 @@ mod tests {
             switches: vec![switch("leaf", 0), switch("spine", 1)],
             links: vec![plain([host, leaf]), plain([leaf, spine])],
             changes: Vec::new(),
+            spells: HostSpells::default(),
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,
             framing: FRAMING,

@@ -150,7 +150,7 @@ impl RankPlayer {
                     sequence: self.sequences[number as usize],
                     step: Step(task.step),
                     layers: layers_of(layer_count, layers),
-                    tensor_key: tensor_key(number, layers),
+                    tensor_key: tensor_key(task, layers),
                     loss: self.loss,
                     ..operations::collective(*kind, group, *bytes)
                 })
@@ -172,11 +172,15 @@ impl RankPlayer {
     }
 }
 
-/// The same in each step, where a model says which layers an operation reduces.
-fn tensor_key(number: u32, layers: &[(u64, Layer)]) -> u64 {
-    match layers.first() {
-        Some(&(_, layer)) => (1 << 32) + u64::from(layer.0),
-        None => u64::from(number),
+/// The same in each step, where a model says which layers an operation reduces. Elsewhere all
+/// operations of one length in a group have the same: each is a step of one tensor.
+fn tensor_key(task: &Task, layers: &[(u64, Layer)]) -> u64 {
+    match (layers.first(), &task.work) {
+        (Some(&(_, layer)), _) => (1 << 63) + u64::from(layer.0),
+        (None, Work::Collective { group, bytes, .. }) => {
+            (u64::from(*group) << 42) + 1 + (bytes.get() & ((1 << 42) - 1))
+        }
+        (None, _) => 0,
     }
 }
 

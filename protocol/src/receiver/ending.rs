@@ -77,6 +77,7 @@ impl Receiver {
             None if self.closed.is_closed(serial) => {}
             None => {
                 self.closed.close(serial);
+                self.absent.take(header.key);
                 if let Ok(posted) = self.find_expected(header.key) {
                     self.expected.remove(posted);
                     self.tell_reset(header.key);

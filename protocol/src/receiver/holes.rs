@@ -114,11 +114,6 @@ impl HoleState {
         are_named.then_some(self.proof)
     }
 
-    /// Whether protected segments are missing.
-    pub(super) fn needs_protected(&self) -> bool {
-        self.protected_missing > 0
-    }
-
     /// How many of these segments the sender has not found lost.
     pub(super) fn not_lost(&self, holes: &Bitmap) -> u32 {
         let is_lost = |segment: &u32| self.lost.as_ref().is_some_and(|lost| lost.has(*segment));
@@ -165,6 +160,31 @@ impl HoleState {
             accepted.insert(segment);
         }
         self.accepted = Some(accepted);
+    }
+
+    /// Bytes of the missing segments that are not accepted.
+    pub(super) fn open_bytes(&self, received: &Bitmap, cut: Segmentation) -> u64 {
+        let accepted = self.accepted.as_ref();
+        let open = received.zeros() - accepted.map_or(0, Bitmap::ones);
+        let is_open = |segment| {
+            !received.has(segment) && accepted.is_none_or(|accepted| !accepted.has(segment))
+        };
+        let last = cut.segments() - 1;
+        let short = match is_open(last) {
+            true => cut.segment_bytes() - cut.length(last),
+            false => 0,
+        };
+        u64::from(open) * u64::from(cut.segment_bytes()) - u64::from(short)
+    }
+
+    /// Accepts all missing segments, protected ones too: the caller has reserved them.
+    pub(super) fn give_up(&mut self, received: &Bitmap) {
+        let mut accepted = (self.accepted.take()).unwrap_or_else(|| Bitmap::new(received.len()));
+        for segment in received.iter_zeros() {
+            accepted.insert(segment);
+        }
+        self.accepted = Some(accepted);
+        self.protected_missing = 0;
     }
 
     /// Whether every missing segment is accepted.

@@ -11,7 +11,7 @@ use super::patience::MessagePatience;
 use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
-use crate::budget::Ledger;
+use crate::budget::{BudgetVerdict, Ledger};
 use crate::grants::GrantNeed;
 use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
@@ -466,20 +466,17 @@ impl ReceiveMessage {
         self.patience = MessagePatience::new(request.patience_ends);
     }
 
-    /// Gives up all missing segments, if its patience has ended and it can do without them.
+    /// Gives up all missing segments, if its patience has ended and its sum can do without them.
     pub(super) fn give_up(&mut self, now: Instant, ledger: &mut Ledger) {
         self.patience.look(now);
-        if self.patience != MessagePatience::Over || !self.is_posted() {
+        let is_over = self.patience == MessagePatience::Over && self.is_posted();
+        // The network is not late with what this host's own kernel may have dropped.
+        if !is_over || self.received.zeros() == 0 || ledger.blames_host(self.begun) {
             return;
         }
-        let (missing, limits) = (self.received.zeros(), self.hole_limits());
-        // The network is not late with what this host's own kernel may have dropped.
-        if missing > 0
-            && missing <= limits.most()
-            && !self.holes.needs_protected()
-            && !ledger.blames_host(self.begun)
-        {
-            self.accept_holes(ledger);
+        let bytes = self.holes.open_bytes(&self.received, self.cut);
+        if ledger.give_up(self.step, self.key(), bytes) == BudgetVerdict::Accepted {
+            self.holes.give_up(&self.received);
             self.patience = MessagePatience::Used;
         }
     }

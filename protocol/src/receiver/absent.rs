@@ -1,0 +1,69 @@
+//! Messages that are given up before their first packet arrives (rule 10 of [`super`]).
+//!
+//! 1. When patience with a posted message ends of which no packet has arrived, all of it is given
+//!    up, if the budgets bear it, and the caller hears so.
+//! 2. Its first packet then opens it as complete: STOP names all segments as missing.
+
+use super::{RankResources, Receiver};
+use crate::bitmap::Bitmap;
+use crate::budget::BudgetVerdict;
+use crate::event::EndpointEvent;
+use crate::message::ReceiveRequest;
+use crate::segment::Segmentation;
+
+impl Receiver {
+    /// Gives up the messages whose patience is over and of which no packet has arrived, as far as
+    /// the budgets bear it.
+    pub(super) fn give_up_absent(&mut self, lent: &mut RankResources<'_>) {
+        let now = lent.now;
+        if self.absent.patience_ends().is_none_or(|ends| ends > now) {
+            return;
+        }
+        let is_over = |request: &ReceiveRequest| request.patience_ends.is_some_and(|at| at <= now);
+        // The network is not late with what this host's own kernel may have dropped.
+        if !lent.ledger.blames_host(now) {
+            let due: Vec<ReceiveRequest> = self
+                .expected
+                .iter()
+                .filter(|one| is_over(one))
+                .copied()
+                .collect();
+            for request in due {
+                self.give_up_whole(&request, lent);
+            }
+        }
+        let later = self.expected.iter().filter(|request| !is_over(request));
+        let ends = later.filter_map(|request| request.patience_ends).min();
+        self.absent.renew_patience(ends);
+    }
+
+    fn give_up_whole(&mut self, request: &ReceiveRequest, lent: &mut RankResources<'_>) {
+        let (step, key, bytes) = (request.step, request.key, u64::from(request.bytes));
+        if lent.ledger.give_up(step, key, bytes) == BudgetVerdict::Refused {
+            return;
+        }
+        let segments = Segmentation::new(request.bytes, lent.settings.segment_bytes).segments();
+        lent.ledger.lose(step, segments, bytes);
+        self.counters.lost_segments += u64::from(segments);
+        self.counters.given_up_segments += u64::from(segments);
+        self.expected.retain(|expected| expected.key != key);
+        self.absent.give_up(key);
+        let mut holes = Bitmap::new(segments);
+        for segment in 0..segments {
+            holes.insert(segment);
+        }
+        self.events.push_back(EndpointEvent::Received {
+            from: self.peer,
+            key,
+            holes: Some(holes),
+        });
+    }
+
+    /// The first packet of a message has arrived that was given up before.
+    pub(super) fn end_given_up(&mut self, at: usize, lent: &mut RankResources<'_>) {
+        let receiving = &mut self.messages[at];
+        self.early_segments -= u64::from(receiving.cut.segments());
+        receiving.complete(lent.now, lent.gap);
+        lent.grants.settle(lent.place, receiving.settle());
+    }
+}
