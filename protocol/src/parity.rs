@@ -159,7 +159,7 @@ impl ParityLayout {
     pub(crate) fn group_count(self, segments: u32) -> u32 {
         let last = self.groups(segments, segments.saturating_sub(1));
         let row = last.and_then(|groups| groups.row);
-        row.map_or(self.columns(), |row| row.0 + 1)
+        row.map_or_else(|| self.columns(), |row| row.0 + 1)
     }
 
     /// The segments that a group of a message of `segments` can have.

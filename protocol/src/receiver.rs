@@ -52,6 +52,7 @@ mod ending;
 mod holes;
 mod message;
 mod parity;
+mod passing;
 mod patience;
 mod repeat;
 mod report;
@@ -63,7 +64,6 @@ use smallvec::SmallVec;
 use self::closed::ClosedMessages;
 pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
-use self::parity::PARITY_MESSAGES_MAX;
 pub use self::parity::Restoration;
 use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
@@ -75,7 +75,7 @@ use crate::grants::{GrantNeed, Grants};
 use crate::job::PacketOrder;
 use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
-use crate::order::{ArrivalOrder, OrderTrust, PathPassage};
+use crate::order::{ArrivalOrder, OrderTrust};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::parity::ParityGroups;
 use crate::path::{EcnWatch, PathFault};
@@ -397,71 +397,6 @@ impl Receiver {
         placement
     }
 
-    /// A packet of a path has arrived.
-    #[inline]
-    fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
-        let packet = PathMark {
-            class: header.class,
-            entropy: header.entropy,
-            number: header.number,
-        };
-        let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
-        if passage != PathPassage::InOrder {
-            self.on_passage(packet, passage);
-        }
-        passage
-    }
-
-    /// Packets before this one are missing, or a later one has overtaken it.
-    #[inline(never)]
-    fn on_passage(&mut self, packet: PathMark, passage: PathPassage) {
-        match passage {
-            PathPassage::InOrder => {}
-            PathPassage::Overtaken => {
-                self.counters.overtaken += 1;
-                self.skipped.clear();
-            }
-            PathPassage::Skips => {
-                let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
-                if self.order.may_be_kept() && !is_known {
-                    self.skipped.push(packet);
-                    self.granted.on_loss();
-                }
-            }
-        }
-    }
-
-    /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
-    /// others are lost.
-    fn tell_skips(&mut self, header: &Header, passage: PathPassage, now: Instant) {
-        if passage != PathPassage::Skips || self.skipped.is_empty() {
-            return;
-        }
-        let at = self.find(header.message).unwrap_or(0);
-        if let Some(receiving) = self.messages.get_mut(at) {
-            receiving.report.ack_now(now);
-            self.note(at);
-        }
-    }
-
-    /// Ends the gaps of messages whose ends all paths have passed by now.
-    fn look_at_paths(&mut self, lent: &RankResources<'_>) {
-        self.watches_paths = false;
-        for at in 0..self.messages.len() {
-            let receiving = &mut self.messages[at];
-            if !receiving.watches_paths() {
-                continue;
-            }
-            self.watches_paths = true;
-            let before = receiving.gap_ends();
-            receiving.end_gap_if_settled(lent, &self.order);
-            if receiving.gap_ends() != before {
-                self.note(at);
-                self.effect = DataEffect::Changed;
-            }
-        }
-    }
-
     /// The effect of the last DATA packet.
     pub(crate) fn effect(&self) -> DataEffect {
         self.effect
@@ -507,62 +442,6 @@ impl Receiver {
         if is_early {
             self.tell_grants(lent.now);
         }
-    }
-
-    /// Processes a PARITY packet whose header is consistent.
-    pub fn handle_parity(&mut self, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
-        self.effect = DataEffect::Changed;
-        let passage = self.note_order(header, lent);
-        if let Some(at) = self.message_of(header, lent) {
-            self.on_parity(at, header, ecn, lent);
-            self.note(at);
-        }
-        self.tell_skips(header, passage, lent.now);
-        if self.watches_paths {
-            self.look_at_paths(lent);
-        }
-    }
-
-    fn on_parity(&mut self, at: usize, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
-        self.note_mark(at, header, ecn);
-        let is_open = self.messages[at].has_parity() || self.takes_parity();
-        let receiving = &mut self.messages[at];
-        if receiving.stage == ReceiveStage::Complete || !is_open {
-            return;
-        }
-        receiving.report.on_probe(lent.now, header);
-        if let Some(group) = receiving.on_parity(header) {
-            let (from, key) = (self.peer, receiving.key());
-            self.restorations
-                .push_back(Restoration::Parity { from, key, group });
-            self.restore(at, header, lent);
-        }
-    }
-
-    /// Whether one message more may have parity.
-    fn takes_parity(&self) -> bool {
-        let with_parity = self.messages.iter().filter(|of| of.has_parity());
-        with_parity.count() < PARITY_MESSAGES_MAX
-    }
-
-    /// Restores the segments of a message that can be restored after this packet.
-    fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
-        while let Some((segment, group)) = self.messages[at].next_restored() {
-            let receiving = &mut self.messages[at];
-            let header = Header {
-                kind: PacketKind::Data,
-                flags: Flags::PROTECTED,
-                segment,
-                length: receiving.cut.length(segment) as u16,
-                ..*header
-            };
-            receiving.report.on_data(lent.now, &header, lent.settings);
-            let placement = self.take_segment(at, &header, lent);
-            self.counters.restored_segments += 1;
-            self.restorations
-                .push_back(Restoration::Segment { placement, group });
-        }
-        self.complete_if_done(at, lent);
     }
 
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {

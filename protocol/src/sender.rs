@@ -71,7 +71,7 @@ use crate::message::SendRequest;
 use crate::order::PathNumbers;
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{PathFault, PathWatch};
-use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn};
+use crate::priority::{CONTROL, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{
@@ -666,31 +666,6 @@ impl Sender {
         if let Some(fault) = self.path.on_feedback(now, &feedback) {
             self.counters.path_failures += 1;
             self.faults.push(fault);
-        }
-    }
-
-    /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
-    /// echoes and cannot be waiting in a queue behind that packet's class.
-    fn repair_missing(
-        &mut self,
-        now: Instant,
-        at: usize,
-        packet: &ReportPacket<'_>,
-        policy: &Policy,
-    ) {
-        let sending = &mut self.messages[at];
-        sending.on_chosen();
-        let (report, segments) = (&packet.report, sending.segments());
-        let echo = echo_of(report, now);
-        for segment in report.missing(packet.bitmap, segments).iter_ones() {
-            let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || sending.sent_at(segment) > echo {
-                continue;
-            }
-            let bytes = sending.land(segment);
-            self.in_flight -= bytes;
-            self.path.on_missing(now, bytes);
-            sending.queue_repair(segment);
         }
     }
 

@@ -301,10 +301,8 @@ impl ReceiveMessage {
     /// The next missing segment that parity restores, and the group that does it.
     pub(super) fn next_restored(&mut self) -> Option<(u32, ParityGroup)> {
         let parity = self.parity.as_mut()?;
-        let next = std::iter::from_fn(|| parity.next());
-        let missing = next
-            .filter(|&(segment, _)| !self.received.has(segment))
-            .next();
+        let mut next = std::iter::from_fn(|| parity.next());
+        let missing = next.find(|&(segment, _)| !self.received.has(segment));
         self.restored += u32::from(missing.is_some());
         missing
     }

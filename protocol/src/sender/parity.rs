@@ -17,7 +17,7 @@ use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
 use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
 use crate::priority::SendTurn;
 use crate::settings::EndpointSettings;
-use crate::units::{Instant, Layer, Magnitude, Stamp};
+use crate::units::{Class, Instant, Layer, Magnitude, Stamp};
 use crate::wire::{HEADER_BYTES, Header, PacketKind};
 
 const _: () = assert!(
@@ -188,22 +188,22 @@ impl Sender {
                 self.parity_due.pop_front();
                 continue;
             };
-            return Some(self.parity_burst(now, at, group, settings, run.as_slice()));
+            let class = self.messages[at].lowest_class(&settings.policy);
+            let mut burst = self.parity_burst(now, at, class);
+            let indices = run.as_slice().iter().fold(0, |sum, &segment| sum ^ segment);
+            burst.template.segment = group.0;
+            burst.template.layer = Layer(indices as u16);
+            burst.template.magnitude = Magnitude(run.as_slice().len() as u8);
+            return Some(burst);
         }
         None
     }
 
-    fn parity_burst(
-        &mut self,
-        now: Instant,
-        at: usize,
-        group: ParityGroup,
-        settings: &EndpointSettings,
-        members: &[u32],
-    ) -> Burst {
-        let sending = &mut self.messages[at];
-        let (class, entropy) = (sending.lowest_class(&settings.policy), self.spray.take());
+    /// A parity packet of the message at `at` leaves.
+    fn parity_burst(&mut self, now: Instant, at: usize, class: Class) -> Burst {
+        let entropy = self.spray.take();
         let first = self.numbers.take(class, entropy, 1);
+        let sending = &mut self.messages[at];
         let length = sending.segment_length(0);
         let bytes = HEADER_BYTES as u64 + u64::from(length);
         sending.parity.sent_at = Some(now.stamp());
@@ -211,17 +211,13 @@ impl Sender {
         self.in_flight += bytes;
         self.path.on_sent(now);
         self.counters.parity_packets += 1;
-        let indices = members.iter().fold(0, |sum, &segment| sum ^ segment);
         let template = Header {
             kind: PacketKind::Parity,
             class,
             entropy,
             number: first.number,
-            segment: group.0,
             parity: sending.tags.parity(),
             length: length as u16,
-            layer: Layer(indices as u16),
-            magnitude: Magnitude(members.len() as u8),
             ..sending.template(now)
         };
         Burst {

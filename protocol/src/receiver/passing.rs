@@ -1,0 +1,74 @@
+//! What the order of packets on their paths tells: losses, and ends that have passed
+//! ([`crate::order`]).
+
+use super::{DataEffect, RankResources, Receiver};
+use crate::order::PathPassage;
+use crate::units::Instant;
+use crate::wire::{Header, PathMark};
+
+impl Receiver {
+    /// A packet of a path has arrived.
+    #[inline]
+    pub(super) fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
+        let packet = PathMark {
+            class: header.class,
+            entropy: header.entropy,
+            number: header.number,
+        };
+        let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
+        if passage != PathPassage::InOrder {
+            self.on_passage(packet, passage);
+        }
+        passage
+    }
+
+    /// Packets before this one are missing, or a later one has overtaken it.
+    #[inline(never)]
+    fn on_passage(&mut self, packet: PathMark, passage: PathPassage) {
+        match passage {
+            PathPassage::InOrder => {}
+            PathPassage::Overtaken => {
+                self.counters.overtaken += 1;
+                self.skipped.clear();
+            }
+            PathPassage::Skips => {
+                let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
+                if self.order.may_be_kept() && !is_known {
+                    self.skipped.push(packet);
+                    self.granted.on_loss();
+                }
+            }
+        }
+    }
+
+    /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
+    /// others are lost.
+    pub(super) fn tell_skips(&mut self, header: &Header, passage: PathPassage, now: Instant) {
+        if passage != PathPassage::Skips || self.skipped.is_empty() {
+            return;
+        }
+        let at = self.find(header.message).unwrap_or(0);
+        if let Some(receiving) = self.messages.get_mut(at) {
+            receiving.report.ack_now(now);
+            self.note(at);
+        }
+    }
+
+    /// Ends the gaps of messages whose ends all paths have passed by now.
+    pub(super) fn look_at_paths(&mut self, lent: &RankResources<'_>) {
+        self.watches_paths = false;
+        for at in 0..self.messages.len() {
+            let receiving = &mut self.messages[at];
+            if !receiving.watches_paths() {
+                continue;
+            }
+            self.watches_paths = true;
+            let before = receiving.gap_ends();
+            receiving.end_gap_if_settled(lent, &self.order);
+            if receiving.gap_ends() != before {
+                self.note(at);
+                self.effect = DataEffect::Changed;
+            }
+        }
+    }
+}
