@@ -5,8 +5,8 @@
 //! - `matching`: which send answers which receive. `agreement`: whether ranks call the same
 //!   operations. [`overdue`]: the questions that ranks ask each other when one takes too long.
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
-//! - `memory`, `stash`, `parity`, `plan_cache`, `phases`, `patience`: state kept between packets, operations
-//!   and steps.
+//! - `memory`, `stash`, `parity`, `plan_cache`, `phases`, `patience`: state kept between
+//!   packets, operations and steps.
 //! - `failures`: lost ranks and aborts. [`limits`]: how much is remembered.
 
 mod agreement;

@@ -14,8 +14,8 @@
 //! 4. *Loss beside a queue* halves it, as Reno, once for all losses among the packets sent before
 //!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
-//!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its queues
-//!    signal by marks, and its losses are those of links.
+//!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
+//!    queues signal by marks, and its losses are those of links.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
 //!    lost, then by half of that share: some switches drop before they build measurable delay. But
@@ -264,7 +264,7 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        let queue_loss = feedback.lost_needed > 0 && !self.has_marked && self.has_queue(rtt);
+        let queue_loss = feedback.lost_needed > 0 && self.blames_queue(rtt);
         let is_answered = |until| feedback.lost_sent_at <= until;
         if queue_loss && !self.losses_answered.is_some_and(is_answered) {
             self.shrink(now, QUEUE_LOSS_CUT, rtt);
@@ -315,6 +315,11 @@ impl CongestionWindow {
     /// The minimum size in bytes to which delay shrinks it.
     pub(crate) fn least(&self) -> u64 {
         self.floor(DELAY_PACKETS_MIN).min(self.bytes)
+    }
+
+    /// Whether a packet that is lost now counts as dropped by a queue.
+    pub(crate) fn blames_queue(&self, rtt: &Rtt) -> bool {
+        !self.has_marked && self.has_queue(rtt)
     }
 
     fn floor(&self, packets: u64) -> u64 {

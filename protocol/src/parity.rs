@@ -2,8 +2,8 @@
 //!
 //! A segment that is lost in midstream is repaired while others are sent; one that is lost at the
 //! end costs a round trip. So on lossy paths parity follows the last segments of a message, as many
-//! as are sent in a round trip: each packet of it is the XOR of a group of segments. A receiver that
-//! lacks one segment of a group has it from the others.
+//! as are sent in a round trip: each packet of it is the XOR of a group of segments. A receiver
+//! that lacks one segment of a group has it from the others.
 //!
 //! 1. Segment i is in column i modulo the number of columns, so that a run of losses hits as many
 //!    groups as it has packets. Where one column would often lack two segments, there are rows,
@@ -30,6 +30,8 @@ const COLUMNS_LOG2_MAX: u8 = GROUP_MAX.ilog2() as u8;
 /// There is at most one parity packet for so many covered segments, unless the job says otherwise:
 /// in collectives the next message is about to leave, and more parity delays it more than it saves.
 const COVERED_PER_PARITY: u32 = 16;
+/// The same with rows, which restore so much more that they are worth it.
+const COVERED_PER_PARITY_WITH_ROWS: u32 = 8;
 /// Columns that lack two segments, in the mean over messages, if the number of columns allows it.
 const UNRESTORED: f64 = 0.3;
 
@@ -99,8 +101,10 @@ impl ParityLayout {
             _ => wanted,
         };
         let side = covered.isqrt().next_power_of_two().min(GROUP_MAX);
-        let has_rows =
-            wanted > side + covered.div_ceil(side) && most >= side + covered.div_ceil(side);
+        let with_rows = side + covered.div_ceil(side);
+        let has_rows = rule == ParityRule::Auto
+            && wanted > with_rows
+            && with_rows <= covered / COVERED_PER_PARITY_WITH_ROWS;
         let columns = match has_rows {
             true => side,
             false => wanted.clamp(1, most),
@@ -276,10 +280,10 @@ mod tests {
     #[test]
     fn most_lost_ends_are_restored_for_a_few_packets() {
         for (covered, loss, most_left, most_parity) in [
-            (12, 0.01, 0.2, 0.09),
-            (200, 0.001, 0.2, 0.02),
-            (64, 0.01, 0.15, 0.13),
-            (200, 0.01, 0.05, 0.2),
+            (12, 0.01, 0.25, 0.09),
+            (64, 0.01, 0.35, 0.02),
+            (200, 0.001, 0.3, 0.03),
+            (200, 0.01, 0.4, 0.06),
             (700, 0.01, 0.05, 0.08),
             (3000, 0.01, 0.05, 0.05),
             (700, 0.03, 0.2, 0.08),

@@ -352,8 +352,8 @@ impl SegmentTags {
     }
 
     /// Has parity follow the message, whose last `last` of `segments` segments are yet to leave, on
-    /// paths that lose this share of packets. If the segments that must arrive are not the last ones
-    /// to leave, the message is covered whole or not at all.
+    /// paths that lose this share of packets. If the segments that must arrive are not the last
+    /// ones to leave, the message is covered whole or not at all.
     pub(crate) fn cover(&mut self, rule: ParityRule, segments: u32, last: u32, loss: f64) {
         let last = last.min(PARITY_WINDOW);
         let protected = self.protected_segments(segments);

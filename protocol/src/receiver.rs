@@ -56,6 +56,7 @@ mod passing;
 mod patience;
 mod repeat;
 mod report;
+mod restoring;
 
 use std::collections::VecDeque;
 
@@ -64,7 +65,6 @@ use smallvec::SmallVec;
 use self::closed::ClosedMessages;
 pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
-pub use self::parity::Restoration;
 use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue, ReportState};
@@ -77,7 +77,7 @@ use crate::machine::Ecn;
 use crate::message::{ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust};
 use crate::outlook::{ControlOutlook, earlier};
-use crate::parity::ParityGroups;
+use crate::parity::{ParityGroup, ParityGroups};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
@@ -105,6 +105,28 @@ pub struct Placement {
     pub posting: Posting,
     /// The groups whose sums its bytes go into, if parity covers it.
     pub parity: Option<ParityGroups>,
+}
+
+/// What the owner of the payload does after a packet, apart from placing its segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Restoration {
+    /// The packet is parity: its payload goes into the sum of a group.
+    Parity {
+        /// Its sender.
+        from: Rank,
+        /// Its message.
+        key: MessageKey,
+        /// The group.
+        group: ParityGroup,
+    },
+    /// A segment is restored: its bytes are the sum of a group so far, up to its length. They are
+    /// placed like any others, and go into the sums of its groups.
+    Segment {
+        /// Where it belongs.
+        placement: Placement,
+        /// The group.
+        group: ParityGroup,
+    },
 }
 
 /// Whether a message was posted when a segment of it arrived.

@@ -39,8 +39,10 @@ mod lateness;
 mod least;
 mod loss;
 mod message;
+mod missing;
 mod open;
 mod parity;
+mod parity_turn;
 mod probe;
 mod repair;
 mod tail;
@@ -569,7 +571,6 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         let hidden = sending.parity.hidden_losses(report.restored);
-        self.losses.on_lost(hidden);
         self.unscheduled -= sending.release();
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
@@ -657,6 +658,9 @@ impl Sender {
             lost_sent_at: lost.sent_at,
             ..news
         };
+        if !self.window.blames_queue(rtt) {
+            self.losses.on_lost(lost.all);
+        }
         let ignored = self.window.ignores_marks();
         self.window.on_feedback(now, feedback, rtt);
         if self.window.ignores_marks() && !ignored {

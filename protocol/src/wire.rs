@@ -37,9 +37,9 @@
 //!
 //! A message's sender speaks DATA, PARITY, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP
 //! and REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
-//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY carries
-//! the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length of the
-//! message's first one; its `segment` is the group, `magnitude` the number of segments in it, and
+//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY
+//! carries the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length
+//! of the message's first one; its `segment` is the group, `magnitude` the number of segments in it, and
 //! `layer` the XOR of the low 16 bits of their indices.
 //! [`crate::sender`] and [`crate::receiver`] decide when to send them.
 
@@ -175,8 +175,8 @@ pub struct Header {
     pub segment: u32,
     /// Segments of the message, at most [`SEGMENTS_MAX`].
     pub segments: u32,
-    /// Of DATA, PARITY and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its number
-    /// among the reports to this peer.
+    /// Of DATA, PARITY and PROBE, the packet's number on its path. Of ACK, BITMAP and STOP, its
+    /// number among the reports to this peer.
     pub number: PathNumber,
     /// Bytes of the whole message.
     pub message_bytes: u32,

@@ -430,8 +430,8 @@ impl ReceiveMessage {
             }
     }
 
-    /// The gap is over, and a path has yet to pass its end: unless it needs no path to, it waits on,
-    /// but not forever, and has the sender mark the ends again; returns whether it does.
+    /// The gap is over. If a path has yet to pass the end of the message, and that matters, it
+    /// waits on, but not forever, and has the sender mark the ends again; returns whether it does.
     pub(super) fn waits_for_ends(
         &mut self,
         lent: &RankResources<'_>,
@@ -580,7 +580,7 @@ impl ReceiveMessage {
         let report = SegmentReport {
             received: self.received.ones(),
             granted: self.grants.granted,
-            restored: self.restored,
+            restored: self.restored as u8,
             cumulative,
             first,
             bits,

@@ -1,43 +1,14 @@
 //! What parity has restored, and what it still can: the groups of one message.
 //!
 //! The receiver knows of a group how many of its segments it has and the XOR of their indices.
-//! PARITY says the same of all of them, so that a group which lacks just one segment tells which one
-//! that is. The owner of the payload keeps the XOR of the bytes, of which it hears by [`Placement`]
-//! and [`Restoration`].
+//! PARITY says the same of all of them, so that a group which lacks just one segment tells which
+//! one that is. The owner of the payload keeps the XOR of the bytes, of which it hears by
+//! [`Placement`](super::Placement) and [`Restoration`](super::Restoration).
 
 use std::collections::VecDeque;
 
-use super::message::ReceiveStage;
-use super::{DataEffect, Placement, RankResources, Receiver};
-use crate::machine::Ecn;
 use crate::parity::{PARITY_WINDOW, ParityGroup, ParityGroups, ParityLayout};
-use crate::units::{MessageKey, Rank};
-use crate::wire::{Flags, Header, PacketKind};
-
-/// Messages of one peer that may have parity at a time; further ones do without it.
-const PARITY_MESSAGES_MAX: usize = 64;
-
-/// What the owner of the payload does after a packet, apart from placing its segment.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Restoration {
-    /// The packet is parity: its payload goes into the sum of a group.
-    Parity {
-        /// Its sender.
-        from: Rank,
-        /// Its message.
-        key: MessageKey,
-        /// The group.
-        group: ParityGroup,
-    },
-    /// A segment is restored: its bytes are the sum of a group so far, up to its length. They are
-    /// placed like any others, and go into the sums of its groups.
-    Segment {
-        /// Where it belongs.
-        placement: Placement,
-        /// The group.
-        group: ParityGroup,
-    },
-}
+use crate::wire::Header;
 
 /// What is known of one group.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,63 +106,5 @@ impl ParityState {
             false => same,
         };
         (segment + PARITY_WINDOW >= self.segments).then_some(segment)
-    }
-}
-
-impl Receiver {
-    /// Processes a PARITY packet whose header is consistent.
-    pub fn handle_parity(&mut self, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
-        self.effect = DataEffect::Changed;
-        let passage = self.note_order(header, lent);
-        if let Some(at) = self.message_of(header, lent) {
-            self.on_parity(at, header, ecn, lent);
-            self.note(at);
-        }
-        self.tell_skips(header, passage, lent.now);
-        if self.watches_paths {
-            self.look_at_paths(lent);
-        }
-    }
-
-    fn on_parity(&mut self, at: usize, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
-        self.note_mark(at, header, ecn);
-        let is_open = self.messages[at].has_parity() || self.takes_parity();
-        let receiving = &mut self.messages[at];
-        if receiving.stage == ReceiveStage::Complete || !is_open {
-            return;
-        }
-        receiving.report.on_probe(lent.now, header);
-        if let Some(group) = receiving.on_parity(header) {
-            let (from, key) = (self.peer, receiving.key());
-            self.restorations
-                .push_back(Restoration::Parity { from, key, group });
-            self.restore(at, header, lent);
-        }
-    }
-
-    /// Whether one message more may have parity.
-    pub(super) fn takes_parity(&self) -> bool {
-        let with_parity = self.messages.iter().filter(|of| of.has_parity());
-        with_parity.count() < PARITY_MESSAGES_MAX
-    }
-
-    /// Restores the segments of a message that can be restored after this packet.
-    pub(super) fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
-        while let Some((segment, group)) = self.messages[at].next_restored() {
-            let receiving = &mut self.messages[at];
-            let header = Header {
-                kind: PacketKind::Data,
-                flags: Flags::PROTECTED,
-                segment,
-                length: receiving.cut.length(segment) as u16,
-                ..*header
-            };
-            receiving.report.on_data(lent.now, &header, lent.settings);
-            let placement = self.take_segment(at, &header, lent);
-            self.counters.restored_segments += 1;
-            self.restorations
-                .push_back(Restoration::Segment { placement, group });
-        }
-        self.complete_if_done(at, lent);
     }
 }

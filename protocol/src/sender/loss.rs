@@ -235,7 +235,6 @@ impl Sender {
         self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
         sending.parity.on_lost();
-        self.losses.on_lost(1);
         // The receiver does not know of the new holes, so the next probe may be due now.
         let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
         sending.probe.at = sending.probe.at.min(probe_at);

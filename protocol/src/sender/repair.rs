@@ -8,10 +8,8 @@
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use super::{ReportPacket, Sender, echo_of};
 use crate::bitmap::Bitmap;
-use crate::priority::{Policy, RepairNeed};
-use crate::units::Instant;
+use crate::priority::RepairNeed;
 
 /// Who decides which segments of a message stay missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -105,32 +103,5 @@ impl RepairState {
     /// Whether the sender may still leave holes.
     pub(super) fn may_leave(&self) -> bool {
         self.chooser == HoleChooser::Sender
-    }
-}
-
-impl Sender {
-    /// Repairs the segments that a BITMAP lacks, if they were sent before the packet that it
-    /// echoes and cannot be waiting in a queue behind that packet's class.
-    pub(super) fn repair_missing(
-        &mut self,
-        now: Instant,
-        at: usize,
-        packet: &ReportPacket<'_>,
-        policy: &Policy,
-    ) {
-        let sending = &mut self.messages[at];
-        sending.on_chosen();
-        let (report, segments) = (&packet.report, sending.segments());
-        let echo = echo_of(report, now);
-        for segment in report.missing(packet.bitmap, segments).iter_ones() {
-            let waits = sending.tags.class_and_ecn(policy, segment).0 > report.echo_class;
-            if waits || sending.sent_at(segment) > echo {
-                continue;
-            }
-            let bytes = sending.land(segment);
-            self.in_flight -= bytes;
-            self.path.on_missing(now, bytes);
-            sending.queue_repair(segment);
-        }
     }
 }

@@ -20,11 +20,11 @@ use crate::units::Class;
 ///    36  bits            u32, length of the bitmap in bits
 ///    40  echo class      u8, traffic class of the packet whose `sent at` is echoed
 ///    41  keeps order     u8, 1 where the sender's paths may keep order
-///    42  repeats         u8, 1 if it has the news of the report before it, too; then a zero
+///    42  repeats         u8, 1 if it has the news of the report before it, too
+///    43  restored        u8, segments of the message that parity has restored so far, modulo 256
 ///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
 ///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
-///    60  restored       u32, segments of the message that parity has restored, so far
-///    64  bitmap          of the segments that arrived; see crate::bitmap
+///    60  bitmap          of the segments that arrived; see crate::bitmap
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SegmentReport {
@@ -58,12 +58,12 @@ pub struct SegmentReport {
     pub passed: Option<PathMark>,
     /// Bit n is set when the receiver waits for a packet after the n-th end that PROBE has named.
     pub awaited: u64,
-    /// Segments of the message that parity has restored, so far.
-    pub restored: u32,
+    /// Segments of the message that parity has restored so far, modulo 256.
+    pub restored: u8,
 }
 
 /// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 64;
+pub const REPORT_BYTES: usize = 60;
 
 impl SegmentReport {
     /// Appends the report to `out`.
@@ -85,13 +85,12 @@ impl SegmentReport {
         put32(&mut bytes, 32, self.first);
         put32(&mut bytes, 36, self.bits);
         (bytes[40], bytes[41]) = (self.echo_class.0, u8::from(self.keeps_order));
-        bytes[42] = u8::from(self.repeats);
+        (bytes[42], bytes[43]) = (u8::from(self.repeats), self.restored);
         if let Some(passed) = self.passed {
             bytes[44..52].copy_from_slice(&passed.encoded());
         }
         put32(&mut bytes, 52, self.awaited as u32);
         put32(&mut bytes, 56, (self.awaited >> 32) as u32);
-        put32(&mut bytes, 60, self.restored);
         bytes
     }
 
@@ -113,7 +112,7 @@ impl SegmentReport {
             repeats: bytes[42] == 1,
             passed: PathMark::decode(bytes[44..].first_chunk()?),
             awaited: get64(bytes, 52),
-            restored: get32(bytes, 60),
+            restored: bytes[43],
         };
         Some((report, bitmap))
     }

@@ -1,0 +1,67 @@
+//! Takes PARITY, and restores the segments that it can (`receiver/parity.rs`).
+
+use super::message::ReceiveStage;
+use super::{DataEffect, RankResources, Receiver, Restoration};
+use crate::machine::Ecn;
+use crate::wire::{Flags, Header, PacketKind};
+
+/// Messages of one peer that may have parity at a time; further ones do without it.
+const PARITY_MESSAGES_MAX: usize = 64;
+
+impl Receiver {
+    /// Processes a PARITY packet whose header is consistent.
+    pub fn handle_parity(&mut self, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
+        self.effect = DataEffect::Changed;
+        let passage = self.note_order(header, lent);
+        if let Some(at) = self.message_of(header, lent) {
+            self.on_parity(at, header, ecn, lent);
+            self.note(at);
+        }
+        self.tell_skips(header, passage, lent.now);
+        if self.watches_paths {
+            self.look_at_paths(lent);
+        }
+    }
+
+    fn on_parity(&mut self, at: usize, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
+        self.note_mark(at, header, ecn);
+        let is_open = self.messages[at].has_parity() || self.takes_parity();
+        let receiving = &mut self.messages[at];
+        if receiving.stage == ReceiveStage::Complete || !is_open {
+            return;
+        }
+        receiving.report.on_probe(lent.now, header);
+        if let Some(group) = receiving.on_parity(header) {
+            let (from, key) = (self.peer, receiving.key());
+            self.restorations
+                .push_back(Restoration::Parity { from, key, group });
+            self.restore(at, header, lent);
+        }
+    }
+
+    /// Whether one message more may have parity.
+    pub(super) fn takes_parity(&self) -> bool {
+        let with_parity = self.messages.iter().filter(|of| of.has_parity());
+        with_parity.count() < PARITY_MESSAGES_MAX
+    }
+
+    /// Restores the segments of a message that can be restored after this packet.
+    pub(super) fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
+        while let Some((segment, group)) = self.messages[at].next_restored() {
+            let receiving = &mut self.messages[at];
+            let header = Header {
+                kind: PacketKind::Data,
+                flags: Flags::PROTECTED,
+                segment,
+                length: receiving.cut.length(segment) as u16,
+                ..*header
+            };
+            receiving.report.on_data(lent.now, &header, lent.settings);
+            let placement = self.take_segment(at, &header, lent);
+            self.counters.restored_segments += 1;
+            self.restorations
+                .push_back(Restoration::Segment { placement, group });
+        }
+        self.complete_if_done(at, lent);
+    }
+}

@@ -1,0 +1,148 @@
+//! Parity behind messages: how much, and which packet is next.
+//!
+//! 1. Parity covers the last segments of a message, as many as may be in flight: a loss before them
+//!    is repaired while they are sent. How much follows is decided when the first of them leaves,
+//!    by the loss measured until then ([`Sender::cover`]).
+//! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
+//!    Groups of which all segments have arrived need none.
+//! 3. Parity is in flight as segments are, until a report echoes a packet that was sent later. It
+//!    is never repaired.
+//! 4. Parity delays no repair: a segment that is found lost is sent again at once. A loss that the
+//!    receiver restores before the sender finds it counts as a loss all the same
+//!    ([`MessageParity::hidden_losses`]), so parity hides no congestion.
+
+use super::message::{PathRecord, SendMessage};
+use super::{Burst, Sender, full_packet};
+use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
+use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
+use crate::priority::SendTurn;
+use crate::settings::EndpointSettings;
+use crate::units::{Class, Instant, Layer, Magnitude};
+use crate::wire::{HEADER_BYTES, Header, PacketKind};
+
+const _: () = assert!(
+    GROUP_MAX as usize <= RUN_SEGMENTS_MAX,
+    "a run takes a group"
+);
+
+impl SendMessage {
+    /// Segments that have not arrived, as far as is known, and that its receiver takes.
+    fn outstanding(&self) -> u32 {
+        let granted = self.progress.granted.min(self.segments());
+        granted.saturating_sub(self.progress.acked.ones())
+    }
+
+    /// Whether its parity becomes due now: all of it was sent.
+    pub(super) fn takes_parity(&mut self) -> bool {
+        let becomes_due =
+            !self.parity.is_due && self.tags.parity().is_some() && self.sent() == self.segments();
+        self.parity.is_due |= becomes_due;
+        becomes_due
+    }
+
+    /// Takes the segments of the next group of which one may be missing into `run`; returns the
+    /// group. `None` if there is no other one.
+    fn take_group(&mut self, run: &mut SegmentRun) -> Option<ParityGroup> {
+        let (layout, segments) = (self.tags.parity()?, self.segments());
+        while self.parity.next < layout.group_count(segments) {
+            let group = ParityGroup(self.parity.next);
+            self.parity.next += 1;
+            run.clear();
+            let mut may_miss = false;
+            for segment in layout.candidates(segments, group) {
+                if self.tags.parity_of(segment).is_some() {
+                    run.push(segment);
+                    may_miss |= !self.progress.acked.has(segment);
+                }
+            }
+            if may_miss {
+                return Some(group);
+            }
+        }
+        None
+    }
+}
+
+impl Sender {
+    /// Decides about the parity of a message before the first segment leaves that it may cover.
+    #[inline]
+    pub(super) fn cover(&mut self, at: usize, settings: &EndpointSettings) {
+        if settings.parity != ParityRule::None && !self.messages[at].parity.is_decided {
+            self.cover_end(at, settings);
+        }
+    }
+
+    #[inline(never)]
+    fn cover_end(&mut self, at: usize, settings: &EndpointSettings) {
+        let window = self.window.bytes().get() / full_packet(settings);
+        let loss = match self.tail.record() {
+            PathRecord::Clean => 0.0,
+            PathRecord::Lossy => self.losses.share(),
+        };
+        let sending = &mut self.messages[at];
+        let (segments, last) = (sending.segments(), sending.segments() - sending.sent());
+        if u64::from(last) <= window.min(sending.outstanding().into()) {
+            sending.parity.is_decided = true;
+            sending.tags.cover(settings.parity, segments, last, loss);
+        }
+    }
+
+    /// The turn of the next parity packet: after all segments.
+    pub(super) fn parity_turn(&self) -> Option<SendTurn> {
+        (!self.parity_due.is_empty()).then_some(SendTurn::LAST)
+    }
+
+    /// The next parity packet; the segments of its group are taken into `run`.
+    pub(super) fn poll_parity(
+        &mut self,
+        now: Instant,
+        settings: &EndpointSettings,
+        run: &mut SegmentRun,
+    ) -> Option<Burst> {
+        while let Some(&message) = self.parity_due.front() {
+            let at = self.position(message);
+            let group = at.and_then(|at| Some((at, self.messages[at].take_group(run)?)));
+            let Some((at, group)) = group else {
+                self.parity_due.pop_front();
+                continue;
+            };
+            let class = self.messages[at].lowest_class(&settings.policy);
+            let mut burst = self.parity_burst(now, at, class);
+            let indices = run.as_slice().iter().fold(0, |sum, &segment| sum ^ segment);
+            burst.template.segment = group.0;
+            burst.template.layer = Layer(indices as u16);
+            burst.template.magnitude = Magnitude(run.as_slice().len() as u8);
+            return Some(burst);
+        }
+        None
+    }
+
+    /// A parity packet of the message at `at` leaves.
+    fn parity_burst(&mut self, now: Instant, at: usize, class: Class) -> Burst {
+        let entropy = self.spray.take();
+        let first = self.numbers.take(class, entropy, 1);
+        let sending = &mut self.messages[at];
+        let length = sending.segment_length(0);
+        let bytes = HEADER_BYTES as u64 + u64::from(length);
+        sending.parity.sent_at = Some(now.stamp());
+        sending.parity.in_flight += bytes;
+        self.in_flight += bytes;
+        self.path.on_sent(now);
+        self.counters.parity_packets += 1;
+        let template = Header {
+            kind: PacketKind::Parity,
+            class,
+            entropy,
+            number: first.number,
+            parity: sending.tags.parity(),
+            length: length as u16,
+            ..sending.template(now)
+        };
+        Burst {
+            template,
+            // A queue that is long enough to drop early is no place for parity.
+            ecn: Ecn::NotEct,
+            probe_at: sending.probe.at,
+        }
+    }
+}
