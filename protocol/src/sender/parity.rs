@@ -10,8 +10,8 @@ const LOSS_KNOWN: u64 = 1 << 12;
 /// The share that lossy paths are taken to lose until then.
 const LOSS_UNKNOWN: f64 = 0.001;
 
-/// The share of packets to one peer that links lose, over the latest tens of thousands. Packets that
-/// full queues drop do not count: parity would fill these queues.
+/// The share of packets to one peer that links lose, over the latest tens of thousands. Packets
+/// that full queues drop do not count: parity would fill these queues.
 #[derive(Debug, Default)]
 pub(super) struct LossShare {
     sent: u64,

@@ -192,7 +192,7 @@ fn a_rank_that_is_late_altogether_is_left_behind() {
         let time_of_all = |patience| {
             let mut world = with_usual_time(ranks, &job(patience), holes, seed);
             for other in 1..ranks {
-                world.network.set_link(Rank(0), Rank(other), late.clone());
+                world.network.set_link(Rank(0), Rank(other), late);
             }
             let (took, first, _) = run(&mut world, USUAL_STEPS, holes);
             for other in 1..ranks {
