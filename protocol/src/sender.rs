@@ -59,7 +59,7 @@ use self::cancel::CancelledMessages;
 use self::hearing::ReportsHeard;
 use self::lateness::Lateness;
 use self::least::LeastSearch;
-use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
+use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
 use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
@@ -162,6 +162,7 @@ pub struct Sender {
     tail: TailMarks,
     judge: HoleJudge,
     late: LateSegments,
+    guessed: GuessedHoles,
     reports: ReportsHeard,
     losses: LossShare,
     /// Messages that were sent and whose parity waits until there is nothing else to send.
@@ -205,6 +206,7 @@ impl Sender {
             tail: TailMarks::new(settings.limits.clean_packets),
             judge: HoleJudge::default(),
             late: LateSegments::default(),
+            guessed: GuessedHoles::default(),
             reports: ReportsHeard::new(settings.first_number),
             losses: LossShare::default(),
             parity_due: VecDeque::new(),
@@ -706,6 +708,9 @@ impl Sender {
         let sending = &mut self.messages[at];
         self.in_flight -= sending.land_all();
         self.unscheduled -= sending.release();
+        if sending.guesses > 0 {
+            self.guessed.forget(sending.id());
+        }
         let (rest, serial) = (rest(sending), sending.serial);
         self.messages.remove(at, serial);
         rest

@@ -39,9 +39,9 @@
 //! and REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
 //! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY
 //! carries the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length
-//! of the message's first one; its `segment` is the group, `magnitude` the number of segments in it,
-//! and `layer` the XOR of the low 16 bits of their indices.
-//! [`crate::sender`] and [`crate::receiver`] decide when to send them.
+//! of the message's first one; its `segment` is the group, `magnitude` the number of segments in
+//! it, and `layer` the XOR of the low 16 bits of their indices. [`crate::sender`] and
+//! [`crate::receiver`] decide when to send them.
 
 mod probe;
 mod report;

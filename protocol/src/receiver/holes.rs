@@ -21,7 +21,7 @@ pub(super) struct HoleState {
     protected_missing: u32,
     /// Whether the sender has said that every segment was sent at least once.
     all_sent: bool,
-    /// How sure the sender is of the holes that it names.
+    /// How sure the sender is of the holes that it has named last.
     proof: HoleProof,
     /// The segments that the sender has found lost and does not repair unless it is asked to.
     lost: Option<Bitmap>,
@@ -44,7 +44,7 @@ impl HoleState {
     /// The packet says whether all was sent, and whether its sender is sure about holes.
     pub(super) fn on_probe(&mut self, header: &Header) {
         self.all_sent |= header.flags.has(Flags::ALL_SENT);
-        self.proof = self.proof.max(HoleProof::of(header.flags));
+        self.proof = HoleProof::of(header.flags);
     }
 
     /// Whether the sender has said that all was sent.

@@ -421,7 +421,7 @@ impl Sender {
                 class,
                 entropy,
                 number: self.numbers.take(class, entropy, 1).number,
-                flags: mark.flags.with(all_sent).with(sending.proof.flags()),
+                flags: mark.flags.with(all_sent).with(sending.proof().flags()),
                 segment: sending.sent().min(sending.segments() - 1),
                 length: body.len() as u16,
                 ..sending.template(now)

@@ -10,7 +10,8 @@
 //!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
 //!    segment that was only late. Where paths may keep order this does not apply: there the
 //!    receiver accepts no hole on the sender's word, which PROBE calls a guess, unless all that it
-//!    names has been passed on its path (rule 4).
+//!    names has been passed on its path (rule 4). Time often shows a loss before its path does, and
+//!    then the path's word turns the guess into a fact ([`GuessedHoles`]).
 //!    Paths may differ by more than that: segments that were found lost and then arrived without
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
@@ -24,11 +25,13 @@ use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
 use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
-use crate::units::{Class, Instant, Span, Stamp};
+use crate::units::{Class, Instant, MessageId, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
 
 /// Segments taken for lost that are remembered, at most.
 const DOUBTED_MAX: usize = 64;
+/// The same of those that may stay missing, until their path tells.
+const GUESSED_MAX: usize = 256;
 
 /// The packets of one class in flight to one peer.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +117,40 @@ impl LateSegments {
     /// Segments sent this much before one that has arrived may be late.
     fn horizon(&self) -> Span {
         self.lateness.expected()
+    }
+}
+
+/// Holes found by time of which the paths have yet to tell. Their messages count them.
+#[derive(Debug, Default)]
+pub(super) struct GuessedHoles {
+    flights: VecDeque<(usize, SegmentFlight)>,
+}
+
+impl GuessedHoles {
+    /// A hole of this class. One too many remains a guess.
+    fn add(&mut self, class: usize, flight: SegmentFlight) {
+        if self.flights.len() == GUESSED_MAX {
+            self.flights.pop_front();
+        }
+        self.flights.push_back((class, flight));
+    }
+
+    /// Forgets the holes of a message.
+    pub(super) fn forget(&mut self, message: MessageId) {
+        self.flights.retain(|(_, flight)| flight.message != message);
+    }
+
+    /// A path has passed a packet: takes the next hole before that which `is_known`.
+    fn take_passed(
+        &mut self,
+        passed: PathMark,
+        is_known: impl Fn(&SegmentFlight) -> bool,
+    ) -> Option<SegmentFlight> {
+        let is_passed = |&(class, flight): &(usize, SegmentFlight)| {
+            class == usize::from(passed.class.0) && flight.precedes(passed) && is_known(&flight)
+        };
+        let at = self.flights.iter().position(is_passed)?;
+        self.flights.remove(at).map(|(_, flight)| flight)
     }
 }
 
@@ -203,32 +240,50 @@ impl Sender {
         let flights = self.classes.get(class).map_or(0, |of| of.flights.len());
         for index in 0..flights {
             let flight = self.classes[class].flights[index];
-            let precedes =
-                flight.entropy == passed.entropy && flight.number.ahead_of(passed.number) < 0;
+            let precedes = flight.precedes(passed);
             let message = precedes.then(|| self.position(flight.message)).flatten();
             let is_known = |at: &usize| {
                 let sending = &self.messages[*at];
                 self.reports.knows_since(sending.progress.reported) && sending.is_current(&flight)
             };
             if let Some(at) = message.filter(is_known) {
-                lost.add(self.lose(now, at, &flight, HoleProof::Passed));
+                lost.add(self.lose(now, at, &flight));
             }
         }
+        self.confirm_guesses(now, passed);
         lost
     }
 
+    /// A path has passed a packet, so holes before it that were guesses are none any more. The
+    /// receivers of messages without guesses are told at once.
+    fn confirm_guesses(&mut self, now: Instant, passed: PathMark) {
+        let mut guessed = std::mem::take(&mut self.guessed);
+        while let Some(flight) = guessed.take_passed(passed, |flight| {
+            let at = self.position(flight.message);
+            at.is_some_and(|at| {
+                self.reports
+                    .knows_since(self.messages[at].progress.reported)
+            })
+        }) {
+            let Some(at) = self.position(flight.message) else {
+                continue;
+            };
+            let sending = &mut self.messages[at];
+            sending.guesses = sending.guesses.saturating_sub(1);
+            if sending.guesses == 0 && sending.all_sent() {
+                sending.probe.at = now;
+                self.note_probe(now);
+            }
+        }
+        self.guessed = guessed;
+    }
+
     /// A current flight of the message at `at` is lost.
-    fn lose(
-        &mut self,
-        now: Instant,
-        at: usize,
-        flight: &SegmentFlight,
-        proof: HoleProof,
-    ) -> FoundLost {
+    fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
         if may_miss && self.judge == HoleJudge::Paths {
-            sending.proof = sending.proof.max(proof);
+            sending.proof = HoleProof::Passed;
         }
         let bytes = sending.land(flight.segment);
         self.in_flight -= bytes;
@@ -283,7 +338,11 @@ impl Sender {
                 if flight.sent_at >= lost_before {
                     break;
                 }
-                lost.add(self.lose(now, at, &flight, HoleProof::Guessed));
+                if self.judge == HoleJudge::Paths && self.messages[at].may_miss(flight.segment) {
+                    self.messages[at].guesses += 1;
+                    self.guessed.add(class, flight);
+                }
+                lost.add(self.lose(now, at, &flight));
                 self.late.on_found(class, flight);
             }
             self.classes[class].flights.pop_front();

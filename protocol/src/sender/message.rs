@@ -44,6 +44,13 @@ pub(super) struct SegmentFlight {
     pub(super) number: PathNumber,
 }
 
+impl SegmentFlight {
+    /// Whether it was sent on the entropy of a packet, before it.
+    pub(super) fn precedes(&self, packet: PathMark) -> bool {
+        self.entropy == packet.entropy && self.number.ahead_of(packet.number) < 0
+    }
+}
+
 /// When a run leaves, and its first packet on its path.
 #[derive(Clone, Copy)]
 pub(super) struct RunDeparture {
@@ -123,8 +130,10 @@ pub(super) struct SendMessage {
     stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
-    /// How sure it is that its holes are lost.
+    /// How sure it is that its holes are lost, apart from guesses.
     pub(super) proof: HoleProof,
+    /// Holes that are guesses: no report has said yet that their paths have passed them.
+    pub(super) guesses: u32,
 }
 
 impl SendMessage {
@@ -172,6 +181,7 @@ impl SendMessage {
             stop: StopHeard::default(),
             ends: SmallVec::new(),
             proof: HoleProof::default(),
+            guesses: 0,
         }
     }
 
@@ -290,6 +300,14 @@ impl SendMessage {
             false => &[],
         };
         ProbeBody::encode(ends, self.repair.holes(), room, body);
+    }
+
+    /// How sure it is that its holes are lost.
+    pub(super) fn proof(&self) -> HoleProof {
+        match self.guesses {
+            0 => self.proof,
+            _ => HoleProof::Guessed,
+        }
     }
 
     /// Its last packet on each path that it has used, in the order in which PROBE names them.
