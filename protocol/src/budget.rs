@@ -14,8 +14,8 @@
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that happened, and [says](Ledger::blames_host) which messages may have holes
 //!    from it.
-//! 6. A message whose patience is over is [given up](Ledger::give_up) if the step's budget and that
-//!    of its sum (`budget/late.rs`) have room for all that it misses.
+//! 6. A message whose patience is over is given up if the step's budget and that of its sum
+//!    (`budget/late.rs`) have room for all that it misses.
 
 mod late;
 

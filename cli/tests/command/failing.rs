@@ -191,7 +191,7 @@ fn a_frozen_control_group_is_waited_for() {
         eprintln!("skipped: slow, or this user makes no control groups");
         return;
     };
-    let options = waiting("60s", "udp", "150");
+    let options = waiting("60s", "udp", "1000");
     let ended = with_a_pause(&options, |process| {
         freezer.write("cgroup.procs", &process.to_string());
         freezer.write("freezer.state", "FROZEN");
