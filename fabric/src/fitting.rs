@@ -9,7 +9,7 @@ use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity,
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::exchange;
-use crate::policy::{Balance, QosPolicy};
+use crate::policy::{Balance, QosPolicy, bytes_during};
 use crate::topology::Fabric;
 
 /// Bytes of a control packet: a header without payload.
@@ -66,8 +66,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
     let rtt = Span::from_micros(round_trip(fabric).as_micros() + 1);
-    let bits = u128::from(fabric.host_rate().as_bits_per_second());
-    let bdp = (bits * u128::from(rtt.as_picos()) / 8_000_000_000_000) as u64;
+    let bdp = bytes_during(rtt, fabric.host_rate());
     let of_bdp = |times: u64, least: u64| {
         let bytes = (bdp * times / 4).max(least);
         ByteCount::new(bytes.next_multiple_of(1 << 10))

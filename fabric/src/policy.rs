@@ -216,7 +216,8 @@ impl QosPolicy {
     }
 }
 
-fn bytes_during(span: Span, rate: Rate) -> u64 {
+/// Bytes that a link of this rate carries in a time, rounded down.
+pub(crate) fn bytes_during(span: Span, rate: Rate) -> u64 {
     let bits = u128::from(rate.as_bits_per_second()) * u128::from(span.as_picos());
     (bits / 8_000_000_000_000) as u64
 }

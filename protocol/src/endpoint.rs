@@ -56,7 +56,7 @@ pub struct Endpoint {
     /// Whether [`GRANTS`] is in `deadlines`.
     look_armed: bool,
     events: VecDeque<EndpointEvent>,
-    /// What the last packet has restored.
+    /// Restorations that the last packet brought.
     restorations: VecDeque<Restoration>,
     /// The body of the last control packet.
     body: Vec<u8>,
@@ -328,7 +328,7 @@ impl Endpoint {
     }
 
     /// Processes a packet; for a new segment returns its place, exactly once per segment. After
-    /// that, [`Endpoint::poll_restoration`] has what parity makes of the packet.
+    /// that, [`Endpoint::poll_restoration`] has the segments that it restores.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
         self.restorations.clear();
         let header = &datagram.header;
@@ -350,7 +350,7 @@ impl Endpoint {
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_received(datagram);
         }
-        if matches!(header.kind, PacketKind::Data | PacketKind::Parity) {
+        if header.kind.has_segments() {
             self.common.grants.on_arrival(now, at as u32);
         } else if peer.reach == Reach::Network
             && let Some(fault) = peer.receiver.note_ecn(datagram.ecn)

@@ -19,6 +19,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use crate::parity::ParityRule;
 use crate::priority::{Policy, SendOrder, UntaggedTraffic};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::HEADER_BYTES;
@@ -32,8 +33,8 @@ use spanned::{TomlError, TomlProblem};
 
 pub use values::{
     AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketOrder, PacketSecurity, ParityChoice, QueueSignal, ReduceAlgorithm,
-    SumOrder, WireChoice,
+    MetricsAccess, Mtu, PacketOrder, PacketSecurity, QueueSignal, ReduceAlgorithm, SumOrder,
+    WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -92,9 +93,8 @@ job_keys! {
         /// after thousands have. A loss within the tolerance then needs no quiet time.
         order: PacketOrder = PacketOrder::Auto, one_of();
         /// Packets behind a message that restore lost ones of its end without a round trip, as a
-        /// share of those that they cover; "auto" sends as many as the measured loss calls for.
-        parity: Option<ParityChoice> = None,
-            or("auto", or::<_, ParityChoice>("none", AnyShare));
+        /// share of the packets that they cover; "auto" follows the measured loss.
+        parity: ParityRule = ParityRule::Auto, or("auto", or::<_, Option<Share>>("none", AnyShare));
         /// Quiet time after which missing segments count as lost.
         gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
         /// How long queues on the paths show: "marks" where switches mark packets before they drop

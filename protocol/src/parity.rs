@@ -7,8 +7,9 @@
 //!
 //! 1. Segment i is in column i modulo the number of columns, so that a run of losses hits as many
 //!    groups as it has packets. Where one column would often lack two segments, there are rows,
-//!    too: as many neighbours as there are columns. What a column cannot restore its rows can, and
-//!    then the column can (a product code: P. Elias, "Error-Free Coding", 1954).
+//!    too: as many neighbours as there are columns. If a column lacks two segments, their rows
+//!    restore one of them, and then the column the other (a product code: P. Elias, "Error-Free
+//!    Coding", 1954).
 //! 2. Every packet of a covered segment names the [`ParityLayout`]. A PARITY packet says of its
 //!    group how many segments it has and the XOR of their indices, so that the receiver need not
 //!    know which segments are covered.
@@ -44,6 +45,22 @@ pub enum ParityRule {
     None,
     /// This share of the covered segments.
     Share(Share),
+}
+
+impl From<Option<Option<Share>>> for ParityRule {
+    fn from(share: Option<Option<Share>>) -> Self {
+        share.map_or(Self::Auto, |share| share.map_or(Self::None, Self::Share))
+    }
+}
+
+impl From<ParityRule> for Option<Option<Share>> {
+    fn from(rule: ParityRule) -> Self {
+        match rule {
+            ParityRule::Auto => None,
+            ParityRule::None => Some(None),
+            ParityRule::Share(share) => Some(Some(share)),
+        }
+    }
 }
 
 /// The groups of a message's covered segments.
@@ -85,20 +102,18 @@ impl ParityLayout {
         if covered == 0 {
             return None;
         }
-        let wanted = match rule {
-            ParityRule::None => return None,
-            ParityRule::Auto if loss <= 0.0 => return None,
-            ParityRule::Auto => {
+        let (wanted, most) = match rule {
+            ParityRule::Auto if loss > 0.0 => {
                 // Of c columns with n / c segments each, n^2 p^2 / 2c lack two.
                 let pairs = (f64::from(covered) * loss).powi(2) / 2.0;
-                (pairs / UNRESTORED).ceil().max(1.0) as u32
+                let wanted = (pairs / UNRESTORED).ceil().max(1.0) as u32;
+                (wanted, (covered / COVERED_PER_PARITY).max(1))
             }
-            ParityRule::Share(share) if share.is_none() => return None,
-            ParityRule::Share(share) => share.of_rounded_up(covered.into()) as u32,
-        };
-        let most = match rule {
-            ParityRule::Auto => (covered / COVERED_PER_PARITY).max(1),
-            _ => wanted,
+            ParityRule::Share(share) if !share.is_none() => {
+                let wanted = share.of_rounded_up(covered.into()) as u32;
+                (wanted, wanted)
+            }
+            _ => return None,
         };
         let side = covered.isqrt().next_power_of_two().min(GROUP_MAX);
         let with_rows = side + covered.div_ceil(side);
@@ -109,8 +124,8 @@ impl ParityLayout {
             true => side,
             false => wanted.clamp(1, most),
         };
-        let is_over = columns.next_power_of_two() > most;
-        let columns_log2 = columns.next_power_of_two().ilog2() - u32::from(is_over);
+        let rounded = columns.next_power_of_two();
+        let columns_log2 = rounded.ilog2() - u32::from(rounded > most);
         Some(Self {
             columns_log2: (columns_log2 as u8).min(COLUMNS_LOG2_MAX),
             has_rows,

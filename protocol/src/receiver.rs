@@ -107,7 +107,7 @@ pub struct Placement {
     pub parity: Option<ParityGroups>,
 }
 
-/// What the owner of the payload does after a packet, apart from placing its segment.
+/// A task for the owner of the payload after a packet, apart from placing its segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restoration {
     /// The packet is parity: its payload goes into the sum of a group.
@@ -264,7 +264,7 @@ impl Receiver {
         self.events.pop_front()
     }
 
-    /// What the last packet has restored, one by one.
+    /// The next restoration that the last packet brought.
     pub fn take_restoration(&mut self) -> Option<Restoration> {
         self.restorations.pop_front()
     }

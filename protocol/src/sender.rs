@@ -451,7 +451,7 @@ impl Sender {
         };
         self.in_flight += sending.on_sent(run, departure, flights);
         self.losses.on_sent(segments);
-        if sending.takes_parity() {
+        if sending.takes_parity(flags) {
             self.parity_due.push_back(sending.id());
         }
         let record = self.tail.on_sent(segments);

@@ -1,6 +1,6 @@
 //! A job's parameters for one rank, in the units of its machine.
 
-use crate::job::{GrantWindow, Job, Mtu, PacketOrder, ParityChoice, QueueSignal};
+use crate::job::{GrantWindow, Job, Mtu, PacketOrder, QueueSignal};
 use crate::parity::ParityRule;
 use crate::priority::Policy;
 use crate::segment;
@@ -126,7 +126,7 @@ impl EndpointSettings {
             entropies: job.transport.entropies,
             gap: job.transport.gap,
             order: job.transport.order,
-            parity: ParityChoice::rule(job.transport.parity),
+            parity: job.transport.parity,
             queues: job.transport.queues,
             delay_target: job.transport.delay_target,
             peer_timeout: job.transport.peer_timeout,

@@ -96,6 +96,11 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
+    /// Whether its payload is made of segments: of one, or of a group.
+    pub fn has_segments(self) -> bool {
+        matches!(self, Self::Data | Self::Parity)
+    }
+
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Data,

@@ -9,9 +9,10 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity, ParityChoice};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::receiver::{Placement, Restoration};
@@ -243,9 +244,9 @@ impl Scenario {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut job = random_job(&mut rng);
         job.transport.parity = match seed % 4 {
-            0 => Some(ParityChoice::Share(Share::ALL)),
-            1 => Some(ParityChoice::None),
-            _ => None,
+            0 => ParityRule::Share(Share::ALL),
+            1 => ParityRule::None,
+            _ => ParityRule::Auto,
         };
         let ranks = rng.random_range(2..=4);
         let profile = random_profile(&mut rng, job.transport.gap);

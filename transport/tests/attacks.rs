@@ -10,9 +10,10 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{IdleMode, Job, Mtu, ParityChoice};
+use gradwire_protocol::job::{IdleMode, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -99,7 +100,7 @@ impl Victim {
     fn new(rank: u16, sockets: Sockets, other: Vec<SocketAddr>) -> Self {
         let mut job = Job::default();
         job.transport.mtu = Mtu::Bytes(1500);
-        job.transport.parity = Some(ParityChoice::None); // its endpoint computes none
+        job.transport.parity = ParityRule::None; // its endpoint computes none
         let identity = Identity {
             rank: Rank(rank),
             world_size: 2,

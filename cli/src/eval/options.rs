@@ -20,6 +20,7 @@ Tables:
   steps       the gain of each part of gradwire, one after the other                 simulated
   losses      links that lose packets, and how much a tolerance saves then           simulated
   loads       loads of other traffic, memory of switches, all transports             simulated
+  stragglers  hosts that are slow now and then, and patience with them               simulated
   training    accuracy under loss, fill by fill, three seeds                         real training
   tolerance   results of `gradwire tune loss` on both scripts                        real training
 

@@ -1,6 +1,7 @@
 //! `gradwire model`, and training steps of its models: output and refusals.
 
 use crate::processes::{errors, file, objects, run};
+use crate::sim::TRANSPORTS;
 
 fn printed(words: &[&str]) -> String {
     let output = run(words);
@@ -258,16 +259,7 @@ fn parallel_jobs_are_measured_each_background_cut_off() {
     let words = ["sim", "run", "single:8@100G", &line, "--json"];
     let background = "poisson:websearch@0.1:1s + incast:2x20KB,every=100us,for=1s";
     let beside = ["--background", background, "--transport"];
-    for transport in [
-        "gradwire",
-        "dctcp",
-        "dctcp-10ms",
-        "dctcp-classes",
-        "pias",
-        "pfabric",
-        "ndp",
-        "roce",
-    ] {
+    for transport in TRANSPORTS {
         let words = [&words[..], &beside[..], &[transport]].concat();
         let summary = objects(&run(&words)).remove(0);
         let training = [&summary["training"][0], &summary["training"][1]];

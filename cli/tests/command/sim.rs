@@ -7,6 +7,17 @@ use serde_json::Value;
 
 use crate::processes::{errors, file, gradwire, objects, run};
 
+/// All transports.
+pub(crate) const TRANSPORTS: [&str; 8] = [
+    "gradwire",
+    "dctcp",
+    "dctcp-10ms",
+    "dctcp-classes",
+    "pias",
+    "pfabric",
+    "ndp",
+    "roce",
+];
 const SMALL: [&str; 2] = ["fat-tree:k=4@100G", "permutation:100KB"];
 
 fn sim(command: &str, options: &str) -> Output {
@@ -130,16 +141,7 @@ fn json_has_every_field_that_is_documented() {
 #[test]
 fn equal_seeds_have_equal_digests_and_others_have_not() {
     let digest = |options: &str| summary(&small(options))["digest"].clone();
-    for transport in [
-        "gradwire",
-        "dctcp",
-        "dctcp-10ms",
-        "dctcp-classes",
-        "pias",
-        "pfabric",
-        "ndp",
-        "roce",
-    ] {
+    for transport in TRANSPORTS {
         let options = format!("--transport {transport} --seed");
         let first = digest(&format!("{options} 5"));
         assert_eq!(

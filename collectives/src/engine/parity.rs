@@ -34,7 +34,7 @@ fn xor(sum: &mut [u8], bytes: &[u8]) {
     accumulate(DType::U8, ReduceOp::BitXor, &mut sum[..bytes.len()], bytes);
 }
 
-/// The sums of all messages of which covered segments have arrived.
+/// The sums of messages. A message gets them with its first covered segment.
 #[derive(Debug, Default)]
 pub(crate) struct ParitySums {
     /// By group; empty for a group without a segment.

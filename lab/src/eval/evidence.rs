@@ -70,10 +70,8 @@ impl CellPoint {
     pub fn of(cell: &SweepCell) -> Self {
         let (fabric, workload) = (&cell.scenario.fabric, &cell.scenario.workload);
         let behind = fabric.split_once('@').map_or("", |(_, rest)| rest);
-        let option = |name| {
-            let mut options = behind.split(',');
-            options.find_map(|option| option.strip_prefix(name))
-        };
+        let with = |start: &str| behind.split(',').find(|option| option.starts_with(start));
+        let option = |name: &str| with(name).and_then(|option| option.strip_prefix(name));
         let background = cell.scenario.background.as_deref();
         let load = background.and_then(|text| text.split(['@', ':']).nth(2));
         Self {
@@ -86,11 +84,7 @@ impl CellPoint {
             loss: option("loss=").unwrap_or("0%").to_owned(),
             load: load.unwrap_or("0").to_owned(),
             buffer: option("buffer=").unwrap_or("").to_owned(),
-            spells: behind
-                .split(',')
-                .find(|option| option.starts_with("slow-"))
-                .unwrap_or_default()
-                .to_owned(),
+            spells: with("slow-").unwrap_or_default().to_owned(),
             case: cell.case.clone().unwrap_or_default(),
         }
     }

@@ -93,7 +93,7 @@ fn take(
     };
     cargo.body.clear();
     cargo.header = Some(header);
-    if matches!(header.kind, PacketKind::Data | PacketKind::Parity) {
+    if header.kind.has_segments() {
         envelope.load = Load::Data;
     } else if let Payload::Bytes(body) = transmit.message {
         cargo.body.extend_from_slice(body);
@@ -117,7 +117,7 @@ impl Host for Gradwire {
         let Some(header) = cargo.header.take() else {
             return;
         };
-        let data = matches!(header.kind, PacketKind::Data | PacketKind::Parity);
+        let data = header.kind.has_segments();
         if data && envelope.load != Load::Data {
             return;
         }

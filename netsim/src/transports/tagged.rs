@@ -4,8 +4,7 @@
 //!   the cheapest way to prefer them.
 //! - [`QueueRule::BytesSent`]: PIAS (Bai et al., NSDI 2015): every flow starts in the highest queue
 //!   and sinks as it sends, so that short flows pass long ones whose lengths are not known.
-//!   Thresholds are those of its simulations with the web-search distribution, of which six queues
-//!   need five.
+//!   Its simulations with the web-search distribution gave the thresholds; six queues need five.
 //!
 //! Left out of PIAS: marks by the depth of the whole port, and the return to the highest queue
 //! after timeouts. A packet that is sent again keeps its queue.

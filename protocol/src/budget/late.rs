@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use super::BudgetVerdict;
 use crate::units::{MessageKey, Step};
 
-/// What the sums of recent steps may do without.
+/// The bytes that sums of recent steps may lack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LateBudgets {
     of: BTreeMap<MessageKey, LateBudget>,
 }
 
-/// What one sum may do without.
+/// The bytes that one sum may lack.
 #[derive(Clone, Copy, Debug)]
 struct LateBudget {
     step: Step,

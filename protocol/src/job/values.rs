@@ -3,8 +3,7 @@
 
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
-use crate::parity::ParityRule;
-use crate::units::{ByteCount, Share};
+use crate::units::ByteCount;
 use crate::wire::TAG_BYTES;
 
 /// The value that a receiver uses for elements that did not arrive.
@@ -65,41 +64,6 @@ impl From<GrantWindow> for Option<ByteCount> {
         match window {
             GrantWindow::Unlimited => None,
             GrantWindow::Bytes(bytes) => Some(bytes),
-        }
-    }
-}
-
-/// How much parity follows messages, unless that is left open.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ParityChoice {
-    /// None.
-    None,
-    /// This share of the segments that it covers.
-    Share(Share),
-}
-
-impl From<Option<Share>> for ParityChoice {
-    fn from(share: Option<Share>) -> Self {
-        share.map_or(Self::None, Self::Share)
-    }
-}
-
-impl From<ParityChoice> for Option<Share> {
-    fn from(choice: ParityChoice) -> Self {
-        match choice {
-            ParityChoice::None => None,
-            ParityChoice::Share(share) => Some(share),
-        }
-    }
-}
-
-impl ParityChoice {
-    /// The rule of a job with this choice, or without one.
-    pub(crate) fn rule(choice: Option<Self>) -> ParityRule {
-        match choice {
-            None => ParityRule::Auto,
-            Some(Self::None) => ParityRule::None,
-            Some(Self::Share(share)) => ParityRule::Share(share),
         }
     }
 }

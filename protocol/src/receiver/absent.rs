@@ -1,7 +1,7 @@
 //! Messages that are given up before their first packet arrives (rule 10 of [`super`]).
 //!
-//! 1. When patience with a posted message ends of which no packet has arrived, all of it is given
-//!    up, if the budgets bear it, and the caller hears so.
+//! 1. If no packet of a posted message has arrived when patience with it ends, the receiver gives
+//!    all of it up, as far as the budgets bear it, and tells the caller.
 //! 2. Its first packet then opens it as complete: STOP names all segments as missing.
 
 use super::{RankResources, Receiver};
@@ -12,15 +12,15 @@ use crate::message::ReceiveRequest;
 use crate::segment::Segmentation;
 
 impl Receiver {
-    /// Gives up the messages whose patience is over and of which no packet has arrived, as far as
-    /// the budgets bear it.
+    /// Gives up the posted messages without a packet whose patience is over, as far as the budgets
+    /// bear it.
     pub(super) fn give_up_absent(&mut self, lent: &mut RankResources<'_>) {
         let now = lent.now;
         if self.absent.patience_ends().is_none_or(|ends| ends > now) {
             return;
         }
         let is_over = |request: &ReceiveRequest| request.patience_ends.is_some_and(|at| at <= now);
-        // The network is not late with what this host's own kernel may have dropped.
+        // The network is not late with packets that this host's own kernel may have dropped.
         if !lent.ledger.blames_host(now) {
             let due: Vec<ReceiveRequest> = self
                 .expected
@@ -49,9 +49,7 @@ impl Receiver {
         self.expected.retain(|expected| expected.key != key);
         self.absent.give_up(key);
         let mut holes = Bitmap::new(segments);
-        for segment in 0..segments {
-            holes.insert(segment);
-        }
+        holes.insert_range(0..segments);
         self.events.push_back(EndpointEvent::Received {
             from: self.peer,
             key,

@@ -15,7 +15,7 @@ use crate::budget::{BudgetVerdict, Ledger};
 use crate::grants::GrantNeed;
 use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
-use crate::parity::{ParityGroup, ParityGroups};
+use crate::parity::{ParityGroup, ParityGroups, ParityLayout};
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
@@ -279,23 +279,25 @@ impl ReceiveMessage {
     /// Notes a new segment for its groups, and returns them if parity covers it.
     #[inline]
     pub(super) fn cover(&mut self, header: &Header) -> Option<ParityGroups> {
-        header.parity.and_then(|_| self.cover_some(header))
+        self.cover_some(header.parity?, header.segment)
     }
 
     #[inline(never)]
-    fn cover_some(&mut self, header: &Header) -> Option<ParityGroups> {
-        let (layout, segments) = (header.parity?, self.cut.segments());
+    fn cover_some(&mut self, layout: ParityLayout, segment: u32) -> Option<ParityGroups> {
+        self.parity_state(layout).on_segment(layout, segment)
+    }
+
+    /// Its groups, of this layout if a packet names one for the first time.
+    fn parity_state(&mut self, layout: ParityLayout) -> &mut ParityState {
+        let segments = self.cut.segments();
         let new = || Box::new(ParityState::new(layout, segments));
-        let parity = self.parity.get_or_insert_with(new);
-        parity.on_segment(layout, header.segment)
+        self.parity.get_or_insert_with(new)
     }
 
     /// Takes PARITY; returns the group whose sum needs its payload. If all segments that it covers
     /// are lost, it is the first to say that they are covered.
     pub(super) fn on_parity(&mut self, header: &Header) -> Option<ParityGroup> {
-        let (layout, segments) = (header.parity?, self.cut.segments());
-        let new = || Box::new(ParityState::new(layout, segments));
-        self.parity.get_or_insert_with(new).on_parity(header)
+        self.parity_state(header.parity?).on_parity(header)
     }
 
     /// The next missing segment that parity restores, and the group that does it.
@@ -468,7 +470,7 @@ impl ReceiveMessage {
     pub(super) fn give_up(&mut self, now: Instant, ledger: &mut Ledger) {
         self.patience.look(now);
         let is_over = self.patience == MessagePatience::Over && self.is_posted();
-        // The network is not late with what this host's own kernel may have dropped.
+        // The network is not late with packets that this host's own kernel may have dropped.
         if !is_over || self.received.zeros() == 0 || ledger.blames_host(self.begun) {
             return;
         }

@@ -1,16 +1,16 @@
-//! What parity has restored, and what it still can: the groups of one message.
+//! The groups of one message: parity restores the last missing segment of each.
 //!
 //! The receiver knows of a group how many of its segments it has and the XOR of their indices.
-//! PARITY says the same of all of them, so that a group which lacks just one segment tells which
-//! one that is. The owner of the payload keeps the XOR of the bytes, of which it hears by
-//! [`Placement`](super::Placement) and [`Restoration`](super::Restoration).
+//! PARITY says the same of all of them, so a group that lacks just one segment tells its index.
+//! The owner of the payload keeps the XOR of the bytes: [`Placement`](super::Placement) and
+//! [`Restoration`](super::Restoration) tell it when.
 
 use std::collections::VecDeque;
 
 use crate::parity::{PARITY_WINDOW, ParityGroup, ParityGroups, ParityLayout};
 use crate::wire::Header;
 
-/// What is known of one group.
+/// The segments of one group, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 struct GroupState {
     /// How many of its segments are there, and the XOR of their indices.
@@ -30,7 +30,7 @@ pub(super) struct ParityState {
 }
 
 impl ParityState {
-    /// Of a message with `segments` segments, of which none has arrived.
+    /// Of a message with `segments` segments, before the first one arrives.
     pub(super) fn new(layout: ParityLayout, segments: u32) -> Self {
         let groups = layout.group_count(segments) as usize;
         Self {

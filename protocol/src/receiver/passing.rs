@@ -1,4 +1,4 @@
-//! What the order of packets on their paths tells: losses, and ends that have passed
+//! Packets that come in order on their paths tell of losses, and of ends that have passed
 //! ([`crate::order`]).
 
 use super::{DataEffect, RankResources, Receiver};

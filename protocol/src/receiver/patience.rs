@@ -43,7 +43,7 @@ impl MessagePatience {
 #[derive(Debug, Default)]
 pub(super) struct AbsentMessages {
     given_up: Vec<MessageKey>,
-    /// No later than the end of patience with any posted message of which no packet has arrived.
+    /// No later than the end of patience with any posted message that has not begun to arrive.
     patience_ends: Option<Instant>,
 }
 

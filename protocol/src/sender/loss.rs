@@ -105,7 +105,7 @@ impl LateSegments {
             let is_reported = flight.message == sending.id();
             let is_same = is_reported && sending.sent_at(flight.segment) == flight.sent_at;
             let has_arrived = is_same && sending.progress.acked.has(flight.segment);
-            // What parity has restored did not come late.
+            // A segment that parity has restored did not come late.
             if has_arrived && !sending.parity.was_sent() {
                 let newest = newest_of(&classes[class..]);
                 lateness.learn(newest.since(flight.sent_at), most);
@@ -120,7 +120,7 @@ impl LateSegments {
     }
 }
 
-/// Holes found by time of which the paths have yet to tell. Their messages count them.
+/// Holes found by time that their paths have yet to pass. Their messages count them.
 #[derive(Debug, Default)]
 pub(super) struct GuessedHoles {
     flights: VecDeque<(usize, SegmentFlight)>,
@@ -138,19 +138,6 @@ impl GuessedHoles {
     /// Forgets the holes of a message.
     pub(super) fn forget(&mut self, message: MessageId) {
         self.flights.retain(|(_, flight)| flight.message != message);
-    }
-
-    /// A path has passed a packet: takes the next hole before that which `is_known`.
-    fn take_passed(
-        &mut self,
-        passed: PathMark,
-        is_known: impl Fn(&SegmentFlight) -> bool,
-    ) -> Option<SegmentFlight> {
-        let is_passed = |&(class, flight): &(usize, SegmentFlight)| {
-            class == usize::from(passed.class.0) && flight.precedes(passed) && is_known(&flight)
-        };
-        let at = self.flights.iter().position(is_passed)?;
-        self.flights.remove(at).map(|(_, flight)| flight)
     }
 }
 
@@ -242,10 +229,8 @@ impl Sender {
             let flight = self.classes[class].flights[index];
             let precedes = flight.precedes(passed);
             let message = precedes.then(|| self.position(flight.message)).flatten();
-            let is_known = |at: &usize| {
-                let sending = &self.messages[*at];
-                self.reports.knows_since(sending.progress.reported) && sending.is_current(&flight)
-            };
+            let is_known =
+                |&at: &usize| self.knows_reports_of(at) && self.messages[at].is_current(&flight);
             if let Some(at) = message.filter(is_known) {
                 lost.add(self.lose(now, at, &flight));
             }
@@ -254,28 +239,36 @@ impl Sender {
         lost
     }
 
-    /// A path has passed a packet, so holes before it that were guesses are none any more. The
-    /// receivers of messages without guesses are told at once.
+    /// A path has passed a packet, so holes before it that were guesses are none any more.
     fn confirm_guesses(&mut self, now: Instant, passed: PathMark) {
         let mut guessed = std::mem::take(&mut self.guessed);
-        while let Some(flight) = guessed.take_passed(passed, |flight| {
-            let at = self.position(flight.message);
-            at.is_some_and(|at| {
-                self.reports
-                    .knows_since(self.messages[at].progress.reported)
-            })
-        }) {
-            let Some(at) = self.position(flight.message) else {
-                continue;
-            };
-            let sending = &mut self.messages[at];
-            sending.guesses = sending.guesses.saturating_sub(1);
-            if sending.guesses == 0 && sending.all_sent() {
-                sending.probe.at = now;
-                self.note_probe(now);
-            }
-        }
+        guessed.flights.retain(|(class, flight)| {
+            let is_passed = *class == usize::from(passed.class.0) && flight.precedes(passed);
+            !(is_passed && self.confirm_guess(now, flight))
+        });
         self.guessed = guessed;
+    }
+
+    /// A path has passed a hole that is a guess; returns whether that proves it lost. The receiver
+    /// of a message without guesses is told at once.
+    fn confirm_guess(&mut self, now: Instant, flight: &SegmentFlight) -> bool {
+        let message = self.position(flight.message);
+        let Some(at) = message.filter(|&at| self.knows_reports_of(at)) else {
+            return false;
+        };
+        let sending = &mut self.messages[at];
+        sending.guesses = sending.guesses.saturating_sub(1);
+        if sending.guesses == 0 && sending.all_sent() {
+            sending.probe.at = now;
+            self.note_probe(now);
+        }
+        true
+    }
+
+    /// Whether no report after the newest one of the message at `at` counts as lost.
+    fn knows_reports_of(&self, at: usize) -> bool {
+        let newest = self.messages[at].progress.reported;
+        self.reports.knows_since(newest)
     }
 
     /// A current flight of the message at `at` is lost.
@@ -338,11 +331,12 @@ impl Sender {
                 if flight.sent_at >= lost_before {
                     break;
                 }
-                if self.judge == HoleJudge::Paths && self.messages[at].may_miss(flight.segment) {
+                let found = self.lose(now, at, &flight);
+                if found.needed == 0 && self.judge == HoleJudge::Paths {
                     self.messages[at].guesses += 1;
                     self.guessed.add(class, flight);
                 }
-                lost.add(self.lose(now, at, &flight));
+                lost.add(found);
                 self.late.on_found(class, flight);
             }
             self.classes[class].flights.pop_front();

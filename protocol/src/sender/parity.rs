@@ -45,8 +45,6 @@ impl LossShare {
 pub(super) struct MessageParity {
     /// Whether it is decided how much there is.
     pub(super) is_decided: bool,
-    /// Whether it has become due.
-    pub(super) is_due: bool,
     /// The next group.
     pub(super) next: u32,
     pub(super) in_flight: u64,

@@ -4,7 +4,7 @@
 //!    is repaired while they are sent. How much follows is decided when the first of them leaves,
 //!    by the loss measured until then ([`Sender::cover`]).
 //! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
-//!    Groups of which all segments have arrived need none.
+//!    A group whose segments have all arrived needs none.
 //! 3. Parity is in flight as segments are, until a report echoes a packet that was sent later. It
 //!    is never repaired.
 //! 4. Parity delays no repair: a segment that is found lost is sent again at once. A loss that the
@@ -18,7 +18,7 @@ use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
 use crate::priority::SendTurn;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Layer, Magnitude};
-use crate::wire::{HEADER_BYTES, Header, PacketKind};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind};
 
 const _: () = assert!(
     GROUP_MAX as usize <= RUN_SEGMENTS_MAX,
@@ -32,16 +32,14 @@ impl SendMessage {
         granted.saturating_sub(self.progress.acked.ones())
     }
 
-    /// Whether its parity becomes due now: all of it was sent.
-    pub(super) fn takes_parity(&mut self) -> bool {
-        let becomes_due =
-            !self.parity.is_due && self.tags.parity().is_some() && self.sent() == self.segments();
-        self.parity.is_due |= becomes_due;
-        becomes_due
+    /// Whether its parity becomes due with a run of these flags: the last one of new segments.
+    pub(super) fn takes_parity(&self, flags: Flags) -> bool {
+        let is_last = self.sent() == self.segments() && !flags.has(Flags::REPAIR);
+        is_last && self.tags.parity().is_some()
     }
 
-    /// Takes the segments of the next group of which one may be missing into `run`; returns the
-    /// group. `None` if there is no other one.
+    /// Takes the segments of the next group that may lack one into `run`; returns the group. `None`
+    /// if there is no other one.
     fn take_group(&mut self, run: &mut SegmentRun) -> Option<ParityGroup> {
         let (layout, segments) = (self.tags.parity()?, self.segments());
         while self.parity.next < layout.group_count(segments) {

@@ -82,7 +82,7 @@ impl HoleProof {
         }
     }
 
-    /// What the flags say.
+    /// The proof that the flags stand for.
     pub(crate) fn of(flags: Flags) -> Self {
         match (flags.has(Flags::GUESS), flags.has(Flags::PASSED)) {
             (true, _) => Self::Guessed,

@@ -13,8 +13,9 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::limits::CommunicatorLimits;
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{
-    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ParityChoice, ReduceAlgorithm,
+    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm,
 };
+use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::settings::EndpointLimits;
 use gradwire_protocol::units::{
     ByteCount, MessageId, MessageKey, PathNumber, Rank, Share, Span, Step,
@@ -229,10 +230,10 @@ impl ClusterProgram {
         }
         let mut rng = draw::stream(schedule.seed, "parity", 0);
         self.job.transport.parity = match rng.random_range(0..5) {
-            0 => Some(ParityChoice::None),
-            1 => Share::new(0.1).map(ParityChoice::Share),
-            2 => Some(ParityChoice::Share(Share::ALL)),
-            _ => None,
+            0 => ParityRule::None,
+            1 => ParityRule::Share(Share::new(0.1).expect("a share")),
+            2 => ParityRule::Share(Share::ALL),
+            _ => ParityRule::Auto,
         };
         if schedule.faults.has(ClusterFault::KeptOrder) {
             self.job.transport.order = PacketOrder::Kept;

@@ -1,7 +1,8 @@
 //! Parity: what it saves at the ends of messages, and what it costs.
 
-use gradwire_protocol::job::{Job, ParityChoice};
+use gradwire_protocol::job::Job;
 use gradwire_protocol::metrics::EndpointCounters;
+use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::units::{Share, Span};
 use gradwire_testnet::link::Profile;
 
@@ -10,7 +11,7 @@ use crate::pair::{Pair, PairMessage, port};
 const MESSAGE: u32 = 100_000;
 const MESSAGES: u64 = 300;
 
-fn job(parity: Option<ParityChoice>) -> Job {
+fn job(parity: ParityRule) -> Job {
     let mut job = Job::default();
     job.transport.parity = parity;
     job
@@ -26,7 +27,7 @@ fn lossy(share: f64) -> Profile {
 
 /// The times of messages that follow each other, and the counts of both ranks.
 fn transfers(
-    parity: Option<ParityChoice>,
+    parity: ParityRule,
     profile: Profile,
     message: PairMessage,
 ) -> (Vec<Span>, [EndpointCounters; 2]) {
@@ -44,10 +45,10 @@ fn mean(times: &[Span]) -> Span {
 #[test]
 fn most_of_the_time_that_losses_cost_is_saved() {
     let message = PairMessage::lossless(MESSAGE);
-    let clean = mean(&transfers(None, port(100), message).0);
+    let clean = mean(&transfers(ParityRule::Auto, port(100), message).0);
     for share in [0.003, 0.01, 0.03] {
-        let without = mean(&transfers(Some(ParityChoice::None), lossy(share), message).0);
-        let with = mean(&transfers(None, lossy(share), message).0);
+        let without = mean(&transfers(ParityRule::None, lossy(share), message).0);
+        let with = mean(&transfers(ParityRule::Auto, lossy(share), message).0);
         println!("loss {share}: clean {clean}, without parity {without}, with {with}");
         assert!(
             with.beyond(clean) * 2 < without.beyond(clean),
@@ -59,9 +60,9 @@ fn most_of_the_time_that_losses_cost_is_saved() {
 #[test]
 fn a_clean_path_carries_no_parity_and_a_lossy_one_little() {
     let message = PairMessage::lossless(MESSAGE);
-    let (_, [sender, _]) = transfers(None, port(100), message);
+    let (_, [sender, _]) = transfers(ParityRule::Auto, port(100), message);
     assert_eq!(sender.sender.parity_packets, 0);
-    let (_, [sender, receiver]) = transfers(None, lossy(0.01), message);
+    let (_, [sender, receiver]) = transfers(ParityRule::Auto, lossy(0.01), message);
     let (parity, sent) = (sender.sender.parity_packets, sender.sender.sent_segments);
     assert!(receiver.receiver.restored_segments > 0);
     assert!(
@@ -73,7 +74,7 @@ fn a_clean_path_carries_no_parity_and_a_lossy_one_little() {
 #[test]
 fn the_protected_part_of_a_tolerant_message_is_restored() {
     let message = PairMessage::tolerant(MESSAGE, 0.1);
-    let (_, [sender, receiver]) = transfers(None, lossy(0.03), message);
+    let (_, [sender, receiver]) = transfers(ParityRule::Auto, lossy(0.03), message);
     assert!(receiver.receiver.restored_segments > 0, "{receiver:?}");
     assert!(receiver.receiver.lost_segments > 0, "{receiver:?}");
     assert!(sender.sender.parity_packets < sender.sender.sent_segments / 16);
@@ -81,9 +82,9 @@ fn the_protected_part_of_a_tolerant_message_is_restored() {
 
 #[test]
 fn a_message_of_one_segment_is_restored_from_its_copy() {
-    let copies = Some(ParityChoice::Share(Share::ALL));
+    let copies = ParityRule::Share(Share::ALL);
     let message = PairMessage::lossless(1000);
-    let [without, with] = [Some(ParityChoice::None), copies].map(|parity| {
+    let [without, with] = [ParityRule::None, copies].map(|parity| {
         let (times, [_, receiver]) = transfers(parity, lossy(0.05), message);
         let late = times.iter().filter(|&&time| time > Span::from_micros(300));
         (late.count(), receiver.receiver.restored_segments)
@@ -95,7 +96,7 @@ fn a_message_of_one_segment_is_restored_from_its_copy() {
 #[test]
 fn losses_that_parity_hides_are_measured() {
     let message = PairMessage::lossless(MESSAGE);
-    let (_, [sender, receiver]) = transfers(None, lossy(0.03), message);
+    let (_, [sender, receiver]) = transfers(ParityRule::Auto, lossy(0.03), message);
     let (found, sent) = (sender.sender.found_lost, sender.sender.sent_segments);
     assert!(receiver.receiver.restored_segments > found / 4);
     let share = found as f64 / sent as f64;

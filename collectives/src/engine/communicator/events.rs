@@ -162,7 +162,6 @@ impl Communicator {
 
     /// A rank has cancelled a message, because it has ended the group.
     fn take_reset(&mut self, from: Rank, key: MessageKey) {
-        self.parity.forget(from, key);
         let found = self.table.find_in(from, key);
         let running = found.and_then(|found| self.table.get(found.slot));
         if let (Some(RunningMessage { slot, .. }), Some(running)) = (found, running) {
