@@ -11,6 +11,7 @@ use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Entropy, Instant, Span};
 
 use super::engine::DriverEngine;
+use super::guests::DriverGuest;
 use super::setup::DriverSetup;
 use crate::seal::Destination;
 use crate::wake::RoomNotice;
@@ -57,8 +58,14 @@ impl<M: Machine> DriverEngine<M> {
                     (sent, None)
                 }
                 None => {
-                    let addresses = &peers[usize::from(transmit.to.0)];
-                    let sent = sockets.send(&transmit, Destination { addresses, seal })?;
+                    let to = match self.guests.receiver(&transmit) {
+                        Some(DriverGuest { addresses, seal }) => Destination { addresses, seal },
+                        None => Destination {
+                            addresses: &peers[usize::from(transmit.to.0)],
+                            seal,
+                        },
+                    };
+                    let sent = sockets.send(&transmit, to)?;
                     (sent, Some(transmit.entropy))
                 }
             };
