@@ -35,6 +35,7 @@ _CHECK_SECONDS = 10.0
 _CHECK_BYTES = 1 << 20
 
 Handle = ctypes.Array[c_char]
+Memory = ctypes.Array[c_char]
 Logger = ctypes.CFUNCTYPE(None, c_int, c_long, c_char_p, c_int, c_char_p, c_char_p)
 """NCCL's logger. The plugin formats by itself and gives one string."""
 
@@ -176,7 +177,7 @@ class Net:
         if self._log:
             self._log(level, self._said)
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
         result = self._functions[name](*arguments)
         if result:
             raise NetError(name, result, self._said)
@@ -231,20 +232,20 @@ class Net:
         self._call("accept", listening, byref(comm), byref(device))
         return comm if comm.value else None
 
-    def register(self, comm: c_void_p, memory: Any, kind: int = 1) -> c_void_p:
+    def register(self, comm: c_void_p, memory: Memory, kind: int = 1) -> c_void_p:
         """Register memory of a kind: 1 is that of the host."""
         handle = c_void_p()
         self._call("regMr", comm, memory, ctypes.sizeof(memory), kind, byref(handle))
         return handle
 
-    def isend(self, comm: c_void_p, memory: Any, size: int) -> c_void_p | None:
+    def isend(self, comm: c_void_p, memory: Memory, size: int) -> c_void_p | None:
         """Send the first bytes of memory; ``None``: as many requests are open as may be."""
         request = c_void_p()
         phandle = (None,) if self.version >= _PROFILER_SINCE else ()
         self._call("isend", comm, memory, size, 0, None, *phandle, byref(request))
         return request if request.value else None
 
-    def irecv(self, comm: c_void_p, memory: Any, room: int, count: int = 1) -> c_void_p | None:
+    def irecv(self, comm: c_void_p, memory: Memory, room: int, count: int = 1) -> c_void_p | None:
         """Receive into memory, which has room for so many bytes."""
         request = c_void_p()
         size = c_size_t if self.version >= _WIDE_SIZES_SINCE else c_int
