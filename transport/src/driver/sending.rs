@@ -58,12 +58,14 @@ impl<M: Machine> DriverEngine<M> {
                     (sent, None)
                 }
                 None => {
-                    let to = match self.guests.receiver(&transmit) {
-                        Some(DriverGuest { addresses, seal }) => Destination { addresses, seal },
-                        None => Destination {
-                            addresses: &peers[usize::from(transmit.to.0)],
-                            seal,
-                        },
+                    let rank = usize::from(transmit.to.0);
+                    let to = match (self.guests.receiver(&transmit), peers.get(rank)) {
+                        (Some(DriverGuest { addresses, seal }), _) => {
+                            Destination { addresses, seal }
+                        }
+                        (None, Some(addresses)) => Destination { addresses, seal },
+                        // A guest that is forgotten gets nothing more.
+                        (None, None) => continue,
                     };
                     let sent = sockets.send(&transmit, to)?;
                     (sent, Some(transmit.entropy))
