@@ -34,6 +34,8 @@ NAMES = ("n-gwnccl-0", "n-gwnccl-1")
 LINKS = ("gwn0", "gwn1")
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 IN_FLIGHT = 8
+PATIENCE = 20.0
+"""The receiver ends a measurement; a sender that sees no end gives up after this."""
 PORT = 29_731
 SIZES = (128 << 10, 1 << 20)
 LOSSES = (0.0, 0.1, 1.0)
@@ -84,7 +86,7 @@ def _measure(scheme: str, size: int, seconds: float) -> float:
 
 
 def _side(side: int, scheme: str, size: int, seconds: float) -> None:
-    """Side 0 sends until the time is over; side 1 prints its goodput."""
+    """Side 0 sends until side 1 closes, which prints its goodput."""
     if side == 1:
         with socket.create_server((ADDRESSES[1], PORT)) as server:
             peer, _ = server.accept()
@@ -110,7 +112,7 @@ def _dial(address: str, port: int) -> socket.socket:
 
 def _tcp_sends(peer: socket.socket, size: int, seconds: float) -> None:
     message = size.to_bytes(8, "little") + bytes(size)
-    until = time.monotonic() + seconds + 0.5
+    until = time.monotonic() + seconds + PATIENCE
     with contextlib.suppress(OSError):
         while time.monotonic() < until:
             peer.sendall(message)
@@ -160,7 +162,7 @@ def _plugin_sends(peer: socket.socket, size: int, seconds: float) -> None:
     net, comm = _plugin(peer, 0)
     memory = [ctypes.create_string_buffer(size) for _ in range(IN_FLIGHT)]
     requests: list[Any] = [None] * IN_FLIGHT
-    until, at = time.monotonic() + seconds + 0.5, 0
+    until, at = time.monotonic() + seconds + PATIENCE, 0
     with contextlib.suppress(nccl.NetError):
         while time.monotonic() < until:
             if requests[at] is None:
@@ -186,7 +188,9 @@ def _plugin_receives(peer: socket.socket, size: int, seconds: float) -> float:
             if begun:
                 arrived += size
             begun = begun or time.monotonic()
-    return arrived / (time.monotonic() - begun)
+    took = time.monotonic() - begun
+    net.close(comm, "Recv")
+    return arrived / took
 
 
 @contextlib.contextmanager

@@ -65,7 +65,7 @@ fn host(rank: u16) -> Host {
 }
 
 impl Host {
-    fn take(&self, own: u16, other: &Host) {
+    fn take(&self, own: u16, other: &Self) {
         let name = GuestName {
             job: OF_GUESTS,
             rank: Rank(1 - own),

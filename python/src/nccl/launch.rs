@@ -99,7 +99,7 @@ fn choose(all: &[Interface], wanted: Option<&str>) -> Result<(String, IpAddr), S
         // IPv4 first, as NCCL does.
         let elsewhere: Vec<&Interface> = usable.by_ref().filter(|one| !one.is_loopback).collect();
         let first = elsewhere.iter().find(|one| one.address.is_ipv4());
-        let first = first.or(elsewhere.first()).copied();
+        let first = first.or_else(|| elsewhere.first()).copied();
         let loopback = ("lo".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST));
         return Ok(first.map_or(loopback, found));
     };

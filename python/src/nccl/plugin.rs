@@ -9,10 +9,6 @@
 //!   used until they are closed, and memory of a request until its test is done or its connection
 //!   closed.
 #![expect(unsafe_code, reason = "NCCL's interface is made of raw pointers")]
-#![expect(
-    clippy::too_many_arguments,
-    reason = "NCCL fixes the arguments of its functions"
-)]
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -140,7 +136,11 @@ impl NcclPlugin {
     fn open() -> Result<Self, String> {
         let launch = NcclLaunch::read();
         let level: Result<LogLevel, _> = launch.log.as_deref().unwrap_or("warn").parse();
-        rank_log::start(level.map_err(|error| format!("GRADWIRE_LOG: {error}"))?);
+        let level = level.map_err(|error| format!("GRADWIRE_LOG: {error}"))?;
+        // A rank of this process may have chosen a level already.
+        if log::max_level() == log::LevelFilter::Off {
+            rank_log::start(level);
+        }
         let (interface, bind) = launch.interface()?;
         let (job, token) = (launch.job()?, launch.token()?);
         if let Some(warning) = job.security_warning() {
@@ -167,18 +167,18 @@ impl NcclPlugin {
             is_used: AtomicBool::new(false),
             party,
         };
-        voice::info(&plugin.line(launch.names_protocols));
+        voice::info(&plugin.line(&launch));
         Ok(plugin)
     }
 
     /// The line that says that the plugin is loaded.
-    fn line(&self, names_protocols: bool) -> String {
+    fn line(&self, launch: &NcclLaunch) -> String {
         let security: &str = self.party.job().security.into();
         let trust = match self.party.has_token() {
             true => "by token",
             false => "without a token: set GRADWIRE_TOKEN_FILE where others reach the network",
         };
-        let protocols = match names_protocols {
+        let protocols = match launch.names_protocols {
             true => "as NCCL_PROTO says; only Simple is safe",
             false => "Simple",
         };

@@ -6,10 +6,6 @@
 //! NCCL 2.20 to 2.23 takes version 8, 2.24 and 2.25 take 9, 2.26 and 2.27 take 10, 2.28 and 2.29
 //! take 11, and 2.30 and later 12.
 #![expect(unsafe_code, reason = "NCCL's interface is made of raw pointers")]
-#![expect(
-    clippy::too_many_arguments,
-    reason = "NCCL fixes the arguments of its functions"
-)]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;

@@ -3,10 +3,6 @@
 //!
 //! A communicator inside one host is left alone.
 #![expect(unsafe_code, reason = "NCCL's interface is made of raw pointers")]
-#![expect(
-    clippy::too_many_arguments,
-    reason = "NCCL fixes the arguments of its functions"
-)]
 
 use std::ffi::{c_char, c_int, c_void};
 

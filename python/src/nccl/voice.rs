@@ -47,6 +47,6 @@ fn tell(level: c_int, text: &str) {
             0,
             form.as_ptr(),
             text.as_ptr(),
-        )
-    };
+        );
+    }
 }

@@ -53,7 +53,7 @@ fn connect(from: &Arc<Party>, to: &Arc<Party>) -> (PartySender, PartyReceiver) {
     let mut dialer = from.dial(&listener.ticket()).expect("loopback connects");
     let (mut sender, mut receiver) = (None, None);
     while sender.is_none() || receiver.is_none() {
-        receiver = receiver.or(listener.accept().expect("accepted"));
+        receiver = receiver.or_else(|| listener.accept().expect("accepted"));
         if sender.is_none() {
             sender = dialer.poll().expect("connected");
         }
@@ -105,6 +105,8 @@ fn messages_keep_bytes_and_order_over_rough_paths() {
         for number in sent {
             until(|| sender.test(number).expect("it is sent"));
         }
+        let dropped = right.link.counters().faults_dropped;
+        assert_eq!(dropped > 0, drop > 0.0, "the faults act on guests, too");
     }
 }
 
