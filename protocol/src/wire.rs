@@ -311,8 +311,8 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// The job and the source that a datagram names; `None` if it is shorter than a header. No other
-    /// field is looked at.
+    /// The job and the source that a datagram names; `None` if it is shorter than a header. Reads
+    /// no other field.
     pub fn origin(datagram: &[u8]) -> Option<(JobId, Rank)> {
         let bytes = datagram.first_chunk::<HEADER_BYTES>()?;
         Some((JobId(get32(bytes, 4)), Rank(get16(bytes, 10))))

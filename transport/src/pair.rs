@@ -258,8 +258,8 @@ impl PairDialer {
         Ok(Self(handshake))
     }
 
-    /// The listener's process, once both have paired; `None`: ask again. `is_taken` tells which jobs
-    /// this process has dialed already.
+    /// The listener's process, once both have paired; `None`: ask again. `is_taken` tells which
+    /// jobs this process has dialed already.
     ///
     /// # Errors
     /// [`PairError`] when the listener cannot be reached or refuses.

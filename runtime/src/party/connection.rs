@@ -5,8 +5,8 @@
 //! 2. A request is open until a test has told its end. The memory of a request belongs to the
 //!    connection until then.
 //! 3. The end of the peer's process fails all requests that have not ended. A receiver that closes
-//!    tells how many messages it has taken: the sender's requests of those have ended well, although
-//!    the packet that says so may be lost.
+//!    tells how many messages it has taken: the sender's requests of those have ended well, even if
+//!    the packet that says so is lost.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
