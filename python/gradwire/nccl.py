@@ -28,7 +28,7 @@ HANDLE_BYTES = 128
 REQUESTS = 32
 """Requests of one connection that may be open."""
 
-_CONTEXT_SINCE = 11
+_COMMUNICATOR_SINCE = 11
 _PROFILER_SINCE = 10
 _WIDE_SIZES_SINCE = 9
 _CHECK_SECONDS = 10.0
@@ -95,7 +95,7 @@ def _properties_of(version: int) -> type[ctypes.Structure]:
     if version >= _WIDE_SIZES_SINCE:
         device = _VirtualDevice if version < VERSIONS[-1] else _WideVirtualDevice
         fields += [("vProps", device), ("maxP2pBytes", c_size_t), ("maxCollBytes", c_size_t)]
-    if version >= _CONTEXT_SINCE:
+    if version >= _COMMUNICATOR_SINCE:
         fields.append(("maxMultiRequestSize", c_int))
     if version >= VERSIONS[-1]:
         fields += [("railId", ctypes.c_int16), ("planeId", ctypes.c_int16)]
@@ -104,20 +104,20 @@ def _properties_of(version: int) -> type[ctypes.Structure]:
 
 def _signatures(version: int) -> dict[str, tuple[Any, ...]]:
     """Return the functions of ``ncclNet_vN_t`` in order, with the types of their arguments."""
-    has_context, has_profiler = version >= _CONTEXT_SINCE, version >= _PROFILER_SINCE
-    context = (c_void_p,) if has_context else ()
+    has_communicator, has_profiler = version >= _COMMUNICATOR_SINCE, version >= _PROFILER_SINCE
+    communicator = (c_void_p,) if has_communicator else ()
     config = (c_void_p,) if version == _PROFILER_SINCE else ()
     size = c_size_t if version >= _WIDE_SIZES_SINCE else c_int
     phandle = (c_void_p,) if has_profiler else ()
-    init = (_PLACE, c_uint64, c_void_p) if has_context else ()
+    init = (_PLACE, c_uint64, c_void_p) if has_communicator else ()
     registered = (c_void_p, c_void_p, c_size_t, c_int)
     many = (POINTER(c_void_p), POINTER(size), POINTER(c_int), POINTER(c_void_p))
     common = {
         "init": (*init, Logger, *((c_void_p,) if has_profiler else ())),
         "devices": (POINTER(c_int),),
         "getProperties": (c_int, c_void_p),
-        "listen": (*context, c_int, c_void_p, _PLACE),
-        "connect": (*context, c_int, *config, c_void_p, _PLACE, _PLACE),
+        "listen": (*communicator, c_int, c_void_p, _PLACE),
+        "connect": (*communicator, c_int, *config, c_void_p, _PLACE, _PLACE),
         "accept": (c_void_p, _PLACE, _PLACE),
         "regMr": (*registered, _PLACE),
         "regMrDmaBuf": (*registered, c_uint64, c_int, _PLACE),
@@ -134,7 +134,7 @@ def _signatures(version: int) -> dict[str, tuple[Any, ...]]:
     }
     if version >= _WIDE_SIZES_SINCE:
         common["makeVDevice"] = (POINTER(c_int), c_void_p)
-    if has_context:
+    if has_communicator:
         common["finalize"] = (c_void_p,)
         common["setNetAttr"] = (c_void_p, c_void_p)
     return common
@@ -170,7 +170,7 @@ class Net:
             if (address := getattr(found, name))
         }
         self._logger = Logger(self._take)
-        self._context = c_void_p()
+        self._communicator = c_void_p()
 
     def _take(self, level: int, _flags: int, _file: bytes, _line: int, *text: bytes) -> None:
         self._said = text[-1].decode(errors="replace")
@@ -186,19 +186,19 @@ class Net:
         """Return whether the table has this function: some may be null."""
         return name in self._functions
 
-    def _context_if_any(self) -> tuple[c_void_p, ...]:
-        return (self._context,) if self.version >= _CONTEXT_SINCE else ()
+    def _communicator_if_any(self) -> tuple[c_void_p, ...]:
+        return (self._communicator,) if self.version >= _COMMUNICATOR_SINCE else ()
 
     def init(self) -> None:
         """Begin a communicator."""
-        before = (byref(self._context), 1, None) if self.version >= _CONTEXT_SINCE else ()
+        before = (byref(self._communicator), 1, None) if self.version >= _COMMUNICATOR_SINCE else ()
         after = (None,) if self.version >= _PROFILER_SINCE else ()
         self._call("init", *before, self._logger, *after)
 
     def finalize(self) -> None:
         """End a communicator, where the version can."""
         if self.has("finalize"):
-            self._call("finalize", self._context)
+            self._call("finalize", self._communicator)
 
     def devices(self) -> int:
         """Return how many devices there are."""
@@ -215,7 +215,7 @@ class Net:
     def listen(self) -> tuple[Handle, c_void_p]:
         """Return a handle for the other side, and the object that accepts it."""
         handle, comm = ctypes.create_string_buffer(HANDLE_BYTES), c_void_p()
-        self._call("listen", *self._context_if_any(), 0, handle, byref(comm))
+        self._call("listen", *self._communicator_if_any(), 0, handle, byref(comm))
         return handle, comm
 
     def connect(self, handle: Handle) -> c_void_p | None:
@@ -223,7 +223,7 @@ class Net:
         comm, device = c_void_p(), c_void_p()
         config = (None,) if self.version == _PROFILER_SINCE else ()
         places = (byref(comm), byref(device))
-        self._call("connect", *self._context_if_any(), 0, *config, handle, *places)
+        self._call("connect", *self._communicator_if_any(), 0, *config, handle, *places)
         return comm if comm.value else None
 
     def accept(self, listening: c_void_p) -> c_void_p | None:

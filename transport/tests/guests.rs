@@ -145,6 +145,13 @@ fn guests_exchange_messages_until_they_are_forgotten() {
         rank: Rank(0),
     };
     right.link.forget_guest(name).expect("the driver runs");
+    let (tell, told) = channel();
+    let command = move |_: &mut Endpoint, _| tell.send(()).expect("the test waits");
+    right
+        .link
+        .submit(Box::new(command))
+        .expect("the driver runs");
+    told.recv_timeout(WAIT).expect("orders run in turn");
     let before = right.link.counters().foreign_packets;
     right.expect(2);
     left.send(2);

@@ -167,7 +167,7 @@ impl NcclPlugin {
             is_used: AtomicBool::new(false),
             party,
         };
-        voice::info(&plugin.line(&launch));
+        voice::note(&plugin.line(&launch));
         Ok(plugin)
     }
 
@@ -250,7 +250,7 @@ impl NcclPlugin {
     /// Says once that NCCL uses the plugin.
     fn note_use(&self) {
         if !self.is_used.swap(true, Ordering::Relaxed) {
-            voice::info("gradwire is in use: the first connection of this process is made");
+            voice::note("gradwire is in use: the first connection of this process is made");
         }
     }
 }

@@ -14,7 +14,7 @@ const SIMPLE: usize = 2;
 /// `NCCL_ALGO_PROTO_IGNORE`.
 const IGNORE: f32 = -1.0;
 
-/// Contexts: whether a communicator has several hosts. They are addresses that no one reads.
+/// What NCCL holds for a communicator: whether it has several hosts. They are addresses that no one reads.
 static ONE_HOST: u8 = 1;
 static SEVERAL_HOSTS: u8 = 2;
 
@@ -51,7 +51,7 @@ type End = unsafe extern "C" fn(*mut c_void) -> NcclResult;
 pub struct TunerTable<Init, Choice> {
     name: *const c_char,
     init: Init,
-    get_coll_info: Choice,
+    choose: Choice,
     end: End,
 }
 
@@ -80,7 +80,7 @@ macro_rules! tuner {
         TunerTable {
             name: plugin::name(),
             init: $init,
-            get_coll_info: $choice,
+            choose: $choice,
             end,
         }
     };
@@ -102,19 +102,19 @@ pub static TUNER_V6: TunerTableV6 = TunerTableV6 {
     get_chunk_size: None,
 };
 
-fn context(nodes: usize) -> *mut c_void {
-    let of_nodes = if nodes > 1 { &SEVERAL_HOSTS } else { &ONE_HOST };
-    std::ptr::from_ref(of_nodes).cast_mut().cast()
+fn held_for(hosts: usize) -> *mut c_void {
+    let kind = if hosts > 1 { &SEVERAL_HOSTS } else { &ONE_HOST };
+    std::ptr::from_ref(kind).cast_mut().cast()
 }
 
 unsafe extern "C" fn init_v3(
     _ranks: usize,
-    nodes: usize,
+    hosts: usize,
     _logger: Logger,
     out: Place,
 ) -> NcclResult {
-    // SAFETY: NCCL gives a place for the context.
-    unsafe { *out = context(nodes) };
+    // SAFETY: NCCL gives a place for it.
+    unsafe { *out = held_for(hosts) };
     NcclResult::Success
 }
 
@@ -122,13 +122,13 @@ unsafe extern "C" fn init_v5(
     out: Place,
     _comm_id: u64,
     _ranks: usize,
-    nodes: usize,
+    hosts: usize,
     _logger: Logger,
     _nvlink: *mut c_void,
     _constants: *mut c_void,
 ) -> NcclResult {
-    // SAFETY: NCCL gives a place for the context.
-    unsafe { *out = context(nodes) };
+    // SAFETY: NCCL gives a place for it.
+    unsafe { *out = held_for(hosts) };
     NcclResult::Success
 }
 
@@ -142,7 +142,7 @@ unsafe extern "C" fn choice_v3(
     protocols: c_int,
     _channels: *mut c_int,
 ) -> NcclResult {
-    if held == context(2) {
+    if held == held_for(2) {
         // SAFETY: NCCL gives a table of `algorithms` rows with `protocols` costs each.
         unsafe { keep_simple(table, (algorithms, protocols)) };
     }
@@ -201,16 +201,16 @@ mod tests {
         assert_eq!(size_of::<TunerTableV6>(), 40);
     }
 
-    fn costs(nodes: usize) -> [[f32; 3]; 7] {
+    fn costs(hosts: usize) -> [[f32; 3]; 7] {
         let mut costs = [[2.0; 3]; 7];
         let (mut held, mut channels) = (std::ptr::null_mut(), 0);
         let logger: Logger = None;
         let null = std::ptr::null_mut();
         // SAFETY: the table has 7 rows of 3 costs, and every place is there.
         unsafe {
-            (TUNER_V6.base.init)(&mut held, 1, 8, nodes, logger, null, null);
+            (TUNER_V6.base.init)(&mut held, 1, 8, hosts, logger, null, null);
             let table = costs.as_mut_ptr().cast();
-            (TUNER_V6.base.get_coll_info)(held, 0, 1024, 1, table, 7, 3, 0, &mut channels);
+            (TUNER_V6.base.choose)(held, 0, 1024, 1, table, 7, 3, 0, &mut channels);
             (TUNER_V6.base.end)(held);
         }
         costs

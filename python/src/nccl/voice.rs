@@ -8,7 +8,7 @@ use super::abi::Logger;
 
 /// `NCCL_LOG_WARN` and `NCCL_LOG_INFO`.
 const WARN: c_int = 2;
-const INFO: c_int = 3;
+const NOTE: c_int = 3;
 /// `NCCL_INIT | NCCL_NET`.
 const SUBSYSTEMS: c_ulong = 1 | 16;
 
@@ -20,9 +20,9 @@ pub(super) fn hear(logger: Logger) {
 }
 
 /// A line that users look for.
-pub(super) fn info(text: &str) {
+pub(super) fn note(text: &str) {
     log::info!("{text}");
-    tell(INFO, text);
+    tell(NOTE, text);
 }
 
 /// A failure.
