@@ -5,14 +5,21 @@
 //! [`crate::endpoint::Endpoint`], whose payloads are lengths, and the communicator of
 //! `gradwire-collectives`, whose payloads are ranges of tensors.
 
+use crate::message;
 use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
-use crate::wire::{Flags, Header, PacketKind};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentFields};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
-    /// Takes a packet that has arrived. Its seal has been opened, or its checksum verified.
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>);
+    /// Takes packets that have arrived together. Their seals have been opened, or their checksums
+    /// verified.
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>);
+
+    /// Takes a packet that has arrived alone: a run of one.
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.handle_run(now, &ArrivedRun::from(datagram));
+    }
 
     /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
     /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
@@ -126,6 +133,151 @@ pub struct Datagram<'a> {
     pub payload: Payload<'a>,
     /// The ECN bits it arrived with.
     pub ecn: Ecn,
+}
+
+/// How many packets an [`ArrivedRun`] has, and how long their payloads are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RunLength {
+    /// How many packets there are.
+    pub packets: u32,
+    /// Payload bytes of the last packet; the others have as many as the first.
+    pub last: u16,
+}
+
+impl RunLength {
+    /// The length of a run of one packet.
+    pub fn of_one(header: &Header) -> Self {
+        Self {
+            packets: 1,
+            last: header.length,
+        }
+    }
+
+    /// Whether the packets behind the first, whose header is consistent, describe their message as
+    /// this job cuts it, as that header does.
+    pub(crate) fn is_consistent(self, first: &Header, segment_bytes: u32) -> bool {
+        let ahead = self.packets - 1;
+        let last = Header {
+            segment: first.segment.saturating_add(ahead),
+            length: self.last,
+            ..*first
+        };
+        ahead > 0 && message::is_consistent(&last, segment_bytes)
+    }
+
+    /// The first `packets` of these packets, of which the first has `full` bytes.
+    pub(crate) fn first(self, packets: u32, full: u16) -> Self {
+        Self {
+            packets,
+            last: if packets == self.packets {
+                self.last
+            } else {
+                full
+            },
+        }
+    }
+}
+
+/// Packets that have arrived together: a packet, or the DATA of several segments that follow each
+/// other, whose headers [continue](Header::continues) the first one's. All have the ECN bits of the
+/// first. A socket hands over the packets that its kernel has joined, a simulated link single ones.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrivedRun<'a> {
+    /// The first packet.
+    pub first: Datagram<'a>,
+    /// How many packets there are.
+    pub length: RunLength,
+    /// The payloads.
+    pub payloads: RunPayloads<'a>,
+}
+
+impl<'a> From<Datagram<'a>> for ArrivedRun<'a> {
+    fn from(first: Datagram<'a>) -> Self {
+        Self {
+            length: RunLength::of_one(&first.header),
+            payloads: RunPayloads::from(first.payload),
+            first,
+        }
+    }
+}
+
+impl<'a> ArrivedRun<'a> {
+    /// The packets from number `taken` on; `None` if there are none.
+    pub fn after(&self, taken: u32) -> Option<Self> {
+        let packets = self
+            .length
+            .packets
+            .checked_sub(taken)
+            .filter(|left| *left > 0)?;
+        let (mut rest, header) = (*self, &self.first.header);
+        rest.length.packets = packets;
+        rest.payloads = self.payloads.after(taken);
+        rest.first.header = Header {
+            segment: header.segment + taken,
+            number: header.number.plus(taken),
+            length: match packets {
+                1 => self.length.last,
+                _ => header.length,
+            },
+            ..*header
+        };
+        rest.first.payload = rest.payloads.whole.part(0, rest.first.header.length.into());
+        Some(rest)
+    }
+}
+
+/// The payloads of an [`ArrivedRun`], at equal distances in the memory that a driver received into.
+#[derive(Clone, Copy, Debug)]
+pub struct RunPayloads<'a> {
+    /// From the start of the first payload to the end of the last.
+    whole: Payload<'a>,
+    /// Payload bytes of each packet but the last.
+    each: usize,
+    /// Bytes from the start of a payload to the start of the next.
+    apart: usize,
+}
+
+impl<'a> From<Payload<'a>> for RunPayloads<'a> {
+    fn from(whole: Payload<'a>) -> Self {
+        let bytes = whole.len().max(1);
+        Self {
+            whole,
+            each: bytes,
+            apart: bytes,
+        }
+    }
+}
+
+impl<'a> RunPayloads<'a> {
+    /// Payloads of `each` bytes, the last of which ends where `bytes` end; they start `apart` bytes
+    /// after each other.
+    pub fn new(bytes: &'a [u8], each: u16, apart: usize) -> Self {
+        let each = usize::from(each);
+        Self {
+            whole: Payload::Bytes(bytes),
+            each,
+            apart,
+        }
+    }
+
+    fn after(&self, taken: u32) -> Self {
+        let start = taken as usize * self.apart;
+        Self {
+            whole: self.whole.part(start, self.whole.len() - start),
+            ..*self
+        }
+    }
+
+    /// The payloads of the first `packets` packets, as bytes that are contiguous in the message;
+    /// one number of bytes where payloads are only lengths.
+    pub fn parts(&self, packets: u32) -> impl Iterator<Item = Payload<'a>> + Clone + use<'a> {
+        let (whole, each, apart) = (self.whole, self.each, self.apart);
+        let starts = (0..packets as usize).map(move |packet| packet * apart);
+        starts.map(move |start| {
+            let length = whole.len().saturating_sub(start).min(each);
+            whole.part(start, length)
+        })
+    }
 }
 
 /// The maximum number of segments of one [`Transmit`], as many as one GSO send can carry.
@@ -244,35 +396,84 @@ impl<'a> Transmit<'a> {
         self.run.as_slice().len()
     }
 
-    /// Header of packet `index`, checksum zero.
-    pub fn header(&self, index: usize) -> Header {
-        let mut header = self.template;
-        if header.kind != PacketKind::Data {
-            return header;
+    /// The fields in which packet `index` differs from the template.
+    fn fields(&self, index: usize) -> SegmentFields {
+        let template = &self.template;
+        let mut fields = SegmentFields::of(template);
+        if template.kind != PacketKind::Data {
+            return fields;
         }
-        header.segment = self.run.as_slice()[index];
-        header.number = header.number.plus(index as u32);
-        let left = header.message_bytes - header.segment * self.segment_bytes;
-        header.length = left.min(self.segment_bytes) as u16;
+        fields.segment = self.run.as_slice()[index];
+        fields.number = template.number.plus(index as u32);
+        let left = template.message_bytes - fields.segment * self.segment_bytes;
+        fields.length = left.min(self.segment_bytes) as u16;
         if let Some(tags) = self.tags {
-            header.layer = tags.layer(header.segment);
-            header.magnitude = tags.magnitude(header.segment);
-            header.parity = tags.parity_of(header.segment);
-            if tags.is_protected(header.segment) {
-                header.flags = header.flags.with(Flags::PROTECTED);
+            fields.layer = tags.layer(fields.segment);
+            fields.magnitude = tags.magnitude(fields.segment);
+            fields.parity = tags.parity_of(fields.segment);
+            if tags.is_protected(fields.segment) {
+                fields.flags = fields.flags.with(Flags::PROTECTED);
             }
         }
-        header
+        fields
+    }
+
+    /// Header of packet `index`, checksum zero.
+    pub fn header(&self, index: usize) -> Header {
+        self.fields(index).filled_into(&self.template)
+    }
+
+    /// The headers of the run as bytes.
+    pub fn headers(&self) -> RunHeaders<'_, 'a> {
+        let mut template = [0; HEADER_BYTES];
+        self.template.encode(&mut template);
+        RunHeaders {
+            transmit: self,
+            template,
+        }
     }
 
     /// Payload of the packet with `header`, one of [`Transmit::header`]'s.
     pub fn payload(&self, header: &Header) -> Payload<'a> {
-        match header.kind {
+        self.payload_of(header.segment, header.length)
+    }
+
+    fn payload_of(&self, segment: u32, length: u16) -> Payload<'a> {
+        match self.template.kind {
             PacketKind::Data => {
-                let offset = header.segment as usize * self.segment_bytes as usize;
-                self.message.part(offset, usize::from(header.length))
+                let offset = segment as usize * self.segment_bytes as usize;
+                self.message.part(offset, usize::from(length))
             }
             _ => self.message,
         }
+    }
+}
+
+/// The headers of a [`Transmit`] as bytes: a template, and the fields that change.
+#[derive(Debug)]
+pub struct RunHeaders<'r, 'a> {
+    transmit: &'r Transmit<'a>,
+    template: [u8; HEADER_BYTES],
+}
+
+impl<'a> RunHeaders<'_, 'a> {
+    /// The rank to send to.
+    pub fn to(&self) -> Rank {
+        self.transmit.to
+    }
+
+    /// Writes the header of packet `index` at the start of `out`, checksum zero; returns its
+    /// payload.
+    ///
+    /// # Panics
+    /// When `out` is shorter than a header.
+    pub fn write(&self, index: usize, out: &mut [u8]) -> Payload<'a> {
+        let fields = self.transmit.fields(index);
+        let out = out
+            .first_chunk_mut::<HEADER_BYTES>()
+            .expect("the caller leaves room");
+        *out = self.template;
+        fields.encode_into(out);
+        (self.transmit).payload_of(fields.segment, fields.length)
     }
 }

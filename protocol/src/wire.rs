@@ -67,6 +67,7 @@ pub const CHECKSUM_AT: usize = 60;
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 /// The bits of a class in its byte.
 const CLASS_BITS: u8 = 3;
+const CLASS_MASK: u8 = (1 << CLASS_BITS) - 1;
 /// Bytes of the AES-128-GCM tag after the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
@@ -204,6 +205,59 @@ pub struct Header {
     pub checksum: u32,
 }
 
+/// The fields in which the packets of a run differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentFields {
+    pub(crate) flags: Flags,
+    pub(crate) parity: Option<ParityLayout>,
+    pub(crate) segment: u32,
+    pub(crate) number: PathNumber,
+    pub(crate) length: u16,
+    pub(crate) layer: Layer,
+    pub(crate) magnitude: Magnitude,
+}
+
+impl SegmentFields {
+    /// Those of a header.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            flags: header.flags,
+            parity: header.parity,
+            segment: header.segment,
+            number: header.number,
+            length: header.length,
+            layer: header.layer,
+            magnitude: header.magnitude,
+        }
+    }
+
+    /// The header with these fields, and all others as in `template`.
+    pub(crate) fn filled_into(self, template: &Header) -> Header {
+        Header {
+            flags: self.flags,
+            parity: self.parity,
+            segment: self.segment,
+            number: self.number,
+            length: self.length,
+            layer: self.layer,
+            magnitude: self.magnitude,
+            ..*template
+        }
+    }
+
+    /// Writes them into an encoded header.
+    pub(crate) fn encode_into(self, out: &mut [u8; HEADER_BYTES]) {
+        out[2] = self.flags.0;
+        out[3] = out[3] & CLASS_MASK | ParityLayout::to_bits(self.parity) << CLASS_BITS;
+        let signature = out[31];
+        put24(out, 28, self.segment, signature);
+        put32(out, 36, self.number.0);
+        put16(out, LENGTH_AT, self.length);
+        put16(out, 46, self.layer.0);
+        out[48] = self.magnitude.0;
+    }
+}
+
 /// Why bytes are not a packet of ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
@@ -285,7 +339,7 @@ impl Header {
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
-            class: Class(bytes[3] & ((1 << CLASS_BITS) - 1)),
+            class: Class(bytes[3] & CLASS_MASK),
             parity: ParityLayout::from_bits(bytes[3] >> CLASS_BITS),
             job: JobId(get32(bytes, 4)),
             epoch: get16(bytes, 8),
@@ -309,6 +363,19 @@ impl Header {
         };
         header.checked(payload.len())?;
         Ok((header, payload))
+    }
+
+    /// Whether `later` is the header of packet `index` of the run of DATA that begins with `first`:
+    /// it has the next segment and the next number of its path, and apart from them differs only in
+    /// length, layer, magnitude and checksum.
+    pub fn continues(first: &[u8; HEADER_BYTES], index: u32, later: &[u8; HEADER_BYTES]) -> bool {
+        let differ =
+            |at: usize, ahead: u64| get64(first, at).wrapping_add(ahead) ^ get64(later, at);
+        let (counted, low) = (u64::from(index) << 32, u64::from(u32::MAX));
+        let alike = differ(0, 0) | differ(8, 0) | differ(16, 0);
+        let counts = differ(24, counted) | differ(32, counted);
+        let rest = differ(40, 0) & low | differ(48, 0) & !0xFF | differ(56, 0) & low;
+        alike | counts | rest == 0
     }
 
     fn checked(&self, present: usize) -> Result<(), DecodeError> {
@@ -365,7 +432,7 @@ fn get24(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn get64(bytes: &[u8], at: usize) -> u64 {
-    u64::from(get32(bytes, at)) | u64::from(get32(bytes, at + 4)) << 32
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
 }
 
 fn get32(bytes: &[u8], at: usize) -> u32 {
