@@ -5,10 +5,12 @@
 //! [`crate::endpoint::Endpoint`], whose payloads are lengths, and the communicator of
 //! `gradwire-collectives`, whose payloads are ranges of tensors.
 
+use std::ops::Range;
+
 use crate::message;
 use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentFields};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentCount, SegmentFields};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
@@ -320,6 +322,15 @@ impl SegmentRun {
         self.len += 1;
     }
 
+    /// Its segments if they follow each other.
+    pub fn range(&self) -> Option<Range<u32>> {
+        let segments = self.as_slice();
+        let first = *segments.first()?;
+        let follows = |(&segment, expected)| segment == expected;
+        let follow = segments.iter().zip(first..).all(follows);
+        follow.then(|| first..first + segments.len() as u32)
+    }
+
     /// The segments, in the order of sending.
     pub fn as_slice(&self) -> &[u32] {
         &self.indices[..self.len]
@@ -398,24 +409,42 @@ impl<'a> Transmit<'a> {
 
     /// The fields in which packet `index` differs from the template.
     fn fields(&self, index: usize) -> SegmentFields {
-        let template = &self.template;
-        let mut fields = SegmentFields::of(template);
-        if template.kind != PacketKind::Data {
+        let mut fields = SegmentFields::of(&self.template);
+        if self.template.kind != PacketKind::Data {
             return fields;
         }
-        fields.segment = self.run.as_slice()[index];
-        fields.number = template.number.plus(index as u32);
-        let left = template.message_bytes - fields.segment * self.segment_bytes;
-        fields.length = left.min(self.segment_bytes) as u16;
+        fields.count = self.count(index);
+        let segment = fields.count.segment;
         if let Some(tags) = self.tags {
-            fields.layer = tags.layer(fields.segment);
-            fields.magnitude = tags.magnitude(fields.segment);
-            fields.parity = tags.parity_of(fields.segment);
-            if tags.is_protected(fields.segment) {
+            fields.layer = tags.layer(segment);
+            fields.magnitude = tags.magnitude(segment);
+            fields.parity = tags.parity_of(segment);
+            if tags.is_protected(segment) {
                 fields.flags = fields.flags.with(Flags::PROTECTED);
             }
         }
         fields
+    }
+
+    /// Of DATA, the fields of packet `index` that count up.
+    #[inline]
+    fn count(&self, index: usize) -> SegmentCount {
+        let segment = self.run.as_slice()[index];
+        let left = self.template.message_bytes - segment * self.segment_bytes;
+        SegmentCount {
+            segment,
+            number: self.template.number.plus(index as u32),
+            length: left.min(self.segment_bytes) as u16,
+        }
+    }
+
+    /// Whether the headers of the run only count up.
+    fn counts_up(&self) -> bool {
+        let are_equal = |range: Range<u32>| {
+            let tags = self.tags;
+            tags.is_none_or(|tags| tags.are_equal(range.start, range.end - 1))
+        };
+        self.template.kind == PacketKind::Data && self.run.range().is_some_and(are_equal)
     }
 
     /// Header of packet `index`, checksum zero.
@@ -426,10 +455,11 @@ impl<'a> Transmit<'a> {
     /// The headers of the run as bytes.
     pub fn headers(&self) -> RunHeaders<'_, 'a> {
         let mut template = [0; HEADER_BYTES];
-        self.template.encode(&mut template);
+        self.header(0).encode(&mut template);
         RunHeaders {
             transmit: self,
             template,
+            counts_up: self.counts_up(),
         }
     }
 
@@ -449,11 +479,14 @@ impl<'a> Transmit<'a> {
     }
 }
 
-/// The headers of a [`Transmit`] as bytes: a template, and the fields that change.
+/// The headers of a [`Transmit`] as bytes.
 #[derive(Debug)]
 pub struct RunHeaders<'r, 'a> {
     transmit: &'r Transmit<'a>,
+    /// The first packet's header.
     template: [u8; HEADER_BYTES],
+    /// Whether the others only count up from it.
+    counts_up: bool,
 }
 
 impl<'a> RunHeaders<'_, 'a> {
@@ -467,13 +500,27 @@ impl<'a> RunHeaders<'_, 'a> {
     ///
     /// # Panics
     /// When `out` is shorter than a header.
+    #[inline]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Payload<'a> {
-        let fields = self.transmit.fields(index);
         let out = out
             .first_chunk_mut::<HEADER_BYTES>()
             .expect("the caller leaves room");
         *out = self.template;
+        let count = match self.counts_up {
+            true => {
+                let count = self.transmit.count(index);
+                count.encode_into(out);
+                count
+            }
+            false => self.write_fields(index, out),
+        };
+        (self.transmit).payload_of(count.segment, count.length)
+    }
+
+    #[inline(never)]
+    fn write_fields(&self, index: usize, out: &mut [u8; HEADER_BYTES]) -> SegmentCount {
+        let fields = self.transmit.fields(index);
         fields.encode_into(out);
-        (self.transmit).payload_of(fields.segment, fields.length)
+        fields.count
     }
 }

@@ -57,6 +57,7 @@ mod patience;
 mod repeat;
 mod report;
 mod restoring;
+mod runs;
 
 use std::collections::VecDeque;
 
@@ -381,18 +382,6 @@ impl Receiver {
         need
     }
 
-    /// How many packets of a run of DATA, the first of which has this header, are processed as one,
-    /// because each does the same as the first: they continue their path, and all their segments
-    /// are new, or none is. A packet that opens a message or has parity is processed alone.
-    pub(crate) fn alike(&self, header: &Header, packets: u32, settings: &EndpointSettings) -> u32 {
-        let continues = || self.order.expects(PathMark::of(header), settings);
-        if packets == 1 || header.parity.is_some() || !continues() {
-            return 1;
-        }
-        let at = self.find(header.message);
-        at.map_or(1, |at| self.messages[at].alike(header, packets))
-    }
-
     /// Processes DATA packets whose headers are consistent: one, or the first of a run with this
     /// header and the others that are [`alike`](Self::alike). If their segments are new, returns
     /// their place.
@@ -609,15 +598,6 @@ impl Receiver {
         }
         self.complete_if_done(at, lent);
         Some(placement)
-    }
-
-    /// Packets of a message have arrived, with CE or without.
-    #[inline]
-    fn note_mark(&mut self, at: usize, header: &Header, packets: u32, ecn: Ecn) {
-        if ecn == Ecn::Ce {
-            self.counters.marks += u64::from(packets);
-            self.messages[at].report.on_marks(header, packets);
-        }
     }
 
     /// This many new segments are there; returns their place.

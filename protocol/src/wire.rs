@@ -210,11 +210,17 @@ pub struct Header {
 pub(crate) struct SegmentFields {
     pub(crate) flags: Flags,
     pub(crate) parity: Option<ParityLayout>,
+    pub(crate) count: SegmentCount,
+    pub(crate) layer: Layer,
+    pub(crate) magnitude: Magnitude,
+}
+
+/// The fields that count up in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentCount {
     pub(crate) segment: u32,
     pub(crate) number: PathNumber,
     pub(crate) length: u16,
-    pub(crate) layer: Layer,
-    pub(crate) magnitude: Magnitude,
 }
 
 impl SegmentFields {
@@ -223,9 +229,11 @@ impl SegmentFields {
         Self {
             flags: header.flags,
             parity: header.parity,
-            segment: header.segment,
-            number: header.number,
-            length: header.length,
+            count: SegmentCount {
+                segment: header.segment,
+                number: header.number,
+                length: header.length,
+            },
             layer: header.layer,
             magnitude: header.magnitude,
         }
@@ -236,9 +244,9 @@ impl SegmentFields {
         Header {
             flags: self.flags,
             parity: self.parity,
-            segment: self.segment,
-            number: self.number,
-            length: self.length,
+            segment: self.count.segment,
+            number: self.count.number,
+            length: self.count.length,
             layer: self.layer,
             magnitude: self.magnitude,
             ..*template
@@ -249,12 +257,20 @@ impl SegmentFields {
     pub(crate) fn encode_into(self, out: &mut [u8; HEADER_BYTES]) {
         out[2] = self.flags.0;
         out[3] = out[3] & CLASS_MASK | ParityLayout::to_bits(self.parity) << CLASS_BITS;
+        put16(out, 46, self.layer.0);
+        out[48] = self.magnitude.0;
+        self.count.encode_into(out);
+    }
+}
+
+impl SegmentCount {
+    /// Writes them into an encoded header.
+    #[inline]
+    pub(crate) fn encode_into(self, out: &mut [u8; HEADER_BYTES]) {
         let signature = out[31];
         put24(out, 28, self.segment, signature);
         put32(out, 36, self.number.0);
         put16(out, LENGTH_AT, self.length);
-        put16(out, 46, self.layer.0);
-        out[48] = self.magnitude.0;
     }
 }
 
@@ -492,6 +508,42 @@ mod tests {
         assert_eq!([packet[31], packet[35], packet[59]], [0xEF, 0xCD, 0xAB]);
         let decoded = Header::decode(&packet).map(|(header, _)| header);
         assert_eq!(decoded, Ok(largest));
+    }
+
+    #[test]
+    fn a_packet_continues_its_run_only_by_counting_up() {
+        let encoded = |header: Header| {
+            let mut bytes = [0; HEADER_BYTES];
+            header.encode(&mut bytes);
+            bytes
+        };
+        let first = encoded(Header {
+            number: PathNumber(u32::MAX),
+            segments: 9,
+            ..header()
+        });
+        let next = encoded(Header {
+            segment: 4,
+            segments: 9,
+            number: PathNumber(2),
+            length: 3,
+            layer: Layer(18),
+            magnitude: Magnitude(20),
+            checksum: 38,
+            ..header()
+        });
+        assert!(Header::continues(&first, 3, &next));
+        assert!(!Header::continues(&first, 2, &next));
+        let free = [44, 45, 46, 47, 48, 60, 61, 62, 63];
+        for at in 0..HEADER_BYTES {
+            let mut other = next;
+            other[at] ^= 0x10;
+            assert_eq!(
+                Header::continues(&first, 3, &other),
+                free.contains(&at),
+                "byte {at}"
+            );
+        }
     }
 
     #[test]

@@ -297,3 +297,117 @@ fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut Outbound
         Payload::Length(length) => outbound.seal(packet, &ZEROS[..length]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::endpoint::Endpoint;
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::machine::Machine;
+    use gradwire_protocol::message::SendRequest;
+    use gradwire_protocol::priority::MessageShape;
+    use gradwire_protocol::units::{Instant, JobId, Layer, MessageKey, Share, Signature, Step};
+
+    use super::*;
+
+    const BYTES: u32 = 5_000;
+
+    fn identity(rank: u16) -> Identity {
+        Identity {
+            rank: Rank(rank),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        }
+    }
+
+    fn seals(protection: &str) -> [Seal; 2] {
+        let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
+        [0, 1].map(|rank| match protection {
+            "sealed" => Seal::aead(identity(rank), &secrets),
+            _ => Seal::none(identity(rank), Checksum::On),
+        })
+    }
+
+    /// The packets of a message from rank 0, which leave as one run.
+    fn packets(seal: &mut Seal) -> Vec<Vec<u8>> {
+        let mut endpoint = Endpoint::new(identity(0), &Job::default(), 1);
+        let shape = MessageShape {
+            segments: BYTES.div_ceil(endpoint.segment_bytes()),
+            layer_count: 0,
+        };
+        let policy = &endpoint.settings().policy;
+        let outgoing = SendRequest {
+            key: MessageKey::new(0, 1, 0),
+            signature: Signature::NONE,
+            step: Step(0),
+            bytes: BYTES,
+            tolerance: Share::NONE,
+            contributors: 1,
+            tags: policy.lossless(shape, &[(0, Layer(3))]),
+        };
+        endpoint.send(Instant::START, Rank(1), outgoing);
+        let message: Vec<u8> = (0..BYTES).map(|at| at as u8).collect();
+        let mut transmit = endpoint.poll_transmit(Instant::START).expect("a run");
+        transmit.message = Payload::Bytes(&message);
+        let headers: Vec<Header> = (0..transmit.packets())
+            .map(|at| transmit.header(at))
+            .collect();
+        let length = HEADER_BYTES + transmit.segment_bytes as usize + seal.tag_bytes();
+        let staged = seal.stage(&transmit, 0..headers.len());
+        let packets: Vec<Vec<u8>> = staged.chunks(length).map(<[u8]>::to_vec).collect();
+        for (packet, header) in packets.iter().zip(&headers) {
+            let (said, _) = Header::decode(&packet[..HEADER_BYTES + usize::from(header.length)])
+                .expect("a whole packet");
+            let checksum = header.checksum;
+            assert_eq!(
+                Header { checksum, ..said },
+                *header,
+                "a template says the same"
+            );
+        }
+        packets
+    }
+
+    /// Opens the first packet, then those that continue it.
+    fn opened(seal: &mut Seal, packets: &mut [Vec<u8>]) -> OpenedRun {
+        let (first, others) = packets.split_first_mut().expect("a packet");
+        let header = seal.read(first).expect("of this job");
+        seal.open(&header, first).expect("as it was sealed");
+        seal.open_run(&header, first, others.iter_mut().map(Vec::as_mut_slice))
+    }
+
+    #[test]
+    fn a_run_ends_where_a_packet_does_not_continue_it() {
+        for protection in ["sealed", "checked"] {
+            let [mut sender, mut receiver] = seals(protection);
+            let mut whole = packets(&mut sender);
+            let count = whole.len();
+            assert!(count > 3);
+            let run = opened(&mut receiver, &mut whole);
+            assert_eq!(run.length.packets as usize, count);
+            assert_eq!(run.rejection, None);
+            let full = u32::from(receiver.read(&whole[0]).expect("of this job").length);
+            assert_eq!(
+                u32::from(run.length.last),
+                BYTES - full * (count as u32 - 1)
+            );
+
+            let mut swapped = packets(&mut sender);
+            swapped.swap(1, 2);
+            let run = opened(&mut receiver, &mut swapped);
+            assert_eq!((run.length.packets, run.rejection), (1, None));
+        }
+    }
+
+    #[test]
+    fn a_forged_packet_ends_its_run_and_is_named() {
+        for protection in ["sealed", "checked"] {
+            let [mut sender, mut receiver] = seals(protection);
+            let mut packets = packets(&mut sender);
+            packets[2][HEADER_BYTES + 5] ^= 1;
+            let run = opened(&mut receiver, &mut packets);
+            let forged = Some(PacketRejection::Forged);
+            assert_eq!((run.length.packets, run.rejection), (2, forged));
+        }
+    }
+}

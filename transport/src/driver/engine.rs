@@ -237,6 +237,7 @@ impl<M: Machine> DriverEngine<M> {
             .flatten()
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
+        self.tally.sleeps += 1;
         self.publish();
         let bell = self.setup.neighbours.as_ref().map(HostNeighbours::bell);
         let pipe = bell.as_ref().map(|bell| bell.descriptor());
@@ -260,6 +261,7 @@ impl<M: Machine> DriverEngine<M> {
             faults_dropped: faults.map_or(0, FaultInjector::dropped),
             abandoned_packets: sockets.refused_packets,
             super_packets_refused: sockets.super_packets_refused,
+            cores_lost: self.patience.cores_lost(),
             ..*tally
         });
     }

@@ -31,6 +31,7 @@ pub(super) struct IdlePatience {
     span: Span,
     /// The thread does not spin before this time.
     spins_from: Instant,
+    cores_lost: u64,
 }
 
 impl IdlePatience {
@@ -41,7 +42,13 @@ impl IdlePatience {
             looked: Instant::START,
             span: SPIN_MAX,
             spins_from: Instant::START,
+            cores_lost: 0,
         }
+    }
+
+    /// How often others had the core while the thread looked for work.
+    pub(super) fn cores_lost(&self) -> u64 {
+        self.cores_lost
     }
 
     /// A round found work.
@@ -65,6 +72,7 @@ impl IdlePatience {
         match self.idle_since {
             None => self.idle_since = Some(now),
             Some(_) if now - looked > CORE_LOST => {
+                self.cores_lost += 1;
                 let penance = (now - looked) * PENANCE;
                 self.spins_from = now + penance.min(PENANCE_MAX);
             }
@@ -141,9 +149,13 @@ mod tests {
         let mut patience = IdlePatience::new(IdleMode::Adaptive);
         let least = Span::from_micros(10_000);
         for micros in [0, 200, 400] {
-            assert!(!patience.is_over(at(micros), least), "looks are 200 us apart");
+            assert!(
+                !patience.is_over(at(micros), least),
+                "looks are 200 us apart"
+            );
         }
         assert!(patience.is_over(at(2_400), least), "2 ms without a look");
+        assert_eq!(patience.cores_lost(), 1);
         patience.slept();
         for micros in [3_000, 50_000, 130_000] {
             assert!(patience.is_over(at(micros), least));
