@@ -7,7 +7,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{
     ArrivedRun, Datagram, Ecn, Machine, Payload, RunLength, RunPayloads,
 };
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::receiver::Placement;
 use gradwire_protocol::segment::Segmentation;
@@ -97,6 +97,7 @@ impl Receiving {
             signature: Signature::NONE,
             step: Step(0),
             bytes: BYTES,
+            length: LengthRule::Exact,
             tolerance,
             urgency: None,
             patience_ends: None,
