@@ -119,6 +119,23 @@ impl Bitmap {
         self.first(from, 0)
     }
 
+    /// How many numbers from the start of `range` on are alike: all in the set, or none of them.
+    ///
+    /// # Panics
+    /// When the range is empty or ends outside `0..=len`.
+    pub fn alike(&self, range: Range<u32>) -> u32 {
+        assert!(range.end <= self.len, "{range:?} lies in 0..{}", self.len);
+        let flip = match self.has(range.start) {
+            true => u64::MAX,
+            false => 0,
+        };
+        let other = masks(range.clone()).find_map(|(word, mask)| {
+            let others = (self.words[word] ^ flip) & mask;
+            (others != 0).then(|| word as u32 * 64 + others.trailing_zeros())
+        });
+        other.unwrap_or(range.end) - range.start
+    }
+
     fn first(&self, from: u32, flip: u64) -> u32 {
         let mut index = from;
         while index < self.len {

@@ -19,7 +19,7 @@ use self::peer::{EndpointPeer, NextTurn};
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::Job;
-use crate::machine::{Datagram, Machine, SegmentRun, Transmit, UnsentRun};
+use crate::machine::{ArrivedRun, Datagram, Machine, RunLength, SegmentRun, Transmit, UnsentRun};
 use crate::message::{LengthRule, ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
@@ -34,6 +34,15 @@ pub use crate::event::EndpointEvent;
 
 /// Stands for the grants among the peers in [`Endpoint::deadlines`].
 const GRANTS: u32 = u32::MAX;
+
+/// The packets of a run that an endpoint has processed together.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenPackets {
+    /// How many, from the first one on.
+    pub packets: u32,
+    /// Where their payloads belong, if their segments are new: exactly once for each segment.
+    pub placement: Option<Placement>,
+}
 
 /// One rank's messages to and from all peers.
 ///
@@ -336,25 +345,50 @@ impl Endpoint {
     /// Processes a packet; for a new segment returns its place, exactly once per segment. After
     /// that, [`Endpoint::poll_restoration`] has the segments that it restores.
     pub fn accept(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Placement> {
+        let alone = RunLength::of_one(&datagram.header);
+        self.accept_first(now, datagram, alone).placement
+    }
+
+    /// Processes the first packet of a run, and as many of those behind it as do the same. After
+    /// that, [`Endpoint::poll_restoration`] has the segments that a single packet restores.
+    pub fn accept_run(&mut self, now: Instant, run: &ArrivedRun<'_>) -> TakenPackets {
+        self.accept_first(now, &run.first, run.length)
+    }
+
+    fn accept_first(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        run: RunLength,
+    ) -> TakenPackets {
         self.restorations.clear();
         let header = &datagram.header;
+        let mut taken = TakenPackets {
+            packets: 1,
+            placement: None,
+        };
         if !self.is_ours(header) {
             self.foreign += 1;
-            return None;
+            return taken;
         }
         let at = self.place(header.source);
         let peer = &mut self.peers[at];
         match peer.standing {
             PeerStanding::Failed => {
                 self.foreign += 1;
-                return None;
+                return taken;
             }
             PeerStanding::Silent => peer.standing = PeerStanding::Well,
             PeerStanding::Well => {}
         }
         peer.heard = now;
+        let settings = self.common.settings(peer.reach);
+        if header.kind == PacketKind::Data && run.is_consistent(header, settings.segment_bytes) {
+            taken.packets = peer.receiver.alike(header, run.packets, settings);
+        }
         if let Some(traffic) = &mut peer.traffic {
-            traffic.on_received(datagram);
+            let first = run.first(taken.packets, header.length);
+            traffic.on_received(datagram, first);
         }
         if header.kind.has_segments() {
             self.common.grants.on_arrival(now, at as u32);
@@ -365,14 +399,14 @@ impl Endpoint {
             self.events
                 .push_back(EndpointEvent::PathFault { rank, fault });
         }
-        let placement = self.take(now, at, datagram);
+        taken.placement = self.take(now, at, datagram, taken.packets);
         if header.kind == PacketKind::Data && self.is_quiet(at) {
-            return placement;
+            return taken;
         }
         self.collect(at);
         self.grant(now);
         self.touch(now, at);
-        placement
+        taken
     }
 
     /// Whether the last DATA packet of a peer changed nothing that the endpoint must act on. So for
@@ -387,13 +421,20 @@ impl Endpoint {
             }
     }
 
-    fn take(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) -> Option<Placement> {
+    fn take(
+        &mut self,
+        now: Instant,
+        at: usize,
+        datagram: &Datagram<'_>,
+        packets: u32,
+    ) -> Option<Placement> {
         let header = &datagram.header;
         let peer = &mut self.peers[at];
         match header.kind {
             PacketKind::Data => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
-                return peer.receiver.handle_data(header, datagram.ecn, &mut lent);
+                let (receiver, ecn) = (&mut peer.receiver, datagram.ecn);
+                return receiver.handle_data(header, packets, ecn, &mut lent);
             }
             PacketKind::Parity => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
@@ -532,8 +573,12 @@ impl Endpoint {
 }
 
 impl Machine for Endpoint {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        self.accept(now, &datagram);
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        let mut rest = Some(*run);
+        while let Some(run) = rest {
+            let taken = self.accept_run(now, &run);
+            rest = run.after(taken.packets);
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {

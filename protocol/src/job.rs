@@ -69,7 +69,7 @@ job_keys! {
         /// Index in the device's table of GIDs; "auto" is a RoCE v2 GID of the rank's address.
         rdma_gid: Option<u8> = None, or("auto", whole(0..=255));
         /// How a rank waits for packets: it spins, spins for some microseconds and then sleeps, or
-        /// sleeps at once; "adaptive" sleeps at once where ranks outnumber cores.
+        /// sleeps at once; "adaptive" sleeps at once while ranks or others want its core.
         idle: IdleMode = IdleMode::Adaptive, one_of();
         /// Largest IP packet in bytes; "auto" is the smallest MTU of the ranks' interfaces.
         mtu: Mtu = Mtu::Auto, or("auto", whole(576..=65_535));

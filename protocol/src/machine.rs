@@ -5,14 +5,23 @@
 //! [`crate::endpoint::Endpoint`], whose payloads are lengths, and the communicator of
 //! `gradwire-collectives`, whose payloads are ranges of tensors.
 
+use std::ops::Range;
+
+use crate::message;
 use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
-use crate::wire::{Flags, Header, PacketKind};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentCount, SegmentFields};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
-    /// Takes a packet that has arrived. Its seal has been opened, or its checksum verified.
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>);
+    /// Takes packets that have arrived together. Their seals have been opened, or their checksums
+    /// verified.
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>);
+
+    /// Takes a packet that has arrived alone: a run of one.
+    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.handle_run(now, &ArrivedRun::from(datagram));
+    }
 
     /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
     /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
@@ -128,6 +137,151 @@ pub struct Datagram<'a> {
     pub ecn: Ecn,
 }
 
+/// How many packets an [`ArrivedRun`] has, and how long their payloads are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RunLength {
+    /// How many packets there are.
+    pub packets: u32,
+    /// Payload bytes of the last packet; the others have as many as the first.
+    pub last: u16,
+}
+
+impl RunLength {
+    /// The length of a run of one packet.
+    pub fn of_one(header: &Header) -> Self {
+        Self {
+            packets: 1,
+            last: header.length,
+        }
+    }
+
+    /// Whether the packets behind the first, whose header is consistent, describe their message as
+    /// this job cuts it, as that header does.
+    pub(crate) fn is_consistent(self, first: &Header, segment_bytes: u32) -> bool {
+        let ahead = self.packets - 1;
+        let last = Header {
+            segment: first.segment.saturating_add(ahead),
+            length: self.last,
+            ..*first
+        };
+        ahead > 0 && message::is_consistent(&last, segment_bytes)
+    }
+
+    /// The first `packets` of these packets, of which the first has `full` bytes.
+    pub(crate) fn first(self, packets: u32, full: u16) -> Self {
+        Self {
+            packets,
+            last: if packets == self.packets {
+                self.last
+            } else {
+                full
+            },
+        }
+    }
+}
+
+/// Packets that have arrived together: a packet, or the DATA of several segments that follow each
+/// other, whose headers [continue](Header::continues) the first one's. All have the ECN bits of the
+/// first. A socket hands over the packets that its kernel has joined, a simulated link single ones.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrivedRun<'a> {
+    /// The first packet.
+    pub first: Datagram<'a>,
+    /// How many packets there are.
+    pub length: RunLength,
+    /// The payloads.
+    pub payloads: RunPayloads<'a>,
+}
+
+impl<'a> From<Datagram<'a>> for ArrivedRun<'a> {
+    fn from(first: Datagram<'a>) -> Self {
+        Self {
+            length: RunLength::of_one(&first.header),
+            payloads: RunPayloads::from(first.payload),
+            first,
+        }
+    }
+}
+
+impl<'a> ArrivedRun<'a> {
+    /// The packets from number `taken` on; `None` if there are none.
+    pub fn after(&self, taken: u32) -> Option<Self> {
+        let packets = self
+            .length
+            .packets
+            .checked_sub(taken)
+            .filter(|left| *left > 0)?;
+        let (mut rest, header) = (*self, &self.first.header);
+        rest.length.packets = packets;
+        rest.payloads = self.payloads.after(taken);
+        rest.first.header = Header {
+            segment: header.segment + taken,
+            number: header.number.plus(taken),
+            length: match packets {
+                1 => self.length.last,
+                _ => header.length,
+            },
+            ..*header
+        };
+        rest.first.payload = rest.payloads.whole.part(0, rest.first.header.length.into());
+        Some(rest)
+    }
+}
+
+/// The payloads of an [`ArrivedRun`], at equal distances in the memory that a driver received into.
+#[derive(Clone, Copy, Debug)]
+pub struct RunPayloads<'a> {
+    /// From the start of the first payload to the end of the last.
+    whole: Payload<'a>,
+    /// Payload bytes of each packet but the last.
+    each: usize,
+    /// Bytes from the start of a payload to the start of the next.
+    apart: usize,
+}
+
+impl<'a> From<Payload<'a>> for RunPayloads<'a> {
+    fn from(whole: Payload<'a>) -> Self {
+        let bytes = whole.len().max(1);
+        Self {
+            whole,
+            each: bytes,
+            apart: bytes,
+        }
+    }
+}
+
+impl<'a> RunPayloads<'a> {
+    /// Payloads of `each` bytes, the last of which ends where `bytes` end; they start `apart` bytes
+    /// after each other.
+    pub fn new(bytes: &'a [u8], each: u16, apart: usize) -> Self {
+        let each = usize::from(each);
+        Self {
+            whole: Payload::Bytes(bytes),
+            each,
+            apart,
+        }
+    }
+
+    fn after(&self, taken: u32) -> Self {
+        let start = taken as usize * self.apart;
+        Self {
+            whole: self.whole.part(start, self.whole.len() - start),
+            ..*self
+        }
+    }
+
+    /// The payloads of the first `packets` packets, as bytes that are contiguous in the message;
+    /// one number of bytes where payloads are only lengths.
+    pub fn parts(&self, packets: u32) -> impl Iterator<Item = Payload<'a>> + Clone + use<'a> {
+        let (whole, each, apart) = (self.whole, self.each, self.apart);
+        let starts = (0..packets as usize).map(move |packet| packet * apart);
+        starts.map(move |start| {
+            let length = whole.len().saturating_sub(start).min(each);
+            whole.part(start, length)
+        })
+    }
+}
+
 /// The maximum number of segments of one [`Transmit`], as many as one GSO send can carry.
 pub const RUN_SEGMENTS_MAX: usize = 64;
 
@@ -166,6 +320,15 @@ impl SegmentRun {
     pub fn push(&mut self, segment: u32) {
         self.indices[self.len] = segment;
         self.len += 1;
+    }
+
+    /// Its segments if they follow each other.
+    pub fn range(&self) -> Option<Range<u32>> {
+        let segments = self.as_slice();
+        let first = *segments.first()?;
+        let follows = |(&segment, expected)| segment == expected;
+        let follow = segments.iter().zip(first..).all(follows);
+        follow.then(|| first..first + segments.len() as u32)
     }
 
     /// The segments, in the order of sending.
@@ -244,35 +407,120 @@ impl<'a> Transmit<'a> {
         self.run.as_slice().len()
     }
 
-    /// Header of packet `index`, checksum zero.
-    pub fn header(&self, index: usize) -> Header {
-        let mut header = self.template;
-        if header.kind != PacketKind::Data {
-            return header;
+    /// The fields in which packet `index` differs from the template.
+    fn fields(&self, index: usize) -> SegmentFields {
+        let mut fields = SegmentFields::of(&self.template);
+        if self.template.kind != PacketKind::Data {
+            return fields;
         }
-        header.segment = self.run.as_slice()[index];
-        header.number = header.number.plus(index as u32);
-        let left = header.message_bytes - header.segment * self.segment_bytes;
-        header.length = left.min(self.segment_bytes) as u16;
+        fields.count = self.count(index);
+        let segment = fields.count.segment;
         if let Some(tags) = self.tags {
-            header.layer = tags.layer(header.segment);
-            header.magnitude = tags.magnitude(header.segment);
-            header.parity = tags.parity_of(header.segment);
-            if tags.is_protected(header.segment) {
-                header.flags = header.flags.with(Flags::PROTECTED);
+            fields.layer = tags.layer(segment);
+            fields.magnitude = tags.magnitude(segment);
+            fields.parity = tags.parity_of(segment);
+            if tags.is_protected(segment) {
+                fields.flags = fields.flags.with(Flags::PROTECTED);
             }
         }
-        header
+        fields
+    }
+
+    /// Of DATA, the fields of packet `index` that count up.
+    #[inline]
+    fn count(&self, index: usize) -> SegmentCount {
+        let segment = self.run.as_slice()[index];
+        let left = self.template.message_bytes - segment * self.segment_bytes;
+        SegmentCount {
+            segment,
+            number: self.template.number.plus(index as u32),
+            length: left.min(self.segment_bytes) as u16,
+        }
+    }
+
+    /// Whether the headers of the run only count up.
+    fn counts_up(&self) -> bool {
+        let are_equal = |range: Range<u32>| {
+            let tags = self.tags;
+            tags.is_none_or(|tags| tags.are_equal(range.start, range.end - 1))
+        };
+        self.template.kind == PacketKind::Data && self.run.range().is_some_and(are_equal)
+    }
+
+    /// Header of packet `index`, checksum zero.
+    pub fn header(&self, index: usize) -> Header {
+        self.fields(index).filled_into(&self.template)
+    }
+
+    /// The headers of the run as bytes.
+    pub fn headers(&self) -> RunHeaders<'_, 'a> {
+        let mut template = [0; HEADER_BYTES];
+        self.header(0).encode(&mut template);
+        RunHeaders {
+            transmit: self,
+            template,
+            counts_up: self.counts_up(),
+        }
     }
 
     /// Payload of the packet with `header`, one of [`Transmit::header`]'s.
     pub fn payload(&self, header: &Header) -> Payload<'a> {
-        match header.kind {
+        self.payload_of(header.segment, header.length)
+    }
+
+    fn payload_of(&self, segment: u32, length: u16) -> Payload<'a> {
+        match self.template.kind {
             PacketKind::Data => {
-                let offset = header.segment as usize * self.segment_bytes as usize;
-                self.message.part(offset, usize::from(header.length))
+                let offset = segment as usize * self.segment_bytes as usize;
+                self.message.part(offset, usize::from(length))
             }
             _ => self.message,
         }
+    }
+}
+
+/// The headers of a [`Transmit`] as bytes.
+#[derive(Debug)]
+pub struct RunHeaders<'r, 'a> {
+    transmit: &'r Transmit<'a>,
+    /// The first packet's header.
+    template: [u8; HEADER_BYTES],
+    /// Whether the others only count up from it.
+    counts_up: bool,
+}
+
+impl<'a> RunHeaders<'_, 'a> {
+    /// The rank to send to.
+    pub fn to(&self) -> Rank {
+        self.transmit.to
+    }
+
+    /// Writes the header of packet `index` at the start of `out`, checksum zero; returns its
+    /// payload.
+    ///
+    /// # Panics
+    /// When `out` is shorter than a header.
+    #[inline]
+    pub fn write(&self, index: usize, out: &mut [u8]) -> Payload<'a> {
+        let out = out
+            .first_chunk_mut::<HEADER_BYTES>()
+            .expect("the caller leaves room");
+        *out = self.template;
+        let count = match self.counts_up {
+            true => {
+                let count = self.transmit.count(index);
+                count.encode_into(out);
+                count
+            }
+            false => self.write_fields(index, out),
+        };
+        (self.transmit).payload_of(count.segment, count.length)
+    }
+
+    #[inline(never)]
+    fn write_fields(&self, index: usize, out: &mut [u8; HEADER_BYTES]) -> SegmentCount {
+        let fields = self.transmit.fields(index);
+        fields.encode_into(out);
+        fields.count
     }
 }

@@ -9,7 +9,7 @@
 use hdrhistogram::Histogram;
 
 use crate::budget::LossAccount;
-use crate::machine::{Datagram, Ecn, Transmit};
+use crate::machine::{Datagram, Ecn, RunLength, Transmit};
 pub use crate::order::OrderTrust;
 use crate::receiver::ReceiverCounters;
 use crate::sender::{SenderCounters, SentMessage};
@@ -130,13 +130,16 @@ impl PeerTraffic {
         }
     }
 
-    pub(crate) fn on_received(&mut self, datagram: &Datagram<'_>) {
-        let header = &datagram.header;
+    /// A run of packets has arrived that begins with this one.
+    pub(crate) fn on_received(&mut self, first: &Datagram<'_>, run: RunLength) {
+        let (header, packets) = (&first.header, u64::from(run.packets));
         let counters = self.of(header.class);
-        counters.received_packets += 1;
-        counters.received_bytes += HEADER_BYTES as u64 + u64::from(header.length);
-        if datagram.ecn == Ecn::Ce {
-            counters.marks += u64::from(header.kind == PacketKind::Data);
+        counters.received_packets += packets;
+        let full = (packets - 1) * u64::from(header.length);
+        let payload = full + u64::from(run.last);
+        counters.received_bytes += packets * HEADER_BYTES as u64 + payload;
+        if first.ecn == Ecn::Ce && header.kind == PacketKind::Data {
+            counters.marks += packets;
         }
     }
 

@@ -149,6 +149,31 @@ impl ArrivalOrder {
         }
     }
 
+    /// Whether this packet is the next one of its path, so that those behind it in its run are, too.
+    pub(crate) fn expects(&self, packet: PathMark, settings: &EndpointSettings) -> bool {
+        let path = place(packet.class, packet.entropy, settings.entropies);
+        packet.entropy.0 < settings.entropies
+            && (self.paths.get(path)).is_some_and(|path| path.next == packet.number)
+    }
+
+    /// The packets behind the last one that has arrived follow it, in the same run.
+    #[inline]
+    pub(crate) fn on_followers(
+        &mut self,
+        last: PathMark,
+        followers: u32,
+        settings: &EndpointSettings,
+    ) {
+        let path = place(last.class, last.entropy, settings.entropies);
+        if let Some(path) = self.paths.get_mut(path) {
+            path.next = path.next.plus(followers);
+            let came = path.came.checked_shl(followers).unwrap_or(0);
+            path.came = came | u32::MAX >> (32 - followers.min(32));
+            // They were sent at the same time.
+            self.in_order = self.in_order.saturating_add(followers);
+        }
+    }
+
     /// A DATA or PROBE packet has arrived; `sent_at` is its sender's clock in wrapped microseconds.
     #[inline]
     pub(crate) fn on_packet(

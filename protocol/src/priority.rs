@@ -322,6 +322,14 @@ impl SegmentTags {
             .map_or(Layer(0), |index| self.spans[index].1)
     }
 
+    /// Whether the segments from `first` to `last` have the same layer, magnitude, protection and
+    /// parity, as far as is known without a look at each.
+    pub(crate) fn are_equal(&self, first: u32, last: u32) -> bool {
+        let span = |segment| self.spans.partition_point(|&(start, _)| start <= segment);
+        let is_plain = self.magnitudes.is_empty() && self.protected.is_none();
+        is_plain && self.parity.is_none() && span(first) == span(last)
+    }
+
     /// The magnitude of a segment; 0 when it is not known.
     pub fn magnitude(&self, segment: u32) -> Magnitude {
         self.magnitudes

@@ -58,6 +58,7 @@ mod patience;
 mod repeat;
 mod report;
 mod restoring;
+mod runs;
 
 use std::collections::VecDeque;
 
@@ -87,18 +88,18 @@ use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
 /// The sender of messages that are too many is answered once in this time.
 const TURN_AWAY_WAIT: Span = Span::from_millis(50);
 
-/// Where a new segment's payload belongs.
+/// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Placement {
     /// Its sender.
     pub from: Rank,
     /// Its message.
     pub key: MessageKey,
-    /// Its index in the message.
+    /// Its index in the message, or the first one's of a run of segments.
     pub segment: u32,
     /// Where it starts in the message, in bytes.
     pub offset: u32,
-    /// Its length in bytes.
+    /// Its length in bytes, of a run of all segments together.
     pub length: u32,
     /// How many ranks' values are summed in it.
     pub contributors: u16,
@@ -384,21 +385,28 @@ impl Receiver {
         need
     }
 
-    /// Processes a DATA packet whose header is consistent; for a new segment returns its place.
-    pub fn handle_data(
+    /// Processes DATA packets whose headers are consistent: one, or the first of a run with this
+    /// header and the others that are [`alike`](Self::alike). If their segments are new, returns
+    /// their place.
+    pub(crate) fn handle_data(
         &mut self,
         header: &Header,
+        packets: u32,
         ecn: Ecn,
         lent: &mut RankResources<'_>,
     ) -> Option<Placement> {
         self.effect = DataEffect::Changed;
         let passage = self.note_order(header, lent);
+        if packets > 1 {
+            (self.order).on_followers(PathMark::of(header), packets - 1, lent.settings);
+        }
         let Some(at) = self.message_of(header, lent) else {
             self.tell_skips(header, passage, lent.now);
             return None;
         };
         let ack_by = self.messages[at].ack_by();
-        let placement = self.on_data(at, header, ecn, lent);
+        self.note_mark(at, header, packets, ecn);
+        let placement = self.on_data(at, header, packets, lent);
         self.tell_skips(header, passage, lent.now);
         // Most packets change no time and end no message; then nothing has to be looked at again.
         let unchanged = ack_by.is_some()
@@ -568,24 +576,26 @@ impl Receiver {
         &mut self,
         at: usize,
         header: &Header,
-        ecn: Ecn,
+        packets: u32,
         lent: &mut RankResources<'_>,
     ) -> Option<Placement> {
-        self.note_mark(at, header, ecn);
         let receiving = &mut self.messages[at];
+        let is_new = !receiving.received.has(header.segment);
         if receiving.stage == ReceiveStage::Complete {
-            let late = !receiving.received.has(header.segment);
-            self.counters.late_segments += u64::from(late);
-            self.counters.duplicate_segments += u64::from(!late);
+            let count = match is_new {
+                true => &mut self.counters.late_segments,
+                false => &mut self.counters.duplicate_segments,
+            };
+            *count += u64::from(packets);
             receiving.report.due = ReportDue::Whole(PacketKind::Stop, 0);
             return None;
         }
-        receiving.report.on_data(lent.now, header, lent.settings);
-        if receiving.received.has(header.segment) {
-            self.counters.duplicate_segments += 1;
+        (receiving.report).on_data(lent.now, header, packets, lent.settings);
+        if !is_new {
+            self.counters.duplicate_segments += u64::from(packets);
             return None;
         }
-        let placement = self.take_segment(at, header, lent);
+        let placement = self.take_segments(at, header, packets, lent);
         if placement.parity.is_some() {
             self.restore(at, header, lent);
         }
@@ -593,39 +603,32 @@ impl Receiver {
         Some(placement)
     }
 
-    /// A packet of a message has arrived, with CE or without.
-    #[inline]
-    fn note_mark(&mut self, at: usize, header: &Header, ecn: Ecn) {
-        if ecn == Ecn::Ce {
-            self.counters.marks += 1;
-            self.messages[at].report.on_mark(header);
-        }
-    }
-
-    /// A new segment is there; returns its place.
-    fn take_segment(
+    /// This many new segments are there; returns their place.
+    fn take_segments(
         &mut self,
         at: usize,
         header: &Header,
+        segments: u32,
         lent: &mut RankResources<'_>,
     ) -> Placement {
         let opens_parity = header.parity.is_some() && !self.messages[at].has_parity();
         let takes_parity = !opens_parity || self.takes_parity();
         let receiving = &mut self.messages[at];
-        receiving.on_data(header, lent.ledger);
-        self.counters.received_segments += 1;
+        receiving.on_data(header, segments, lent.ledger);
+        self.counters.received_segments += u64::from(segments);
         self.granted.on_segment(lent.now);
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
             self.granted.on_answer(took);
         }
-        lent.grants.settle(lent.place, receiving.settle_some(1));
+        let landed = receiving.settle_some(segments);
+        lent.grants.settle(lent.place, landed);
         receiving.restart_gap(lent.now, lent.gap);
         let placement = Placement {
             from: self.peer,
             key: receiving.key(),
             segment: header.segment,
             offset: receiving.cut.offset(header.segment),
-            length: u32::from(header.length),
+            length: receiving.cut.length_of(header.segment, segments),
             contributors: header.contributors,
             posting: match receiving.stage {
                 ReceiveStage::Early => Posting::Early,

@@ -69,6 +69,14 @@ impl Segmentation {
         self.segment_bytes.min(self.bytes - self.offset(segment))
     }
 
+    /// Bytes of the `count` segments from `first` on.
+    pub fn length_of(self, first: u32, count: u32) -> u32 {
+        let start = self.offset(first);
+        // In 64 bits, since the end of the last segment may lie beyond the message's.
+        let end = u64::from(first + count) * u64::from(self.segment_bytes);
+        end.min(u64::from(self.bytes)) as u32 - start
+    }
+
     /// How many segments may be missing so that no more than `tolerance` of the bytes are.
     pub fn holes_allowed(self, tolerance: Share) -> u32 {
         tolerance.of(u64::from(self.bytes)) as u32 / self.segment_bytes

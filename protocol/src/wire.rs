@@ -67,6 +67,7 @@ pub const CHECKSUM_AT: usize = 60;
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 /// The bits of a class in its byte.
 const CLASS_BITS: u8 = 3;
+const CLASS_MASK: u8 = (1 << CLASS_BITS) - 1;
 /// Bytes of the AES-128-GCM tag after the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
@@ -204,6 +205,75 @@ pub struct Header {
     pub checksum: u32,
 }
 
+/// The fields in which the packets of a run differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentFields {
+    pub(crate) flags: Flags,
+    pub(crate) parity: Option<ParityLayout>,
+    pub(crate) count: SegmentCount,
+    pub(crate) layer: Layer,
+    pub(crate) magnitude: Magnitude,
+}
+
+/// The fields that count up in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentCount {
+    pub(crate) segment: u32,
+    pub(crate) number: PathNumber,
+    pub(crate) length: u16,
+}
+
+impl SegmentFields {
+    /// Those of a header.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            flags: header.flags,
+            parity: header.parity,
+            count: SegmentCount {
+                segment: header.segment,
+                number: header.number,
+                length: header.length,
+            },
+            layer: header.layer,
+            magnitude: header.magnitude,
+        }
+    }
+
+    /// The header with these fields, and all others as in `template`.
+    pub(crate) fn filled_into(self, template: &Header) -> Header {
+        Header {
+            flags: self.flags,
+            parity: self.parity,
+            segment: self.count.segment,
+            number: self.count.number,
+            length: self.count.length,
+            layer: self.layer,
+            magnitude: self.magnitude,
+            ..*template
+        }
+    }
+
+    /// Writes them into an encoded header.
+    pub(crate) fn encode_into(self, out: &mut [u8; HEADER_BYTES]) {
+        out[2] = self.flags.0;
+        out[3] = out[3] & CLASS_MASK | ParityLayout::to_bits(self.parity) << CLASS_BITS;
+        put16(out, 46, self.layer.0);
+        out[48] = self.magnitude.0;
+        self.count.encode_into(out);
+    }
+}
+
+impl SegmentCount {
+    /// Writes them into an encoded header.
+    #[inline]
+    pub(crate) fn encode_into(self, out: &mut [u8; HEADER_BYTES]) {
+        let signature = out[31];
+        put24(out, 28, self.segment, signature);
+        put32(out, 36, self.number.0);
+        put16(out, LENGTH_AT, self.length);
+    }
+}
+
 /// Why bytes are not a packet of ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DecodeError {
@@ -285,7 +355,7 @@ impl Header {
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
-            class: Class(bytes[3] & ((1 << CLASS_BITS) - 1)),
+            class: Class(bytes[3] & CLASS_MASK),
             parity: ParityLayout::from_bits(bytes[3] >> CLASS_BITS),
             job: JobId(get32(bytes, 4)),
             epoch: get16(bytes, 8),
@@ -309,6 +379,19 @@ impl Header {
         };
         header.checked(payload.len())?;
         Ok((header, payload))
+    }
+
+    /// Whether `later` is the header of packet `index` of the run of DATA that begins with `first`:
+    /// it has the next segment and the next number of its path, and apart from them differs only in
+    /// length, layer, magnitude and checksum.
+    pub fn continues(first: &[u8; HEADER_BYTES], index: u32, later: &[u8; HEADER_BYTES]) -> bool {
+        let differ =
+            |at: usize, ahead: u64| get64(first, at).wrapping_add(ahead) ^ get64(later, at);
+        let (counted, low) = (u64::from(index) << 32, u64::from(u32::MAX));
+        let alike = differ(0, 0) | differ(8, 0) | differ(16, 0);
+        let counts = differ(24, counted) | differ(32, counted);
+        let rest = differ(40, 0) & low | differ(48, 0) & !0xFF | differ(56, 0) & low;
+        alike | counts | rest == 0
     }
 
     /// The job and the source that a datagram names; `None` if it is shorter than a header. Reads
@@ -372,7 +455,7 @@ fn get24(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn get64(bytes: &[u8], at: usize) -> u64 {
-    u64::from(get32(bytes, at)) | u64::from(get32(bytes, at + 4)) << 32
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
 }
 
 fn get32(bytes: &[u8], at: usize) -> u32 {
@@ -435,6 +518,42 @@ mod tests {
         assert_eq!([packet[31], packet[35], packet[59]], [0xEF, 0xCD, 0xAB]);
         let decoded = Header::decode(&packet).map(|(header, _)| header);
         assert_eq!(decoded, Ok(largest));
+    }
+
+    #[test]
+    fn a_packet_continues_its_run_only_by_counting_up() {
+        let encoded = |header: Header| {
+            let mut bytes = [0; HEADER_BYTES];
+            header.encode(&mut bytes);
+            bytes
+        };
+        let first = encoded(Header {
+            number: PathNumber(u32::MAX),
+            segments: 9,
+            ..header()
+        });
+        let next = encoded(Header {
+            segment: 4,
+            segments: 9,
+            number: PathNumber(2),
+            length: 3,
+            layer: Layer(18),
+            magnitude: Magnitude(20),
+            checksum: 38,
+            ..header()
+        });
+        assert!(Header::continues(&first, 3, &next));
+        assert!(!Header::continues(&first, 2, &next));
+        let free = [44, 45, 46, 47, 48, 60, 61, 62, 63];
+        for at in 0..HEADER_BYTES {
+            let mut other = next;
+            other[at] ^= 0x10;
+            assert_eq!(
+                Header::continues(&first, 3, &other),
+                free.contains(&at),
+                "byte {at}"
+            );
+        }
     }
 
     #[test]

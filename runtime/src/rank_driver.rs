@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_collectives::overdue::OverdueQuestion;
-use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
+use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
@@ -309,8 +309,8 @@ impl RankDriver {
 }
 
 impl Machine for RankDriver {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        self.communicator.handle_datagram(now, datagram);
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        self.communicator.handle_run(now, run);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

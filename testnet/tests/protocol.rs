@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
-use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
+use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::path::PathFault;
@@ -42,7 +42,8 @@ struct Recorder {
 }
 
 impl Machine for Recorder {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        let datagram = run.first; // the links carry single packets
         self.check_window();
         if matches!(datagram.header.kind, PacketKind::Data | PacketKind::Probe) {
             let key = (datagram.header.source, datagram.header.key);

@@ -15,10 +15,12 @@ mod window;
 use std::ops::Range;
 
 use gradwire_protocol::job::Checksum;
-use gradwire_protocol::machine::{Payload, Transmit};
+use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, TAG_BYTES};
+use gradwire_protocol::wire::{
+    CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, PacketKind, TAG_BYTES,
+};
 
 use crate::address::Address;
 use crate::control::PairSecrets;
@@ -42,6 +44,15 @@ pub struct Seal {
     identity: Identity,
     protection: Protection,
     staging: Vec<u8>,
+}
+
+/// The packets of a run that [`Seal::open_run`] has opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenedRun {
+    /// The first packet and those that continue it.
+    pub length: RunLength,
+    /// Why the packet behind them is rejected, if it continues the run.
+    pub rejection: Option<PacketRejection>,
 }
 
 #[derive(Debug)]
@@ -112,9 +123,9 @@ impl Seal {
     /// Writes packets of a run one after the other, at most [`SLOT_BYTES`] together.
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
         let mut staging = std::mem::take(&mut self.staging);
-        let mut end = 0;
+        let (headers, mut end) = (transmit.headers(), 0);
         for index in packets {
-            end += self.stage_one(transmit, index, &mut staging[end..]);
+            end += self.stage_one(&headers, index, &mut staging[end..]);
         }
         self.staging = staging;
         &self.staging[..end]
@@ -124,16 +135,19 @@ impl Seal {
     ///
     /// # Panics
     /// When `out` is shorter than the packet.
-    pub fn stage_one(&mut self, transmit: &Transmit<'_>, index: usize, out: &mut [u8]) -> usize {
-        let header = transmit.header(index);
-        let bytes = HEADER_BYTES + usize::from(header.length) + self.tag_bytes();
+    pub fn stage_one(
+        &mut self,
+        headers: &RunHeaders<'_, '_>,
+        index: usize,
+        out: &mut [u8],
+    ) -> usize {
+        let payload = headers.write(index, out);
+        let bytes = HEADER_BYTES + payload.len() + self.tag_bytes();
         let packet = &mut out[..bytes];
-        header.encode(packet);
-        let payload = transmit.payload(&header);
         match &mut self.protection {
             Protection::Checksum(checksum) => write_plain(packet, payload, *checksum),
             Protection::Aead(pairs) => {
-                let pair = pairs[usize::from(transmit.to.0)].as_mut();
+                let pair = pairs[usize::from(headers.to().0)].as_mut();
                 let pair = pair.expect("a machine does not send to its own rank");
                 write_sealed(packet, payload, &mut pair.outbound);
             }
@@ -141,26 +155,23 @@ impl Seal {
         bytes
     }
 
-    /// Writes the headers of a run one after the other; payloads stay where they are in `message`.
+    /// Writes the headers of a run one after the other; payloads stay where they are.
     ///
     /// # Panics
-    /// When packets [may not be gathered](Self::may_gather).
+    /// When packets [may not be gathered](Self::may_gather), or payloads are only lengths.
     pub(crate) fn gather<'a>(
         &'a mut self,
-        transmit: &Transmit<'_>,
-        message: &'a [u8],
+        transmit: &Transmit<'a>,
         packets: Range<usize>,
     ) -> GatheredPackets<'a> {
         let Protection::Checksum(checksum) = self.protection else {
             panic!("sealed packets are staged");
         };
         let headers = &mut self.staging[..packets.len() * HEADER_BYTES];
-        let mut gathered = GatheredPackets::default();
+        let (template, mut gathered) = (transmit.headers(), GatheredPackets::default());
         for (index, out) in packets.zip(headers.chunks_exact_mut(HEADER_BYTES)) {
-            let header = transmit.header(index);
-            header.encode(out);
-            let offset = header.segment as usize * transmit.segment_bytes as usize;
-            let payload = &message[offset..][..usize::from(header.length)];
+            let payload = template.write(index, out).bytes();
+            let payload = payload.expect("only bytes are gathered");
             if checksum == Checksum::On {
                 let mut sum = crc32fast::Hasher::new();
                 sum.update(out);
@@ -203,8 +214,8 @@ impl Seal {
         match &mut self.protection {
             Protection::Checksum(Checksum::Off) => Ok(()),
             Protection::Checksum(Checksum::On) => {
-                packet[CHECKSUM_AT..HEADER_BYTES].fill(0);
-                let intact = crc32fast::hash(packet) == header.checksum;
+                let checksum = std::mem::take(checksum_of(packet));
+                let intact = crc32fast::hash(packet).to_le_bytes() == checksum;
                 intact.then_some(()).ok_or(PacketRejection::Forged)
             }
             Protection::Aead(pairs) => {
@@ -216,6 +227,52 @@ impl Seal {
             }
         }
     }
+
+    /// Opens the packets behind the `first` of a run of DATA, which has been opened and has this
+    /// header, up to one that does not [continue](Header::continues) the run or is rejected.
+    pub fn open_run<'p>(
+        &mut self,
+        header: &Header,
+        first: &[u8],
+        others: impl Iterator<Item = &'p mut [u8]>,
+    ) -> OpenedRun {
+        let mut opened = OpenedRun {
+            length: RunLength::of_one(header),
+            rejection: None,
+        };
+        let (tag, start) = (self.tag_bytes(), first.first_chunk::<HEADER_BYTES>());
+        let start = start.filter(|_| header.kind == PacketKind::Data);
+        let Some(start) = start else { return opened };
+        for packet in others {
+            let Some(later) = packet.first_chunk::<HEADER_BYTES>() else {
+                break;
+            };
+            let length = u16::from_le_bytes([later[LENGTH_AT], later[LENGTH_AT + 1]]);
+            let bytes = HEADER_BYTES + usize::from(length) + tag;
+            let packets = opened.length.packets;
+            if packet.len() != bytes || !Header::continues(start, packets, later) {
+                break;
+            }
+            if let Err(rejection) = self.open(header, packet) {
+                opened.rejection = Some(rejection);
+                break;
+            }
+            opened.length = RunLength {
+                packets: packets + 1,
+                last: length,
+            };
+            // Only the last packet may be shorter.
+            if length != header.length {
+                break;
+            }
+        }
+        opened
+    }
+}
+
+fn checksum_of(packet: &mut [u8]) -> &mut [u8; HEADER_BYTES - CHECKSUM_AT] {
+    let checksum = packet[CHECKSUM_AT..].first_chunk_mut();
+    checksum.expect("a packet has a header")
 }
 
 /// Writes the payload behind the header that `packet` starts with, and the checksum of both into
@@ -238,5 +295,119 @@ fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut Outbound
     match payload {
         Payload::Bytes(bytes) => outbound.seal(packet, bytes),
         Payload::Length(length) => outbound.seal(packet, &ZEROS[..length]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::endpoint::Endpoint;
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::machine::Machine;
+    use gradwire_protocol::message::SendRequest;
+    use gradwire_protocol::priority::MessageShape;
+    use gradwire_protocol::units::{Instant, JobId, Layer, MessageKey, Share, Signature, Step};
+
+    use super::*;
+
+    const BYTES: u32 = 5_000;
+
+    fn identity(rank: u16) -> Identity {
+        Identity {
+            rank: Rank(rank),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        }
+    }
+
+    fn seals(protection: &str) -> [Seal; 2] {
+        let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
+        [0, 1].map(|rank| match protection {
+            "sealed" => Seal::aead(identity(rank), &secrets),
+            _ => Seal::none(identity(rank), Checksum::On),
+        })
+    }
+
+    /// The packets of a message from rank 0, which leave as one run.
+    fn packets(seal: &mut Seal) -> Vec<Vec<u8>> {
+        let mut endpoint = Endpoint::new(identity(0), &Job::default(), 1);
+        let shape = MessageShape {
+            segments: BYTES.div_ceil(endpoint.segment_bytes()),
+            layer_count: 0,
+        };
+        let policy = &endpoint.settings().policy;
+        let outgoing = SendRequest {
+            key: MessageKey::new(0, 1, 0),
+            signature: Signature::NONE,
+            step: Step(0),
+            bytes: BYTES,
+            tolerance: Share::NONE,
+            contributors: 1,
+            tags: policy.lossless(shape, &[(0, Layer(3))]),
+        };
+        endpoint.send(Instant::START, Rank(1), outgoing);
+        let message: Vec<u8> = (0..BYTES).map(|at| at as u8).collect();
+        let mut transmit = endpoint.poll_transmit(Instant::START).expect("a run");
+        transmit.message = Payload::Bytes(&message);
+        let headers: Vec<Header> = (0..transmit.packets())
+            .map(|at| transmit.header(at))
+            .collect();
+        let length = HEADER_BYTES + transmit.segment_bytes as usize + seal.tag_bytes();
+        let staged = seal.stage(&transmit, 0..headers.len());
+        let packets: Vec<Vec<u8>> = staged.chunks(length).map(<[u8]>::to_vec).collect();
+        for (packet, header) in packets.iter().zip(&headers) {
+            let (said, _) = Header::decode(&packet[..HEADER_BYTES + usize::from(header.length)])
+                .expect("a whole packet");
+            let checksum = header.checksum;
+            assert_eq!(
+                Header { checksum, ..said },
+                *header,
+                "a template says the same"
+            );
+        }
+        packets
+    }
+
+    /// Opens the first packet, then those that continue it.
+    fn opened(seal: &mut Seal, packets: &mut [Vec<u8>]) -> OpenedRun {
+        let (first, others) = packets.split_first_mut().expect("a packet");
+        let header = seal.read(first).expect("of this job");
+        seal.open(&header, first).expect("as it was sealed");
+        seal.open_run(&header, first, others.iter_mut().map(Vec::as_mut_slice))
+    }
+
+    #[test]
+    fn a_run_ends_where_a_packet_does_not_continue_it() {
+        for protection in ["sealed", "checked"] {
+            let [mut sender, mut receiver] = seals(protection);
+            let mut whole = packets(&mut sender);
+            let count = whole.len();
+            assert!(count > 3);
+            let run = opened(&mut receiver, &mut whole);
+            assert_eq!(run.length.packets as usize, count);
+            assert_eq!(run.rejection, None);
+            let full = u32::from(receiver.read(&whole[0]).expect("of this job").length);
+            assert_eq!(
+                u32::from(run.length.last),
+                BYTES - full * (count as u32 - 1)
+            );
+
+            let mut swapped = packets(&mut sender);
+            swapped.swap(1, 2);
+            let run = opened(&mut receiver, &mut swapped);
+            assert_eq!((run.length.packets, run.rejection), (1, None));
+        }
+    }
+
+    #[test]
+    fn a_forged_packet_ends_its_run_and_is_named() {
+        for protection in ["sealed", "checked"] {
+            let [mut sender, mut receiver] = seals(protection);
+            let mut packets = packets(&mut sender);
+            packets[2][HEADER_BYTES + 5] ^= 1;
+            let run = opened(&mut receiver, &mut packets);
+            let forged = Some(PacketRejection::Forged);
+            assert_eq!((run.length.packets, run.rejection), (2, forged));
+        }
     }
 }

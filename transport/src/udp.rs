@@ -277,8 +277,8 @@ impl Sockets {
             };
             let gathered;
             let packets = match transmit.message {
-                Payload::Bytes(message) if packet >= GATHER_FROM && seal.may_gather() => {
-                    gathered = seal.gather(transmit, message, done..done + count);
+                Payload::Bytes(_) if packet >= GATHER_FROM && seal.may_gather() => {
+                    gathered = seal.gather(transmit, done..done + count);
                     SendPackets::Gathered(&gathered)
                 }
                 _ => SendPackets::Staged(seal.stage(transmit, done..done + count)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{IdleMode, Job, Mtu};
-use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
+use gradwire_protocol::machine::{ArrivedRun, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::priority::MessageShape;
@@ -45,13 +45,18 @@ struct Carrier {
 }
 
 impl Machine for Carrier {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        if let Some(placement) = self.endpoint.accept(now, &datagram) {
-            let bytes = datagram.payload.bytes().expect("sockets carry bytes");
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        let taken = self.endpoint.accept_run(now, run);
+        if let Some(placement) = taken.placement {
+            let parts = run.payloads.parts(taken.packets);
+            let bytes = parts.flat_map(|part| part.bytes().expect("sockets carry bytes"));
             let place = &mut self.incoming[placement.offset as usize..];
             for (sum, byte) in place.iter_mut().zip(bytes) {
                 *sum = sum.wrapping_add(*byte);
             }
+        }
+        if let Some(rest) = run.after(taken.packets) {
+            self.handle_run(now, &rest);
         }
     }
 

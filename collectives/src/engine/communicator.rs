@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use gradwire_protocol::endpoint::{Endpoint, WantedPayload};
 use gradwire_protocol::job::Job;
-use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
+use gradwire_protocol::machine::{ArrivedRun, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
@@ -350,12 +350,17 @@ impl Communicator {
 }
 
 impl Machine for Communicator {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        if let Some(placement) = self.parts.endpoint.accept(now, &datagram) {
-            self.place(placement, datagram.payload);
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        let mut rest = Some(*run);
+        while let Some(run) = rest {
+            let taken = self.parts.endpoint.accept_run(now, &run);
+            if let Some(placement) = taken.placement {
+                self.place(placement, run.payloads.parts(taken.packets));
+            }
+            self.restore(run.first.payload);
+            self.take_events(now);
+            rest = run.after(taken.packets);
         }
-        self.restore(datagram.payload);
-        self.take_events(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

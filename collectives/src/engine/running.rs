@@ -114,7 +114,7 @@ impl RunningOperation {
             if let Some(early) = stash.take(inbound.from, request.key) {
                 let cells = &mut parts.memory.cells;
                 for (placement, payload) in early.segments() {
-                    self.place(at, placement.offset, payload, cells);
+                    self.place(at, placement.offset, std::iter::once(payload), cells);
                 }
             }
             parts.endpoint.expect(now, inbound.from, request);
@@ -276,16 +276,17 @@ impl RunningOperation {
         self.plan.outbound(to, part)
     }
 
-    /// Puts a segment where it belongs.
-    pub(crate) fn place(
+    /// Puts segments that follow each other where they belong, from `offset` on.
+    pub(crate) fn place<'p>(
         &mut self,
         inbound: usize,
         offset: u32,
-        payload: Payload<'_>,
+        parts: impl Iterator<Item = Payload<'p>> + Clone,
         cells: &mut SpareScratch,
     ) {
         let inbound = &self.plan.inbounds[inbound];
-        let (offset, length) = (offset as usize, payload.len());
+        let mut offset = offset as usize;
+        let length: usize = parts.clone().map(|payload| payload.len()).sum();
         if offset + length > inbound.region.bytes {
             return; // the message is longer than posted, which the endpoint reports
         }
@@ -293,9 +294,13 @@ impl RunningOperation {
         if self.operation.buffer.bytes().is_none() {
             return; // a simulated buffer has no bytes
         }
-        let bytes = payload.bytes();
-        let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
-        let landed = LandedBytes { offset, bytes };
+        let landed = parts.map(|payload| {
+            let bytes = payload.bytes();
+            let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
+            let landed = LandedBytes { offset, bytes };
+            offset += bytes.len();
+            landed
+        });
         self.bytes
             .place(&mut self.operation, inbound, landed, cells);
     }

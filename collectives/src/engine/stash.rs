@@ -39,16 +39,21 @@ pub(crate) struct EarlyStash {
 }
 
 impl EarlyStash {
-    /// Keeps a segment.
-    pub(crate) fn keep(&mut self, placement: Placement, payload: Payload<'_>) {
+    /// Keeps segments.
+    pub(crate) fn keep<'p>(
+        &mut self,
+        placement: Placement,
+        parts: impl Iterator<Item = Payload<'p>>,
+    ) {
         let early = self
             .messages
             .entry((placement.from, placement.key))
             .or_default();
         early.placements.push(placement);
-        early
-            .bytes
-            .extend_from_slice(payload.bytes().unwrap_or_default());
+        for payload in parts {
+            let bytes = payload.bytes().unwrap_or_default();
+            early.bytes.extend_from_slice(bytes);
+        }
     }
 
     /// The early segments of a message that is posted now.

@@ -52,21 +52,21 @@ impl HoleState {
         self.all_sent
     }
 
-    /// A new segment has arrived; it may have been accepted as a hole.
-    pub(super) fn on_segment(
-        &mut self,
-        header: &Header,
-        step: Step,
-        cut: Segmentation,
-        ledger: &mut Ledger,
-    ) {
-        let segment = header.segment;
-        let was_accepted = (self.accepted.as_mut()).is_some_and(|holes| holes.remove(segment));
-        if was_accepted {
-            ledger.release(step, u64::from(cut.length(segment)));
+    /// Whether some segments are accepted as holes.
+    pub(super) fn are_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+
+    /// New segments have arrived, the first of them with this header. The flags of all are equal.
+    pub(super) fn on_segments(&mut self, header: &Header, segments: u32) {
+        if header.flags.has(Flags::PROTECTED) {
+            self.protected_missing = self.protected_missing.saturating_sub(segments);
         }
-        let protected = header.flags.has(Flags::PROTECTED);
-        self.protected_missing = self.protected_missing.saturating_sub(u32::from(protected));
+    }
+
+    /// A new segment has arrived; returns whether it was accepted as a hole.
+    pub(super) fn fill(&mut self, segment: u32) -> bool {
+        (self.accepted.as_mut()).is_some_and(|holes| holes.remove(segment))
     }
 
     /// Processes the holes in a PROBE: the segments that the sender has found lost and does not

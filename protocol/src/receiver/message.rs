@@ -265,10 +265,24 @@ impl ReceiveMessage {
             && header.key == self.header.key
     }
 
-    /// Stores a new segment.
-    pub(super) fn on_data(&mut self, header: &Header, ledger: &mut Ledger) {
-        self.received.insert(header.segment);
-        self.holes.on_segment(header, self.step, self.cut, ledger);
+    /// How many of these packets do the same as the first, which has this header.
+    pub(super) fn alike(&self, header: &Header, packets: u32) -> u32 {
+        let end = self.received.len().min(header.segment + packets);
+        if header.segment >= end || self.holes.are_accepted() {
+            return 1;
+        }
+        self.received.alike(header.segment..end)
+    }
+
+    /// Stores this many new segments, the first of which has this header.
+    pub(super) fn on_data(&mut self, header: &Header, segments: u32, ledger: &mut Ledger) {
+        let segment = header.segment;
+        self.received.insert_range(segment..segment + segments);
+        // Where holes are accepted, segments come one by one.
+        if self.holes.fill(segment) {
+            ledger.release(self.step, u64::from(self.cut.length(segment)));
+        }
+        self.holes.on_segments(header, segments);
     }
 
     /// Whether parity covers some of its segments.

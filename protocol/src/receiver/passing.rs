@@ -10,11 +10,7 @@ impl Receiver {
     /// A packet of a path has arrived.
     #[inline]
     pub(super) fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
-        let packet = PathMark {
-            class: header.class,
-            entropy: header.entropy,
-            number: header.number,
-        };
+        let packet = PathMark::of(header);
         let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
         if passage != PathPassage::InOrder {
             self.on_passage(packet, passage);

@@ -98,19 +98,26 @@ impl ReportState {
         }
     }
 
-    /// A packet came with CE.
-    pub(super) fn on_mark(&mut self, header: &Header) {
-        self.marks += 1;
+    /// Packets came with CE.
+    pub(super) fn on_marks(&mut self, header: &Header, packets: u32) {
+        self.marks += packets;
         self.marked_entropies |= 1 << (header.entropy.0 & 63);
     }
 
-    /// A DATA packet has arrived. Enough of them are acknowledged now, fewer a little later.
-    pub(super) fn on_data(&mut self, now: Instant, header: &Header, settings: &EndpointSettings) {
+    /// DATA packets have arrived, the first of them with this header. Enough of them are
+    /// acknowledged now, fewer a little later.
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        packets: u32,
+        settings: &EndpointSettings,
+    ) {
         self.newest = EchoStamp::of(header, now);
         if self.unreported == 0 {
             self.first_unreported = Some(self.newest);
         }
-        self.unreported += 1;
+        self.unreported += packets;
         self.lowest_unreported = self.lowest_unreported.min(header.segment);
         let by = match settings.is_worth_an_ack(self.unreported) {
             true => now,

@@ -24,7 +24,7 @@ impl Receiver {
     }
 
     fn on_parity(&mut self, at: usize, header: &Header, ecn: Ecn, lent: &mut RankResources<'_>) {
-        self.note_mark(at, header, ecn);
+        self.note_mark(at, header, 1, ecn);
         let is_open = self.messages[at].has_parity() || self.takes_parity();
         let receiving = &mut self.messages[at];
         if receiving.stage == ReceiveStage::Complete || !is_open {
@@ -56,8 +56,8 @@ impl Receiver {
                 length: receiving.cut.length(segment) as u16,
                 ..*header
             };
-            receiving.report.on_data(lent.now, &header, lent.settings);
-            let placement = self.take_segment(at, &header, lent);
+            (receiving.report).on_data(lent.now, &header, 1, lent.settings);
+            let placement = self.take_segments(at, &header, 1, lent);
             self.counters.restored_segments += 1;
             self.restorations
                 .push_back(Restoration::Segment { placement, group });

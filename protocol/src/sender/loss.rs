@@ -301,6 +301,19 @@ impl Sender {
         }
     }
 
+    /// Drops the first flights of a class as far as they are of this message, which is at `at` if it
+    /// is open, and have landed or were sent again; returns how many.
+    fn drop_ended(&mut self, class: usize, message: MessageId, at: Option<usize>) -> usize {
+        let sending = at.map(|at| &self.messages[at]);
+        let has_ended = |flight: &&SegmentFlight| {
+            flight.message == message && !sending.is_some_and(|of| of.is_current(flight))
+        };
+        let flights = &mut self.classes[class].flights;
+        let ended = flights.iter().take_while(has_ended).count();
+        flights.drain(..ended);
+        ended
+    }
+
     /// Finds the lost segments of a class, given that its packet with the stamp `newest` has
     /// arrived.
     fn find_lost_before(
@@ -321,24 +334,25 @@ impl Sender {
                 _ => self.position(flight.message),
             };
             last = Some((flight.message, at));
-            let alive = at.filter(|&at| self.messages[at].is_current(&flight));
-            if let Some(at) = alive {
-                let lost_before = match self.messages[at].may_miss(flight.segment) {
-                    true => tolerated_before,
-                    false => repaired_before,
-                };
-                // All flights after the first one were sent later still.
-                if flight.sent_at >= lost_before {
-                    break;
-                }
-                let found = self.lose(now, at, &flight);
-                if found.needed == 0 && self.judge == HoleJudge::Paths {
-                    self.messages[at].guesses += 1;
-                    self.guessed.add(class, flight);
-                }
-                lost.add(found);
-                self.late.on_found(class, flight);
+            if self.drop_ended(class, flight.message, at) > 0 {
+                continue;
             }
+            let at = at.expect("a flight of no message has ended");
+            let lost_before = match self.messages[at].may_miss(flight.segment) {
+                true => tolerated_before,
+                false => repaired_before,
+            };
+            // All flights after the first one were sent later still.
+            if flight.sent_at >= lost_before {
+                break;
+            }
+            let found = self.lose(now, at, &flight);
+            if found.needed == 0 && self.judge == HoleJudge::Paths {
+                self.messages[at].guesses += 1;
+                self.guessed.add(class, flight);
+            }
+            lost.add(found);
+            self.late.on_found(class, flight);
             self.classes[class].flights.pop_front();
         }
         lost

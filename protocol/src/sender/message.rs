@@ -426,20 +426,23 @@ impl SendMessage {
     ) -> u64 {
         self.probe.on_sent();
         let (message, first) = (self.id(), departure.first);
-        let mut bytes = 0;
-        for (number, &segment) in (0..).zip(run.as_slice()) {
-            self.progress.sent_at[segment as usize] = departure.at;
-            if self.progress.in_flight.insert(segment) {
-                bytes += self.packet_bytes(segment);
+        let bytes = match run.range() {
+            Some(range) => self.take_off(range, departure.at),
+            None => {
+                let segments = run.as_slice().iter();
+                segments
+                    .map(|&one| self.take_off(one..one + 1, departure.at))
+                    .sum()
             }
-            flights.push_back(SegmentFlight {
-                message,
-                segment,
-                sent_at: departure.at,
-                entropy: first.entropy,
-                number: first.number.plus(number),
-            });
-        }
+        };
+        let numbered = (0..).zip(run.as_slice());
+        flights.extend(numbered.map(|(number, &segment)| SegmentFlight {
+            message,
+            segment,
+            sent_at: departure.at,
+            entropy: first.entropy,
+            number: first.number.plus(number),
+        }));
         let last = PathMark {
             number: first.number.plus(run.as_slice().len() as u32 - 1),
             ..first
@@ -449,6 +452,18 @@ impl SendMessage {
             None => self.ends.push(last),
         }
         bytes
+    }
+
+    /// Segments leave at this time; returns the bytes that this adds to those in flight.
+    fn take_off(&mut self, segments: Range<u32>, at: Stamp) -> u64 {
+        let progress = &mut self.progress;
+        progress.sent_at[segments.start as usize..segments.end as usize].fill(at);
+        let last = self.header.segments - 1;
+        let with_last = segments.contains(&last) && !progress.in_flight.has(last);
+        let new = progress.in_flight.insert_range(segments);
+        // All segments are of one size but the last.
+        let short = self.packet_bytes(0) - self.packet_bytes(last);
+        u64::from(new) * self.packet_bytes(0) - if with_last { short } else { 0 }
     }
 
     /// Bytes of a segment.

@@ -6,8 +6,8 @@
 //!        holes           a SegmentReport and a bitmap of the holes; absent if there are none
 //! ```
 
-use super::Flags;
 use super::report::{REPORT_BYTES, SegmentReport};
+use super::{Flags, Header};
 use crate::bitmap::Bitmap;
 use crate::units::{Class, Entropy, PathNumber};
 
@@ -38,6 +38,15 @@ pub struct PathMark {
 }
 
 impl PathMark {
+    /// The path and the number of a packet with this header.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            class: header.class,
+            entropy: header.entropy,
+            number: header.number,
+        }
+    }
+
     /// The mark as it travels.
     pub fn encoded(self) -> [u8; MARK_BYTES] {
         let [a, b, c, d] = self.number.0.to_le_bytes();

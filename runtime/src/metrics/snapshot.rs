@@ -22,7 +22,7 @@ const BOUNDS_US: [u64; 19] = [
 ];
 
 /// The counts of the driver that are not rejected packets; every other one is.
-const DRIVER_COUNTS: [&str; 9] = [
+const DRIVER_COUNTS: [&str; 11] = [
     "sent_packets",
     "send_calls",
     "received_packets",
@@ -32,6 +32,8 @@ const DRIVER_COUNTS: [&str; 9] = [
     "abandoned_packets",
     "unsent_packets",
     "super_packets_refused",
+    "sleeps",
+    "cores_lost",
 ];
 
 /// Everything that a rank has counted.

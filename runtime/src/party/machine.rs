@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gradwire_collectives::buffer::LentMemory;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent, NextPackets};
-use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
+use gradwire_protocol::machine::{ArrivedRun, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::priority::MessageShape;
@@ -165,12 +165,17 @@ impl PartyMachine {
 }
 
 impl Machine for PartyMachine {
-    fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        let (job, rank) = (datagram.header.job, datagram.header.source);
+    fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
+        let (job, rank) = (run.first.header.job, run.first.header.source);
         let name = GuestName { job, rank };
         if let Some(end) = self.ends.get_mut(&name) {
-            if let Some(placement) = end.endpoint.accept(now, &datagram) {
-                end.place(&placement, datagram.payload);
+            let mut rest = Some(*run);
+            while let Some(run) = rest {
+                let taken = end.endpoint.accept_run(now, &run);
+                if let Some(placement) = taken.placement {
+                    end.place(&placement, run.payloads.parts(taken.packets));
+                }
+                rest = run.after(taken.packets);
             }
             self.touch(name);
         }
@@ -269,18 +274,24 @@ impl ConnectionEnd {
         self.endpoint.expect(now, self.peer, request);
     }
 
-    /// Puts a segment into its message's memory, or keeps it until its receive is posted.
-    fn place(&mut self, placement: &Placement, payload: Payload<'_>) {
-        let bytes = payload.bytes().unwrap_or_default();
-        let Placement { key, offset, .. } = *placement;
+    /// Puts segments that follow each other into their message's memory, or keeps them until its
+    /// receive is posted.
+    fn place<'p>(&mut self, placement: &Placement, parts: impl Iterator<Item = Payload<'p>>) {
+        let parts = parts.map(|payload| payload.bytes().unwrap_or_default());
+        let Placement {
+            key, mut offset, ..
+        } = *placement;
         match placement.posting {
             Posting::Posted => {
                 if let Some(message) = self.messages.get_mut(&key) {
-                    write(&mut *message.memory, offset, bytes);
+                    for bytes in parts {
+                        write(&mut *message.memory, offset, bytes);
+                        offset += bytes.len() as u32;
+                    }
                 }
             }
             Posting::Early => {
-                let bytes = bytes.to_vec();
+                let bytes = parts.collect::<Vec<_>>().concat();
                 let piece = EarlyPiece { offset, bytes };
                 self.early.entry(key).or_default().push(piece);
             }

@@ -66,6 +66,10 @@ driver_counters! {
     /// Runs that the kernel refused as one call, because of the path or the device. Their packets
     /// went one by one.
     super_packets_refused,
+    /// How often the driving thread has slept, because it found no work.
+    sleeps,
+    /// How often others had its core while it looked for work. It looks less for some time then.
+    cores_lost,
 }
 
 impl DriverCounters {

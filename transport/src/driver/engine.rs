@@ -189,7 +189,9 @@ impl<M: Machine> DriverEngine<M> {
         }));
     }
 
-    /// Runs one round; returns whether it did anything.
+    /// Runs one round; returns whether it did anything. Not inlined, so that a profile of rounds
+    /// (`benches/packets.py`) finds it.
+    #[inline(never)]
     fn round(&mut self) -> io::Result<bool> {
         let now = self.clock.now();
         if now > Instant::LAST {
@@ -249,6 +251,7 @@ impl<M: Machine> DriverEngine<M> {
             .flatten()
             .min();
         let most = next.map_or(SLEEP_MAX, |at| (at - self.clock.now()).min(SLEEP_MAX));
+        self.tally.sleeps += 1;
         self.publish();
         let bell = self.setup.neighbours.as_ref().map(HostNeighbours::bell);
         let pipe = bell.as_ref().map(|bell| bell.descriptor());
@@ -272,6 +275,7 @@ impl<M: Machine> DriverEngine<M> {
             faults_dropped: faults.map_or(0, FaultInjector::dropped),
             abandoned_packets: sockets.refused_packets,
             super_packets_refused: sockets.super_packets_refused,
+            cores_lost: self.patience.cores_lost(),
             ..*tally
         });
     }

@@ -7,17 +7,31 @@ use gradwire_protocol::units::{Instant, Span};
 /// from the peer when ranks share cores, and gains little when they do not.
 const SPIN_MIN: Span = Span::from_micros(5);
 const SPIN_MAX: Span = Span::from_micros(40);
+/// A spinning thread looks for work every few microseconds. If it did not for this long, others had
+/// its core.
+const CORE_LOST: Span = Span::from_micros(200);
+/// After that it sleeps at once, for this many times as long as the core was away. So others take a
+/// few percent of the time at most because of spinning, and a single interruption costs little.
+const PENANCE: u64 = 64;
+const PENANCE_MAX: Span = Span::from_millis(1_000);
 /// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
 /// the clock reading from before the first read: every packet that had arrived by then has been
 /// read, since sockets are read in turns.
 const FLOOD: Span = Span::from_millis(20);
 
-/// Adapts how long to spin: longer after spinning found work, shorter after it found none.
+/// Adapts how long to spin: longer after spinning found work, shorter after it found none, and not
+/// at all while others want the core. The scheduler charges a thread for spinning: it has to wait
+/// for a whole time slice of another one when it has work.
 #[derive(Debug)]
 pub(super) struct IdlePatience {
     idle: IdleMode,
     idle_since: Option<Instant>,
+    /// The last look for work since then.
+    looked: Instant,
     span: Span,
+    /// The thread does not spin before this time.
+    spins_from: Instant,
+    cores_lost: u64,
 }
 
 impl IdlePatience {
@@ -25,8 +39,16 @@ impl IdlePatience {
         Self {
             idle,
             idle_since: None,
+            looked: Instant::START,
             span: SPIN_MAX,
+            spins_from: Instant::START,
+            cores_lost: 0,
         }
+    }
+
+    /// How often others had the core while the thread looked for work.
+    pub(super) fn cores_lost(&self) -> u64 {
+        self.cores_lost
     }
 
     /// A round found work.
@@ -40,9 +62,24 @@ impl IdlePatience {
     pub(super) fn is_over(&mut self, now: Instant, least: Span) -> bool {
         match self.idle {
             IdleMode::Busy => false,
-            IdleMode::Adaptive => now - *self.idle_since.get_or_insert(now) > self.span.max(least),
+            IdleMode::Adaptive => self.adapts_to(now, least),
             IdleMode::Block => true,
         }
+    }
+
+    fn adapts_to(&mut self, now: Instant, least: Span) -> bool {
+        let looked = std::mem::replace(&mut self.looked, now);
+        match self.idle_since {
+            None => self.idle_since = Some(now),
+            Some(_) if now - looked > CORE_LOST => {
+                self.cores_lost += 1;
+                let penance = (now - looked) * PENANCE;
+                self.spins_from = now + penance.min(PENANCE_MAX);
+            }
+            Some(_) => {}
+        }
+        let since = self.idle_since.unwrap_or(now);
+        now < self.spins_from || now - since > self.span.max(least)
     }
 
     /// The thread found no work and has slept.
@@ -105,6 +142,29 @@ mod tests {
         patience.found_work();
         assert!(!patience.is_over(at(200), Span::ZERO) && !patience.is_over(at(210), Span::ZERO));
         assert!(patience.is_over(at(211), Span::ZERO));
+    }
+
+    #[test]
+    fn a_thread_that_lost_its_core_while_spinning_sleeps_at_once() {
+        let mut patience = IdlePatience::new(IdleMode::Adaptive);
+        let least = Span::from_micros(10_000);
+        for micros in [0, 200, 400] {
+            assert!(
+                !patience.is_over(at(micros), least),
+                "looks are 200 us apart"
+            );
+        }
+        assert!(patience.is_over(at(2_400), least), "2 ms without a look");
+        assert_eq!(patience.cores_lost(), 1);
+        patience.slept();
+        for micros in [3_000, 50_000, 130_000] {
+            assert!(patience.is_over(at(micros), least));
+            patience.slept();
+        }
+        assert!(!patience.is_over(at(130_400), least), "128 ms later");
+        patience.found_work();
+        // Work itself may take long.
+        assert!(!patience.is_over(at(500_000), least) && !patience.is_over(at(500_100), least));
     }
 
     #[test]

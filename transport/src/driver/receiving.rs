@@ -1,8 +1,11 @@
 //! Receiving: from rings and sockets, through injected faults and the seal, to the machine.
+//!
+//! The packets of a super-packet that continue each other are checked against the first one's
+//! header, and reach the machine as one run.
 
 use std::io;
 
-use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
+use gradwire_protocol::machine::{ArrivedRun, Datagram, Ecn, Machine, Payload, RunPayloads};
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_protocol::wire::{HEADER_BYTES, Header};
 
@@ -10,7 +13,7 @@ use super::engine::DriverEngine;
 use super::patience::Drained;
 use crate::address::Address;
 use crate::faults::{FaultSubject, FaultVerdict};
-use crate::seal::PacketRejection;
+use crate::seal::{OpenedRun, PacketRejection};
 use crate::udp::SuperPacket;
 use crate::wires::ArrivalMode;
 
@@ -100,32 +103,84 @@ impl<M: Machine> DriverEngine<M> {
         Ok((accepted, Drained::Partly))
     }
 
-    /// Hands the packets of a super-packet over one by one, through the injected faults if any.
+    /// Hands the packets of a super-packet over in runs, or one by one through injected faults.
     fn split(&mut self, arrival: &SuperPacket) {
         let now = self.clock.now();
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
-        for packet in arrival.packets(&mut slot) {
-            match self.judge(now, packet) {
-                FaultVerdict::Pass => self.pass_on(now, packet, arrival),
-                FaultVerdict::Drop => {}
-                FaultVerdict::Hold(span) => {
-                    if let Some(faults) = &mut self.setup.faults {
-                        faults.hold(now + span, packet, arrival.ecn);
-                    }
-                }
-                FaultVerdict::Duplicate => {
-                    let mut twin = packet.to_vec();
-                    self.pass_on(now, packet, arrival);
-                    self.pass_on(now, &mut twin, arrival);
-                }
-                FaultVerdict::Corrupt(bit) => {
-                    packet[bit / 8] ^= 1 << (bit % 8);
-                    self.pass_on(now, packet, arrival);
-                }
+        if self.setup.faults.is_some() {
+            for packet in arrival.packets(&mut slot) {
+                self.harm(now, packet, arrival);
+            }
+        } else {
+            let mut packets = &mut slot[arrival.at..][..arrival.bytes];
+            while !packets.is_empty() {
+                let taken = self.deliver_run(now, packets, arrival);
+                packets = &mut packets[taken..];
             }
         }
         self.slot = slot;
+    }
+
+    /// Hands over the run that `packets` begin with, as far as it passes all checks; returns the
+    /// bytes that are done with.
+    fn deliver_run(&mut self, now: Instant, packets: &mut [u8], arrival: &SuperPacket) -> usize {
+        let apart = arrival.packet_bytes.min(packets.len());
+        let (first, others) = packets.split_at_mut(apart);
+        let header = match self.accept(first, Some(arrival.from)) {
+            Ok(header) => header,
+            Err(rejection) => {
+                self.tally.count(rejection);
+                return apart;
+            }
+        };
+        let seal = match self.guests.sender(first) {
+            Some(guest) => &mut guest.seal,
+            None => &mut self.setup.seal,
+        };
+        let OpenedRun { length, rejection } =
+            seal.open_run(&header, first, others.chunks_mut(apart));
+        let count = length.packets as usize;
+        self.tally.received_packets += count as u64;
+        let end = (count - 1) * apart + HEADER_BYTES + usize::from(length.last);
+        let bytes = &packets[HEADER_BYTES..end];
+        let run = ArrivedRun {
+            first: Datagram {
+                header,
+                payload: Payload::Bytes(&packets[HEADER_BYTES..][..usize::from(header.length)]),
+                ecn: arrival.ecn,
+            },
+            length,
+            payloads: RunPayloads::new(bytes, header.length, apart),
+        };
+        self.machine.handle_run(now, &run);
+        if let Some(rejection) = rejection {
+            self.tally.count(rejection);
+        }
+        let taken = count + usize::from(rejection.is_some());
+        (taken * apart).min(packets.len())
+    }
+
+    /// Does to a packet what the injected faults decide.
+    fn harm(&mut self, now: Instant, packet: &mut [u8], arrival: &SuperPacket) {
+        match self.judge(now, packet) {
+            FaultVerdict::Pass => self.pass_on(now, packet, arrival),
+            FaultVerdict::Drop => {}
+            FaultVerdict::Hold(span) => {
+                if let Some(faults) = &mut self.setup.faults {
+                    faults.hold(now + span, packet, arrival.ecn);
+                }
+            }
+            FaultVerdict::Duplicate => {
+                let mut twin = packet.to_vec();
+                self.pass_on(now, packet, arrival);
+                self.pass_on(now, &mut twin, arrival);
+            }
+            FaultVerdict::Corrupt(bit) => {
+                packet[bit / 8] ^= 1 << (bit % 8);
+                self.pass_on(now, packet, arrival);
+            }
+        }
     }
 
     /// Asks the injected faults about a packet.

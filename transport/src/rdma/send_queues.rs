@@ -202,6 +202,7 @@ impl SendQueues {
         let key = self.memory.key();
         let (requests, parts) = (&mut self.requests[..count], &mut self.parts[..count]);
         let path = &mut self.paths[index];
+        let headers = transmit.headers();
         for (at, packet) in list.packets.enumerate() {
             let number = path.posted + at as u64;
             let place = index * DEPTH + number as usize % DEPTH;
@@ -209,7 +210,7 @@ impl SendQueues {
             // SAFETY: the buffer belongs to this path, and its last packet was sent: at most DEPTH
             // packets are in flight.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.stride) };
-            let length = peer.seal.stage_one(transmit, packet, bytes) as u32;
+            let length = peer.seal.stage_one(&headers, packet, bytes) as u32;
             parts[at] = ScatterEntry {
                 address: start.as_ptr() as u64,
                 length,

@@ -91,10 +91,10 @@ impl PacketKey {
 }
 
 fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
-    let mut nonce = *iv;
-    for (byte, with) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
-        *byte ^= with;
-    }
+    let (mut nonce, start) = (*iv, NONCE_LEN - size_of::<u64>());
+    let low = nonce[start..].first_chunk_mut();
+    let low = low.expect("the last eight bytes");
+    *low = (u64::from_be_bytes(*low) ^ number).to_be_bytes();
     nonce
 }
 

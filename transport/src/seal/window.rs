@@ -7,8 +7,9 @@
 
 /// At least this many numbers below the newest are remembered. Sprayed packets overtake each other
 /// by many places.
-pub(super) const WINDOW: u64 = 65_536;
-/// One word more than the window, so that a word is cleared whole before it is used again.
+pub(super) const WINDOW: u64 = 65_472;
+/// One word more than the window, so that a word is cleared whole before it is used again: a power
+/// of two, which is fast to divide by.
 const WORDS: u64 = WINDOW / 64 + 1;
 
 /// Whether a window has accepted a number before.
@@ -51,7 +52,10 @@ impl ReplayWindow {
             self.words.resize(WORDS as usize, 0);
         }
         let word = number / 64;
-        if number >= self.next {
+        if number == self.next && number % 64 != 0 {
+            // Most packets follow the one before, in the same word.
+            self.next += 1;
+        } else if number >= self.next {
             let unused = self.next.div_ceil(64);
             for fresh in unused.max((word + 1).saturating_sub(WORDS))..=word {
                 self.words[(fresh % WORDS) as usize] = 0;

@@ -16,16 +16,22 @@ use crate::operation::OperationError;
 use crate::plan::PARTS;
 
 impl Communicator {
-    /// Puts a segment into its operation's memory, or keeps it until its message is posted.
-    pub(super) fn place(&mut self, placement: Placement, payload: Payload<'_>) {
+    /// Puts segments into their operation's memory, or keeps them until their message is posted.
+    /// Their payloads are parts of the placement that follow each other.
+    pub(super) fn place<'p>(
+        &mut self,
+        placement: Placement,
+        parts: impl Iterator<Item = Payload<'p>> + Clone,
+    ) {
         if let Some(groups) = placement.parity {
             let message = (placement.from, placement.key);
             for group in groups.iter() {
-                self.parity.add(message, group, payload);
+                let payloads = parts.clone();
+                payloads.for_each(|payload| self.parity.add(message, group, payload));
             }
         }
         if placement.posting == Posting::Early {
-            self.stash.keep(placement, payload);
+            self.stash.keep(placement, parts);
             return;
         }
         let Some(found) = self.table.find_in(placement.from, placement.key) else {
@@ -33,7 +39,7 @@ impl Communicator {
         };
         if let Some(running) = self.table.get_mut(found.slot) {
             let cells = &mut self.parts.memory.cells;
-            running.place(found.message, placement.offset, payload, cells);
+            running.place(found.message, placement.offset, parts, cells);
         }
     }
 
@@ -49,7 +55,7 @@ impl Communicator {
                     let bytes = self.parity.restored(message, group, placement.length);
                     let length = Payload::Length(placement.length as usize);
                     let payload = bytes.as_deref().map_or(length, Payload::Bytes);
-                    self.place(placement, payload);
+                    self.place(placement, std::iter::once(payload));
                 }
             }
         }

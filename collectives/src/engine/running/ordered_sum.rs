@@ -38,6 +38,13 @@ pub(super) struct LandedBytes<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+impl LandedBytes<'_> {
+    /// Their place in a region.
+    pub(super) fn target<'r>(&self, region: &'r mut [u8]) -> &'r mut [u8] {
+        &mut region[self.offset..][..self.bytes.len()]
+    }
+}
+
 /// The owner of a turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TurnOwner {

@@ -110,33 +110,39 @@ impl TensorBytes {
         self.sums.insert(gate, sum);
     }
 
-    /// Copies or reduces a segment to its offset in its message.
-    pub(super) fn place(
+    /// Copies or reduces segments to their offsets in their message.
+    pub(super) fn place<'p>(
         &mut self,
         operation: &mut Operation,
         inbound: &PlannedReceive,
-        landed: LandedBytes<'_>,
+        segments: impl Iterator<Item = LandedBytes<'p>>,
         cells: &mut SpareScratch,
     ) {
         let (dtype, op) = (operation.dtype, operation.op);
-        let LandedBytes { offset, bytes } = landed;
-        let part = offset..offset + bytes.len();
         let is_copied = inbound.landing == SegmentLanding::Copy;
         if is_copied || (self.sums.is_empty() && self.coefficients.is_empty()) {
             let scratch = self.scratch.as_mut();
             let Some(memory) = memory_of(inbound, &mut operation.buffer, scratch) else {
                 return; // a simulated buffer has no bytes
             };
-            let target = &mut memory[inbound.region.range()][part];
-            return match is_copied {
-                true => target.copy_from_slice(bytes),
-                false => accumulate(dtype, op, target, bytes),
-            };
+            let memory = &mut memory[inbound.region.range()];
+            for landed in segments {
+                let target = landed.target(memory);
+                match is_copied {
+                    true => target.copy_from_slice(landed.bytes),
+                    false => accumulate(dtype, op, target, landed.bytes),
+                }
+            }
+            return;
         }
-        match self.target(operation, inbound) {
-            Some((target, None)) => accumulate(dtype, op, &mut target[part], bytes),
-            Some((target, Some(sum))) => sum.land(target, inbound.from, landed, cells),
-            None => {}
+        let Some((target, mut sum)) = self.target(operation, inbound) else {
+            return;
+        };
+        for landed in segments {
+            match &mut sum {
+                Some(sum) => sum.land(target, inbound.from, landed, cells),
+                None => accumulate(dtype, op, landed.target(target), landed.bytes),
+            }
         }
     }
 
