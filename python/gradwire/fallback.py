@@ -33,6 +33,7 @@ LACKS = (
     "sparse tensors",
     "gradwire.ps",
     "profiler events",
+    "copies of GPU tensors beside the network",
     "some 100 us more for each operation",
 )
 """Limits of this binding, compared with the compiled one."""
@@ -396,6 +397,14 @@ class _PendingWork(Work):
             _core[0].gw_ticket_free(self._ticket)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Staging:
+    """How a group treats tensors of devices; here ``wait()`` always waits on the host."""
+
+    stream_wait: bool
+    of_host: bool
+
+
 class Backend(_Backend):
     """The backend of one process group."""
 
@@ -413,8 +422,8 @@ class Backend(_Backend):
         rank: Rank,
         group: tuple[int, Sequence[int], int],
         store: Store,
-        name: str,
-        timeout: timedelta,
+        options: _Backend.Options,
+        staging: Staging,
     ) -> None:
         """Create a group; see the stub of the compiled binding."""
         number, ranks, position = group
@@ -423,10 +432,10 @@ class Backend(_Backend):
         self._group = number
         self._position = position
         self._ranks = (ctypes.c_uint32 * len(ranks))(*ranks)
-        self._timeout = timeout
+        self._timeout = options._timeout
         self._sequence = 0
-        self._name = name
-        self._options = _Backend.Options(name, timeout)
+        self._options = options
+        self._stages_host = staging.of_host
         self._options.global_ranks_in_group = list(ranks)
         self._is_gone = False
         rank.group_created()
@@ -436,7 +445,7 @@ class Backend(_Backend):
         return self._options
 
     def getBackendName(self) -> str:  # noqa: N802
-        return self._name
+        return self._options.backend
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
@@ -650,16 +659,24 @@ class Backend(_Backend):
         return self._in_place(call, output)
 
     def _start(self, call: _Call) -> Work:
-        for tensor in (call.buffer, call.input):
-            if tensor is not None and tensor.device.type != "cpu":
-                raise ValueError(
-                    f"gradwire: {call.kind} of a tensor on {tensor.device}: gradwire moves dense "
-                    "tensors in CPU memory; use tensor.cpu(), or NCCL for this group"
-                )
+        if self._is_staged(call):
+            _stage(call)
         call.input = self._apart(call)
         work = _PendingWork(call, self._core, self._group)
         work.starts(self._operation(call))
         return work
+
+    def _is_staged(self, call: _Call) -> bool:
+        devices = {tensor.device for tensor in (call.buffer, call.input) if tensor is not None}
+        if len(devices) > 1:
+            names = " and ".join(sorted(map(str, devices)))
+            raise ValueError(
+                f"gradwire: {call.kind} of tensors on {names}: all tensors of one call must be on "
+                "one device"
+            )
+        if torch.device("meta") in devices:
+            raise ValueError(f"gradwire: {call.kind} of a meta tensor: it has no memory")
+        return bool(devices) and (self._stages_host or devices != {torch.device("cpu")})
 
     def _apart(self, call: _Call) -> torch.Tensor | None:
         """Return the input, or a copy of it if the result would overwrite it.
@@ -720,6 +737,27 @@ class _Together(Work):
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         futures = [work.get_future() for work in self._works]
         return torch.futures.collect_all(futures).then(lambda _: self._outputs)
+
+
+def _stage(call: _Call) -> None:
+    """Let a call use copies in CPU memory; the caller waits for them, and the result is in place.
+
+    The copies back run on a thread of the core, whose current stream is not the caller's.
+    """
+    on_device, host, land = call.buffer, call.buffer.to("cpu", copy=True), call.land
+    call.buffer = host
+    if call.input is not None:
+        call.input = call.input.to("cpu", copy=True)
+
+    def back() -> None:
+        if call.kind != "send":
+            on_device.copy_(host)
+        if land is not None:
+            land()
+        if on_device.device.type != "cpu":
+            torch.accelerator.current_stream(on_device.device).synchronize()
+
+    call.land = back
 
 
 def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, object]:
