@@ -97,6 +97,9 @@ class Backend(_Backend):
         forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
         """
 
+    def join(self, works: Sequence[Work], tensor: torch.Tensor) -> Work:
+        """Make one work of several; ``tensor`` is its result."""
+
     def reduce_scatter_tagged(
         self,
         output: torch.Tensor,

@@ -481,6 +481,10 @@ class Backend(_Backend):
         call = _Call("all_reduce", [tensor], fields=_tagged(tags, spans))
         return self._reduces(call, tensor, ReduceOp(tags.get("op", ReduceOp.AVG)))
 
+    def join(self, works: Sequence[Work], tensor: torch.Tensor) -> Work:
+        """Make one work of several; see the stub of the compiled binding."""
+        return _Together(list(works), [tensor])
+
     def reduce_scatter_tagged(
         self, output: torch.Tensor, input: torch.Tensor, **tags: object
     ) -> Work:

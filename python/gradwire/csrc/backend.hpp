@@ -142,6 +142,14 @@ class Backend : public c10d::Backend {
     return all_reduce_gradient(*submit_, tensor, gradient);
   }
 
+  // One Work of several, whose result is `tensor`.
+  WorkPtr join(const std::vector<WorkPtr>& works, const at::Tensor& tensor) const {
+    Plan plan;
+    plan.type = c10d::OpType::COALESCED;
+    plan.outputs = {tensor};
+    return submit_->join(std::move(plan), works);
+  }
+
   WorkPtr reduce_scatter_gradient(const at::Tensor& output, const at::Tensor& input,
                                   const Gradient& gradient) {
     return gradwire::reduce_scatter_gradient(*submit_, {output, input}, gradient);

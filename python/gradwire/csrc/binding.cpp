@@ -89,6 +89,7 @@ void bind_gradients(BoundBackend& backend) {
           py::arg("output"), py::arg("input"), py::kw_only(), py::arg("layer"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
           py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def("join", &Backend::join, py::arg("works"), py::arg("tensor"), NoGil())
       .def(
           "take_residual",
           [](Backend& backend, uint64_t tensor_key, int64_t elements, at::ScalarType dtype) {

@@ -12,7 +12,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/distributed/c10d/cuda/StreamBlock.hpp>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
 
 #include "memory.hpp"
@@ -184,9 +184,6 @@ class Block final : public c10d::cuda::StreamBlock {
   std::shared_ptr<std::atomic<bool>> state_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-using c10d::cuda::StreamBlockRegistry;
-C10_REGISTER_CLASS_WITH_PRIORITY(StreamBlockRegistry, CUDA, c10::REGISTRY_PREFERRED, Block);
-
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                          std::optional<at::Device> device, std::optional<bool>) {
@@ -306,6 +303,12 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
 }
 
 }  // namespace late
+
+namespace c10d::cuda {
+
+C10_REGISTER_CLASS_WITH_PRIORITY(StreamBlockRegistry, CUDA, c10::REGISTRY_PREFERRED, late::Block);
+
+}  // namespace c10d::cuda
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   at::RegisterPrivateUse1HooksInterface(new late::Hooks());

@@ -139,7 +139,7 @@ inline c10::DeviceIndex current_device() {
 }
 
 inline c10::Stream stream_of(int64_t id, c10::DeviceIndex device) {
-  return {c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), id};
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), id);
 }
 
 inline c10::Stream current_stream(c10::DeviceIndex device) {
