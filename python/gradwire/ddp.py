@@ -237,4 +237,3 @@ def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> 
 def _only_tensor(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
     (tensor,) = future.value()
     return tensor
-

@@ -1,7 +1,7 @@
 """The late device as PyTorch sees it: ``torch.device("late", 0)``, compiled for the tests.
 
-Import this before ``init_process_group``. Every copy on it starts up to ``GRADWIRE_LATE_US``
-microseconds late, by a random number from ``GRADWIRE_SEED``.
+Import this before ``init_process_group``. Every copy on it starts late, by a random time from the
+seed of ``GRADWIRE_SEED``.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from gradwire import build
 from gradwire.environment import Environment
 
 HERE = Path(__file__).resolve().parent
-LONGEST_US = int(os.environ.get("GRADWIRE_LATE_US", "300"))
+LONGEST_US = 300
 SEED = int(os.environ.get("GRADWIRE_SEED", "1"))
 
 
@@ -59,10 +59,14 @@ class _Module(ModuleType):
 
     Event = torch.Event
     current_device = staticmethod(torch.accelerator.current_device_index)
-    device_count = staticmethod(torch.accelerator.device_count)
     current_stream = staticmethod(torch.accelerator.current_stream)
     set_device = staticmethod(torch.accelerator.set_device_index)
     synchronize = staticmethod(torch.accelerator.synchronize)
+
+    @staticmethod
+    def device_count() -> int:
+        """Return ``kDevices`` of streams.hpp."""
+        return 2
 
     @staticmethod
     def is_available() -> bool:
@@ -109,8 +113,25 @@ class _Module(ModuleType):
 
 
 control = _compiled()
+live_events = control.live_events
+strange_destructions = control.strange_destructions
 control.set_delay(LONGEST_US, SEED)
 torch.utils.rename_privateuse1_backend("late")
 torch._register_device_module("late", _Module("torch.late"))
 torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-BACKEND = "cpu:gradwire,late:gradwire"
+TYPE = "late"
+
+
+def keep_busy(stream: torch.Stream, milliseconds: int) -> None:
+    """Let a stream do nothing for a while, as a long kernel does."""
+    control.keep_busy(stream, milliseconds)
+
+
+@contextlib.contextmanager
+def capture() -> Iterator[None]:
+    """Let every stream say that it is captured."""
+    control.set_capturing(True)
+    try:
+        yield
+    finally:
+        control.set_capturing(False)
