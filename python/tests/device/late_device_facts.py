@@ -20,9 +20,12 @@ TIMES = 1000 if SLOW else 30
 LOSSES = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
 
 
-def _launched(program: str, *arguments: str, world: int = 2, job: str = "") -> list[Any]:
+WITHOUT_COMPILER = (("GRADWIRE_BINDING", "python"),)
+
+
+def _launched(program: str, *arguments: str, world: int = 2, **launch_as: Any) -> list[Any]:
     """Run a program of this folder; return the reports of all ranks."""
-    launch = Launch(f"{HERE}/{program}", world, arguments, job=job, timeout=900)
+    launch = Launch(f"{HERE}/{program}", world, arguments, timeout=900, **launch_as)
     return [ended.succeeded() for ended in launch.run()]
 
 
@@ -53,6 +56,20 @@ def training_on_the_device_has_the_bits_of_the_host(
     way: str, on_the_host: dict[str, list[dict[str, Any]]]
 ) -> None:
     assert _launched("training.py", "late", way, "0") == on_the_host[way]
+
+
+def training_without_a_compiler_has_the_bits_of_the_host(
+    on_the_host: dict[str, list[dict[str, Any]]],
+) -> None:
+    trained = _launched("training.py", "late", "hook", "0", variables=WITHOUT_COMPILER)
+    assert trained == on_the_host["hook"]
+
+
+@pytest.mark.parametrize("device", ["late", "cpu"])
+def values_that_a_piece_lost_are_owed(device: str) -> None:
+    for rank in _launched("residuals.py", device, job=f'holes = "error-feedback"\n{LOSSES}'):
+        assert rank["lost"] > 0
+        assert rank["whole"]
 
 
 @pytest.mark.parametrize("way", ["hook", "fsdp"])
