@@ -1,9 +1,9 @@
 // How an operation on a device is cut into pieces, each a collective of its own with host memory of
 // its own, so that copies and network overlap.
 //
-// Each side of an operation is a matrix: a row per rank where the core wants a block per rank (input
-// of reduce-scatter and scatter, output of all-gather and gather), else one row. A piece is the same
-// columns of both sides. Every rank cuts alike, since the cut depends on the length alone.
+// Each side of an operation is a matrix: a row per rank where the core wants a block per rank
+// (input of reduce-scatter and scatter, output of all-gather and gather), else one row. A piece is
+// the same columns of both sides. Every rank cuts alike, since the cut depends on the length alone.
 // All-to-alls and messages are one piece: the other side may have other splits, or host memory.
 #pragma once
 
@@ -63,8 +63,8 @@ inline bool is_collective(const gw_operation& operation) {
   return operation.kind != GW_SEND && operation.kind != GW_RECV && operation.kind != GW_RECV_ANY;
 }
 
-// Columns of both sides. The sides of an all-to-all may have different lengths, so the columns of an
-// operation in one piece are all that a side has.
+// Columns of both sides. The sides of an all-to-all may have different lengths, so the columns of
+// an operation in one piece are all that a side has.
 struct Columns {
   int64_t start = 0;
   std::optional<int64_t> count = std::nullopt;

@@ -2,8 +2,8 @@
 //
 // It takes two all-gathers. The first carries each rank's number of entries and shape; the second
 // carries the entries, padded to the largest number. Each rank then sums in the order of the group,
-// so all ranks get the same bits. A tensor on a device is copied to the host at the call, which waits
-// for it, since the number of its entries is needed.
+// so all ranks get the same bits. A tensor on a device is copied to the host at the call, which
+// waits for it, since the number of its entries is needed.
 #pragma once
 
 #include "movements.hpp"

@@ -192,7 +192,7 @@ class Stager {
     size_t in_flight = 0;         // bytes; used by the thread alone
     Clock::time_point last_end{};  // of an operation; used by the thread alone
     bool running = false;
-    bool stopping = false;
+    std::atomic<bool> stopping{false};
     Clock::time_point stop_at{};
     std::thread::id thread;
 
@@ -319,8 +319,9 @@ class Stager {
                                "gradwire: Timed out while the operation waited for its input: the "
                                "stream that was current at the call has not reached it; look for "
                                "work on that stream that does not end, or set a longer timeout")));
-        std::lock_guard lock(mutex);  // the device may still write to the host copy
-        kept.push_back({std::move(first.copied), std::make_shared<Load>(first.load), 0, {}});
+        auto held = std::make_shared<Load>(std::move(first.load));  // the device may write to it
+        std::lock_guard lock(mutex);
+        kept.push_back({std::move(first.copied), std::move(held), 0, {}});
       } else {
         return false;
       }
@@ -336,7 +337,17 @@ class Stager {
           error = std::current_exception();
         }
       }
+      if (error && !stopping) return fail_apart(load, error);
       if (error) load.fail(error);
+      --loads;
+    }
+
+    // What follows a failure may wait for another operation, and so for this thread.
+    void fail_apart(Load& load, const std::exception_ptr& error) {
+      std::thread([fail = std::move(load.fail), error] {
+        on_completion_thread = true;
+        fail(error);
+      }).detach();
       --loads;
     }
 

@@ -268,6 +268,9 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   // Runs on host memory, by pieces; the results go back to `device`, and then `plan.land` runs.
   WorkPtr stage(const gw_operation& operation, const Buffers& device, Plan plan) {
     const auto place = device.output.device();
+    if (size() == 1 || (is_empty(device) && !meets(operation))) {
+      return stage_alone(operation, device, std::move(plan));
+    }
     const auto sides = Sides::of(operation, device.output, device.input, rank());
     const auto pieces = plan.whole ? std::vector<Columns>{Columns{}} : cut(operation, sides);
     Landing landing{core_, {}, std::make_shared<Mark>(Mark::here(place)), 0};
@@ -289,6 +292,27 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
     landing.bytes = 0;
     plan.landing = std::move(landing);
     return noted(join(std::move(plan), std::move(parts)));
+  }
+
+  // Complete at once, without the host: in a group of one rank, and without elements.
+  WorkPtr stage_alone(const gw_operation& operation, const Buffers& device, Plan plan) {
+    const auto place = device.output.device();
+    plan.landing = Landing{core_, {}, std::make_shared<Mark>(Mark::here(place)), 0};
+    if (!place.is_cpu()) plan.landing->devices = {place};
+    plan.land = [device, then = std::move(plan.land)] {
+      if (!is_empty({device.input, {}})) device.output.view({-1}).copy_(device.input.view({-1}));
+      if (then) then();
+    };
+    const auto work = work_of(operation, std::move(plan));
+    work->settle(nullptr);
+    return noted(work);
+  }
+
+  static bool is_empty(const Buffers& buffers) {
+    const auto has_none = [](const at::Tensor& tensor) {
+      return !tensor.defined() || tensor.numel() == 0;
+    };
+    return has_none(buffers.output) && has_none(buffers.input);
   }
 
   WorkPtr stage(const std::shared_ptr<Piece>& piece, const c10::Device& place, Plan plan,

@@ -101,6 +101,7 @@ class PlannedWork : public c10d::Work {
     {
       std::lock_guard lock(landed_mutex_);
       if (!settled_) {
+        const c10::DeviceGuard device(plan_.landing->devices[0]);
         std::shared_ptr<c10d::cuda::StreamBlock> block =
             c10d::cuda::StreamBlockRegistry()->Create("CUDA", plan_.timeout);
         TORCH_CHECK(block != nullptr, "gradwire: this PyTorch cannot block a stream of ",
@@ -192,17 +193,20 @@ class PlannedWork : public c10d::Work {
 
   // Gives up what was kept for the operation: on devices when the copies have happened.
   void let_go() {
-    auto held = std::make_shared<Held>(Held{std::move(plan_.land), std::move(plan_.staged), {}});
+    if (!plan_.landing) {
+      plan_.land = nullptr;
+      plan_.staged.clear();
+      return;
+    }
+    auto held = std::make_shared<Held>(Held{std::move(plan_.land), std::move(plan_.staged),
+                                            plan_.outputs});
     plan_.land = nullptr;
-    plan_.staged.clear();
     std::vector<std::function<void()>> then;
     {
       std::lock_guard lock(landed_mutex_);
       settled_ = true;
       then.swap(landed_);
     }
-    if (!plan_.landing) return;
-    held->outputs = plan_.outputs;
     const auto streams = plan_.landing->streams();
     auto mark = streams.empty() ? Mark() : Mark(streams[0]);
     plan_.landing->core->stager().keep(std::move(mark), std::move(held), plan_.landing->bytes,
