@@ -1,7 +1,7 @@
 """Check what PyTorch expects of a backend for devices: each line of it.
 
 Every rank runs every check, and reports which of them failed and how. The argument after the
-report's path is the device: the module ``late`` or ``cuda`` of this folder.
+report's path is the device: the module ``late`` or ``gpu`` of this folder.
 """
 
 import importlib

@@ -25,11 +25,11 @@ ranks() {  # ranks N PROGRAM ARGUMENTS: each check has a minute
 }
 
 printf '\n== the contract of devices, three ranks on one GPU\n'
-ranks 3 contract.py cuda
+ranks 3 contract.py gpu
 printf '\n== the same, with every launch synchronous\n'
-CUDA_LAUNCH_BLOCKING=1 ranks 3 contract.py cuda
+CUDA_LAUNCH_BLOCKING=1 ranks 3 contract.py gpu
 printf '\n== futures, 1,000 times\n'
-ranks 2 reproducer.py cuda 1000
+ranks 2 reproducer.py gpu 1000
 printf '\n== training: the same bits on both ranks, without and with a tolerance\n'
 ranks 2 training.py cuda hook 0
 ranks 2 training.py cuda fsdp 0
@@ -37,7 +37,7 @@ if command -v compute-sanitizer > /dev/null; then
     printf '\n== compute-sanitizer on the contract\n'
     timeout 180 compute-sanitizer --target-processes all --error-exitcode 9 \
         "$python" -m torch.distributed.run --standalone --nproc-per-node 3 \
-        "$here/report.py" contract.py cuda
+        "$here/report.py" contract.py gpu
 else
     echo 'left out: compute-sanitizer is not here'
 fi
