@@ -1,5 +1,5 @@
 // Streams of the late device: each is a thread with a queue. Copies start after a random delay, so
-// whoever does not wait for one reads what was there before.
+// code that does not wait for one reads what was there before.
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -151,7 +151,7 @@ inline Queue& queue_of(const c10::Stream& stream) {
   return Queues::get().at(stream.device_index(), stream.id());
 }
 
-// A point that may be recorded again; who waits, waits for the last record before that.
+// A point that may be recorded again; a wait is for the last record before it.
 class Event {
  public:
   void record(Queue& queue) {
