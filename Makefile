@@ -74,6 +74,7 @@ test-switch: $(VENV)/tests.stamp  ## check switch configurations against the pla
 test-python: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## run the Python tests
 	$(say) 'test: Python'
 	$(BIN)/python -m pytest
+	@echo "left out: the checks on a GPU (python/tests/gpu/run.sh); they last ran: $$(cat python/tests/gpu/last_run)"
 
 # Its packages go before those of the virtual environment, which has the rest.
 OLDEST := PYTHONPATH=$(CURDIR)/$(VENV)/oldest $(BIN)/python

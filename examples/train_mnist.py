@@ -2,7 +2,7 @@
 
 Run it by ``torchrun --nproc-per-node 2 examples/train_mnist.py --backend gradwire``. Only the line
 that registers the gradient hook is specific to gradwire; without it everything is lossless. The job
-(tolerance, faults, transport) is the file that GRADWIRE_JOB names.
+(tolerance, faults, transport) is the file that GRADWIRE_JOB names. GPUs need ``--device cuda``.
 
 Each rank leaves ``rank<k>.json`` in the folder that --out names: losses, accuracy, steps per
 second, the hash of the final parameters and, on gradwire, its counters.
@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ class Digits:
 
     images: torch.Tensor
     labels: torch.Tensor
+
+    def to(self, device: torch.device) -> "Digits":
+        """Copy them to a device."""
+        return Digits(self.images.to(device), self.labels.to(device))
 
 
 def load_digits(seed: int) -> tuple[Digits, Digits]:
@@ -110,14 +115,24 @@ def hash_of(model: nn.Module) -> str:
     """Hash every bit of the parameters."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        digest.update(parameter.detach().numpy().tobytes())
+        digest.update(parameter.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def device_of(kind: str) -> torch.device:
+    """Choose this rank's device and make it current; several ranks may share a GPU."""
+    if kind == "cpu":
+        return torch.device(kind)
+    number = int(os.environ.get("LOCAL_RANK", "0")) % torch.accelerator.device_count()
+    torch.accelerator.set_device_index(number)
+    return torch.device(kind, number)
 
 
 def main() -> None:
     """Train as the arguments say and leave this rank's report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="gradwire", help="gradwire, gloo, ...")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, xpu, ...")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch", type=int, default=32, help="digits per step and rank")
     parser.add_argument("--seed", type=int, default=1)
@@ -127,8 +142,9 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group(arguments.backend)
     torch.manual_seed(arguments.seed)
-    training, validation = load_digits(arguments.seed)
-    model = DistributedDataParallel(network(), bucket_cap_mb=1)
+    device = device_of(arguments.device)
+    training, validation = (digits.to(device) for digits in load_digits(arguments.seed))
+    model = DistributedDataParallel(network().to(device), bucket_cap_mb=1)
     if arguments.backend == "gradwire":
         from gradwire import ddp
 

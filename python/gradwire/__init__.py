@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 __all__ = ["SweepError", "autoload", "register", "sweep", "trace"]
 __version__ = version("gradwire")
 _registered: set[str] = set()
+_DEVICES = ["cpu", "cuda", "xpu"]
 
 
 def register(name: str = "gradwire") -> None:
     """Register ``name`` with ``torch.distributed``; PyTorch does so by itself for ``gradwire``.
 
-    A name that PyTorch knows already, such as ``"gloo"``, means gradwire from then on. GPU tensors
-    are accepted only to be refused with an error that names a remedy.
+    A name that PyTorch knows already, such as ``"gloo"``, means gradwire from then on. Tensors on a
+    GPU travel through host memory. A device of another kind is named with its backend:
+    ``"cpu:gradwire,npu:gradwire"``.
     """
     from torch.distributed import Backend
 
     if name not in _registered:
         _registered.add(name)
         create = functools.partial(_create, name=name)
-        Backend.register_backend(name, create, extended_api=True, devices=["cpu", "cuda"])
+        Backend.register_backend(name, create, extended_api=True, devices=_DEVICES)
 
 
 def autoload() -> None:
@@ -59,8 +61,9 @@ def trace() -> list[dict[str, Any]]:
 
 
 def _create(
-    options: _DistributedBackendOptions, _backend_options: object = None, *, name: str
+    options: _DistributedBackendOptions, chosen: object = None, *, name: str
 ) -> _binding.Backend:
     from gradwire import launch
 
-    return launch.create_backend(options, name)
+    stream_wait = getattr(chosen, "stream_wait", False)
+    return launch.create_backend(options, name, stream_wait=stream_wait)

@@ -1,7 +1,6 @@
 """The compiled part: a rank of the core, and PyTorch's backend over it."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import torch
 from torch._C._distributed_c10d import Backend as _Backend
@@ -57,6 +56,12 @@ class Rank:
     def takes_operations(self) -> bool:
         """Whether operations can begin: false once the job has ended on any rank, and in a fork."""
 
+class Staging:
+    """How a group treats tensors of devices."""
+
+    def __init__(self, *, stream_wait: bool, of_host: bool) -> None:
+        """Let ``wait()`` block the current stream only; stage tensors of the host, too."""
+
 class Backend(_Backend):
     """The backend of one process group."""
 
@@ -65,12 +70,13 @@ class Backend(_Backend):
         rank: Rank,
         group: tuple[int, Sequence[int], int],
         store: Store,
-        name: str,
-        timeout: timedelta,
+        options: _Backend.Options,
+        staging: Staging,
     ) -> None:
         """Create a group: its number, its members as ranks of the job, this process's position.
 
-        ``name`` is the one by which PyTorch knows the backend; ``store`` is the group's own.
+        ``options`` has the timeout, and the name by which PyTorch knows the backend; ``store`` is
+        the group's own.
         """
 
     def allreduce_tagged(
@@ -90,6 +96,9 @@ class Backend(_Backend):
         ``layers[i]`` begins at byte ``layer_offsets[i]`` of the bucket; layer 0 is the first in
         forward order. ``tolerance`` is the share that may be missing; 0 is lossless.
         """
+
+    def join(self, works: Sequence[Work], tensor: torch.Tensor) -> Work:
+        """Make one work of several; ``tensor`` is its result."""
 
     def reduce_scatter_tagged(
         self,

@@ -106,7 +106,7 @@ class GradientHook:
                 "use torch.autocast, or a model in bfloat16 or float16, instead"
             )
         self._group = model.process_group
-        self._backend = backend_of(self._group)
+        self._backend = backend_of(self._group, next(model.module.parameters()).device)
         self.step = 0
         self._wire_step: int | None = None
         self._order = LayerOrder(model.module, priority)
@@ -135,10 +135,9 @@ class GradientHook:
         if bucket.is_last():
             self.step += 1
             self._wire_step = None
-        if len(works) == 1:
-            return works[0].get_future().then(_only_tensor)
-        futures = torch.futures.collect_all([work.get_future() for work in works])
-        return futures.then(lambda ended: _whole(flat, ended))
+        # A future that PyTorch collects from others does not know of devices; this one does.
+        whole = works[0] if len(works) == 1 else self._backend.join(works, flat)
+        return whole.get_future().then(_only_tensor)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this rank's hook, between two steps; every rank has its own.
@@ -238,11 +237,3 @@ def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> 
 def _only_tensor(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
     (tensor,) = future.value()
     return tensor
-
-
-def _whole(
-    flat: torch.Tensor, ended: torch.futures.Future[list[torch.futures.Future[Any]]]
-) -> torch.Tensor:
-    for piece in ended.value():
-        piece.value()  # raises where the piece has failed
-    return flat

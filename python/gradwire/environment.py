@@ -64,6 +64,9 @@ class Environment:
     is_under_agent: bool
     """``TORCHELASTIC_USE_AGENT_STORE``: whether ``torchrun`` keeps the store itself."""
 
+    stages_host: bool
+    """``GRADWIRE_STAGE=host``: tensors in CPU memory take the way of those on a GPU; for tests."""
+
     compiler: str
     """``CXX``: the C++ compiler that builds the PyTorch binding."""
 
@@ -96,6 +99,7 @@ class Environment:
             rank=variables.get("RANK", ""),
             world_size=variables.get("WORLD_SIZE", ""),
             is_under_agent=variables.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
+            stages_host=variables.get("GRADWIRE_STAGE", "") == "host",
             compiler=variables.get("CXX", "c++"),
             caches=_caches(variables),
         )

@@ -15,7 +15,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from torch._C._distributed_c10d import Backend as _Backend
 from torch.distributed import DistBackendError, ReduceOp, Store, Work
 
 from gradwire import native
+from gradwire.host_copies import Call, Staging, is_on_device, stage
 
 LACKS = (
     "recv without a source rank",
@@ -33,6 +33,7 @@ LACKS = (
     "sparse tensors",
     "gradwire.ps",
     "profiler events",
+    "copies of GPU tensors beside the network",
     "some 100 us more for each operation",
 )
 """Limits of this binding, compared with the compiled one."""
@@ -328,27 +329,10 @@ class Rank:
         return out.value.decode()
 
 
-@dataclass
-class _Call:
-    """An operation before its submission: arguments for the core, and the place of its result."""
-
-    kind: str
-    outputs: list[torch.Tensor]
-    buffer: torch.Tensor | None = None
-    input: torch.Tensor | None = None
-    root: int = 0
-    reduce: int = 0
-    tag: int = 0
-    splits: tuple[list[int], list[int]] | None = None
-    timeout: timedelta | None = None
-    land: Callable[[], None] | None = None
-    fields: dict[str, object] = field(default_factory=dict)
-
-
 class _PendingWork(Work):
     """A submitted operation; its future is fulfilled by a thread of the core, or of a waiter."""
 
-    def __init__(self, call: _Call, core: Rank, group: int) -> None:
+    def __init__(self, call: Call, core: Rank, group: int) -> None:
         super().__init__()
         self._call = call
         self._core = core
@@ -413,8 +397,8 @@ class Backend(_Backend):
         rank: Rank,
         group: tuple[int, Sequence[int], int],
         store: Store,
-        name: str,
-        timeout: timedelta,
+        options: _Backend.Options,
+        staging: Staging,
     ) -> None:
         """Create a group; see the stub of the compiled binding."""
         number, ranks, position = group
@@ -423,10 +407,10 @@ class Backend(_Backend):
         self._group = number
         self._position = position
         self._ranks = (ctypes.c_uint32 * len(ranks))(*ranks)
-        self._timeout = timeout
+        self._timeout = options._timeout
         self._sequence = 0
-        self._name = name
-        self._options = _Backend.Options(name, timeout)
+        self._options = options
+        self._stages_host = staging.of_host
         self._options.global_ranks_in_group = list(ranks)
         self._is_gone = False
         rank.group_created()
@@ -436,7 +420,7 @@ class Backend(_Backend):
         return self._options
 
     def getBackendName(self) -> str:  # noqa: N802
-        return self._name
+        return self._options.backend
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
@@ -469,14 +453,18 @@ class Backend(_Backend):
     def allreduce_tagged(self, tensor: torch.Tensor, **tags: object) -> Work:
         """Reduce a gradient bucket in place; see the stub of the compiled binding."""
         spans = list(zip(tags["layer_offsets"], tags["layers"], strict=True))
-        call = _Call("all_reduce", [tensor], fields=_tagged(tags, spans))
+        call = Call("all_reduce", [tensor], fields=_tagged(tags, spans))
         return self._reduces(call, tensor, ReduceOp(tags.get("op", ReduceOp.AVG)))
+
+    def join(self, works: Sequence[Work], tensor: torch.Tensor) -> Work:
+        """Make one work of several; see the stub of the compiled binding."""
+        return _Together(list(works), [tensor])
 
     def reduce_scatter_tagged(
         self, output: torch.Tensor, input: torch.Tensor, **tags: object
     ) -> Work:
         """Reduce the gradients of a sharded module; see the stub of the compiled binding."""
-        call = _Call("reduce_scatter", [output], fields=_tagged(tags, [(0, tags["layer"])]))
+        call = Call("reduce_scatter", [output], fields=_tagged(tags, [(0, tags["layer"])]))
         call.input = input.contiguous().reshape(-1)
         return self._reduces(call, output, ReduceOp(tags.get("op", ReduceOp.AVG)))
 
@@ -514,40 +502,40 @@ class Backend(_Backend):
     # Methods that PyTorch calls.
 
     def allreduce(self, tensors: list[torch.Tensor], options: object) -> Work:
-        call = _Call("all_reduce", tensors, timeout=options.timeout)
+        call = Call("all_reduce", tensors, timeout=options.timeout)
         return self._reduces(call, _only(tensors), options.reduceOp)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], options: object) -> Work:
         joined = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        call = _Call("all_reduce", tensors, timeout=options.timeout)
+        call = Call("all_reduce", tensors, timeout=options.timeout)
         call.land = lambda: _spread(joined, tensors)
         return self._reduces(call, joined, options.reduceOp)
 
     def reduce(self, tensors: list[torch.Tensor], options: object) -> Work:
         (root, own) = (options.rootRank, _only(tensors).clone())
-        call = _Call("reduce", tensors, root=root, timeout=options.timeout)
+        call = Call("reduce", tensors, root=root, timeout=options.timeout)
         if root == self._position:
             call.land = lambda: tensors[0].copy_(own)
         return self._reduces(call, own, options.reduceOp)
 
     def broadcast(self, tensors: list[torch.Tensor], options: object) -> Work:
-        call = _Call("broadcast", tensors, root=options.rootRank, timeout=options.timeout)
+        call = Call("broadcast", tensors, root=options.rootRank, timeout=options.timeout)
         return self._in_place(call, _only(tensors))
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list, options: object) -> Work:
         (input,) = inputs
         joined = input.new_empty(self.size() * input.numel())
-        call = _Call("all_gather", outputs[0], joined, input.contiguous(), timeout=options.timeout)
+        call = Call("all_gather", outputs[0], joined, input.contiguous(), timeout=options.timeout)
         call.land = lambda: _spread(joined, outputs[0])
         return self._start(call)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, options: object) -> Work:
         return self._from_input(
-            _Call("all_gather", [output], timeout=options.timeout), output, input
+            Call("all_gather", [output], timeout=options.timeout), output, input
         )
 
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list, options: object) -> Work:
-        call = _Call("gather", [], root=options.rootRank, timeout=options.timeout)
+        call = Call("gather", [], root=options.rootRank, timeout=options.timeout)
         call.input = _only(inputs).contiguous()
         if options.rootRank == self._position:
             call.outputs = outputs[0]
@@ -559,25 +547,25 @@ class Backend(_Backend):
 
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list], options: object) -> Work:
         output = _only(outputs)
-        call = _Call("scatter", outputs, root=options.rootRank, timeout=options.timeout)
+        call = Call("scatter", outputs, root=options.rootRank, timeout=options.timeout)
         call.input = _joined(inputs[0]) if options.rootRank == self._position else None
         return self._in_place(call, output)
 
     def reduce_scatter(self, outputs: list, inputs: list[list], options: object) -> Work:
-        call = _Call("reduce_scatter", outputs, timeout=options.timeout)
+        call = Call("reduce_scatter", outputs, timeout=options.timeout)
         call.input = _joined(inputs[0])
         return self._reduces(call, _only(outputs), options.reduceOp)
 
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, options: object
     ) -> Work:
-        call = _Call("reduce_scatter", [output], timeout=options.timeout)
+        call = Call("reduce_scatter", [output], timeout=options.timeout)
         call.input = input.contiguous().reshape(-1)
         return self._reduces(call, output, options.reduceOp)
 
     def alltoall(self, outputs: list, inputs: list, options: object) -> Work:
         joined = torch.cat([output.reshape(-1) for output in outputs])
-        call = _Call("all_to_all", outputs, joined, _joined(inputs), timeout=options.timeout)
+        call = Call("all_to_all", outputs, joined, _joined(inputs), timeout=options.timeout)
         sizes = [[tensor.nbytes for tensor in tensors] for tensors in (inputs, outputs)]
         call.splits = (sizes[0], sizes[1])
         call.land = lambda: _spread(joined, outputs)
@@ -585,7 +573,7 @@ class Backend(_Backend):
 
     def all_to_all_single(self, *arguments: object) -> Work:
         output, input, output_splits, input_splits, options = arguments
-        call = _Call("all_to_all", [output], timeout=options.timeout)
+        call = Call("all_to_all", [output], timeout=options.timeout)
         if output_splits or input_splits:
             call.splits = (
                 _row_bytes(input, input_splits, self.size()),
@@ -594,14 +582,14 @@ class Backend(_Backend):
         return self._from_input(call, output, input)
 
     def barrier(self, options: object) -> Work:
-        return self._start(_Call("barrier", [], timeout=options.timeout))
+        return self._start(Call("barrier", [], timeout=options.timeout))
 
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> Work:
-        call = _Call("send", tensors, _only(tensors).contiguous(), root=to, tag=tag)
+        call = Call("send", tensors, _only(tensors).contiguous(), root=to, tag=tag)
         return self._start(call)
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> Work:
-        return self._in_place(_Call("recv", tensors, root=source, tag=tag), _only(tensors))
+        return self._in_place(Call("recv", tensors, root=source, tag=tag), _only(tensors))
 
     def all_gather_single_coalesced(self, outputs: list, inputs: list, options: object) -> Work:
         pairs = zip(outputs, inputs, strict=True)
@@ -621,7 +609,7 @@ class Backend(_Backend):
 
     # From tensors to the core.
 
-    def _reduces(self, call: _Call, tensor: torch.Tensor, op: ReduceOp) -> Work:
+    def _reduces(self, call: Call, tensor: torch.Tensor, op: ReduceOp) -> Work:
         reduce = int(op.op)
         if op.op == ReduceOp.AVG and _is_integer(tensor.dtype):
             reduce = int(ReduceOp.SUM)
@@ -637,7 +625,7 @@ class Backend(_Backend):
         call.reduce = reduce
         return self._in_place(call, tensor)
 
-    def _in_place(self, call: _Call, tensor: torch.Tensor) -> Work:
+    def _in_place(self, call: Call, tensor: torch.Tensor) -> Work:
         """Run on the tensor itself if it is contiguous, otherwise on a copy that is copied back."""
         dense = tensor.contiguous()
         if dense is not tensor and dense.data_ptr() != tensor.data_ptr():
@@ -645,23 +633,19 @@ class Backend(_Backend):
         call.buffer = dense
         return self._start(call)
 
-    def _from_input(self, call: _Call, output: torch.Tensor, input: torch.Tensor) -> Work:
+    def _from_input(self, call: Call, output: torch.Tensor, input: torch.Tensor) -> Work:
         call.input = input.contiguous()
         return self._in_place(call, output)
 
-    def _start(self, call: _Call) -> Work:
-        for tensor in (call.buffer, call.input):
-            if tensor is not None and tensor.device.type != "cpu":
-                raise ValueError(
-                    f"gradwire: {call.kind} of a tensor on {tensor.device}: gradwire moves dense "
-                    "tensors in CPU memory; use tensor.cpu(), or NCCL for this group"
-                )
+    def _start(self, call: Call) -> Work:
+        if is_on_device(call) or self._stages_host:
+            stage(call)
         call.input = self._apart(call)
         work = _PendingWork(call, self._core, self._group)
         work.starts(self._operation(call))
         return work
 
-    def _apart(self, call: _Call) -> torch.Tensor | None:
+    def _apart(self, call: Call) -> torch.Tensor | None:
         """Return the input, or a copy of it if the result would overwrite it.
 
         FSDP2 gathers in place: its input is this rank's part of the output, so the core gets none.
@@ -674,7 +658,7 @@ class Backend(_Backend):
         apart = input + call.input.nbytes <= buffer or buffer + call.buffer.nbytes <= input
         return call.input if apart else call.input.clone()
 
-    def _operation(self, call: _Call) -> native.Operation:
+    def _operation(self, call: Call) -> native.Operation:
         operation = native.Operation(
             kind=_KINDS[call.kind],
             reduce=call.reduce,
@@ -733,7 +717,7 @@ def _is_integer(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
-def _divided(call: _Call, total: torch.Tensor, ranks: int) -> Callable[[], None] | None:
+def _divided(call: Call, total: torch.Tensor, ranks: int) -> Callable[[], None] | None:
     """Return how a sum of integers becomes their average, as in the compiled binding.
 
     A rank that only contributes to a reduce has no sum.

@@ -98,7 +98,7 @@ class ShardedGradients:
                 "first, or gradwire.ddp.register for DistributedDataParallel"
             )
         world = dist.group.WORLD
-        self._backend = backend_of(world)
+        self._backend = backend_of(world, next(model.parameters()).device)
         self._group = world
         self.step = 0
         self._wire_step = 0
@@ -189,7 +189,8 @@ class TaggedReduceScatter(ReduceScatter):
                 output_tensor, input_tensor, op=op, group=group, async_op=async_op
             )
         tags = self._gradients.tags_of(self._unit, input_tensor)
-        work = backend_of(group).reduce_scatter_tagged(output_tensor, input_tensor, op=op, **tags)
+        backend = backend_of(group, input_tensor.device)
+        work = backend.reduce_scatter_tagged(output_tensor, input_tensor, op=op, **tags)
         if async_op:
             return work
         work.wait()

@@ -43,19 +43,42 @@ def next_step() -> int:
     return next(_steps) & 0xFFFF_FFFF
 
 
-def backend_of(group: dist.ProcessGroup | None = None) -> _binding.Backend:
-    """Return gradwire's backend of ``group`` (default: the world), for counters and the job."""
+def backend_of(
+    group: dist.ProcessGroup | None = None, device: torch.device | None = None
+) -> _binding.Backend:
+    """Return gradwire's backend of ``group`` (default: the world), for counters and the job.
+
+    With ``device``, it is the one for tensors there: a group may have several backends.
+    """
     chosen = group if group is not None else dist.group.WORLD
     if chosen is None:
         raise RuntimeError("gradwire: no process group yet; call init_process_group first")
-    backend = chosen._get_backend(torch.device("cpu"))
-    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
-    if not hasattr(backend, "allreduce_tagged"):
+    devices = chosen._device_types if device is None else [torch.device(device.type)]
+    backends = [_unwrapped(chosen, one) for one in devices]
+    found = next((one for one in backends if hasattr(one, "allreduce_tagged")), None)
+    if found is None:
+        names = ", ".join(sorted({repr(one.name()) for one in backends}))
+        where = "" if device is None else f" for tensors on {device.type}"
         raise TypeError(
-            f"gradwire: the process group runs on {backend.name()!r}; "
+            f"gradwire: the process group runs on {names}{where}; "
             'create it with init_process_group("gradwire")'
         )
-    return backend
+    return found
+
+
+def _unwrapped(group: dist.ProcessGroup, device: torch.device) -> Any:  # noqa: ANN401
+    backend = group._get_backend(device)
+    return getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
+
+
+def _device_of(group: dist.ProcessGroup) -> torch.device:
+    """Return a device whose tensors gradwire moves in ``group``: the CPU where it can be."""
+    moved = [
+        device
+        for device in group._device_types
+        if hasattr(_unwrapped(group, device), "allreduce_tagged")
+    ]
+    return next((device for device in moved if device.type == "cpu"), moved[0])
 
 
 def covers(pattern: str, name: str) -> bool:
@@ -184,9 +207,10 @@ def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> No
     """
     text = json.dumps(dict(settings), sort_keys=True).encode()
     digest = int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
-    digests = torch.empty(group.size(), dtype=torch.int64)
-    dist.all_gather_into_tensor(digests, torch.tensor([digest]), group=group)
-    if digests.unique().numel() == 1:
+    device = _device_of(group)
+    digests = torch.empty(group.size(), dtype=torch.int64, device=device)
+    dist.all_gather_into_tensor(digests, torch.tensor([digest], device=device), group=group)
+    if digests.cpu().unique().numel() == 1:
         return
     told: list[Any] = [None] * group.size()
     dist.all_gather_object(told, dict(settings), group=group)
@@ -309,7 +333,7 @@ class Residuals:
                     f"gradwire: the state has {part.numel()} elements of {part.dtype} for {name}, "
                     f"whose gradient has {length} of {message.dtype}; load the state of this model"
                 )
-            gradients[start : start + length] += part
+            gradients[start : start + length] += part.to(gradients.device)
             del self._owed[name]
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -321,7 +345,7 @@ class Residuals:
         """Replace all residuals by those of a state of :func:`state_of`."""
         self.collect()
         owed = state["residuals"]
-        self._owed = {name: values.detach().clone() for name, values in owed.items()}
+        self._owed = {name: values.detach().cpu().clone() for name, values in owed.items()}
         self.loss_scale = state.get("loss_scale")
 
 

@@ -14,6 +14,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torch._C._distributed_c10d import Backend as _Backend
+
 from gradwire import agreement, build, interfaces
 from gradwire.agreement import Choice, Exchange, Jobs, Offer
 from gradwire.environment import Environment, without_stacks
@@ -69,8 +71,13 @@ def traces() -> list[str]:
     return [opened.core.trace() for opened in list(_opened) if opened.core.is_open]
 
 
-def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") -> _binding.Backend:
-    """Create the backend of one process group, which PyTorch knows by ``name``."""
+def create_backend(
+    options: _DistributedBackendOptions, name: str = "gradwire", *, stream_wait: bool = False
+) -> _binding.Backend:
+    """Create the backend of one process group, which PyTorch knows by ``name``.
+
+    With ``stream_wait``, ``wait()`` of an operation on a GPU blocks the current stream only.
+    """
     binding = build.load()
     store, position = options.store, options.group_rank
     members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
@@ -97,8 +104,8 @@ def create_backend(options: _DistributedBackendOptions, name: str = "gradwire") 
         rank=opened.core,
         group=(choice.number, ranks, position),
         store=store,
-        name=name,
-        timeout=options.timeout,
+        options=_Backend.Options(name, options.timeout),
+        staging=binding.Staging(stream_wait=stream_wait, of_host=environment.stages_host),
     )
 
 

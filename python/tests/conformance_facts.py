@@ -14,7 +14,16 @@ WAYS = (6, 2) if os.environ.get("GRADWIRE_SLOW") == "1" else (1, 1)
 @pytest.mark.parametrize("world", [1, 2, pytest.param(3, marks=pytest.mark.oldest_torch), 4, 8])
 def every_operation_agrees_with_gloo(world: int) -> None:
     arguments = (SEED, str(WAYS[world > 3]))
-    launch = Launch("conformance.py", world=world, arguments=arguments, timeout=240)
+    _agrees_with_gloo(Launch("conformance.py", world, arguments, timeout=240))
+
+
+def every_operation_on_host_copies_agrees_with_gloo() -> None:
+    variables = (("GRADWIRE_STAGE", "host"),)
+    arguments = (SEED, str(WAYS[0]))
+    _agrees_with_gloo(Launch("conformance.py", 2, arguments, variables=variables, timeout=240))
+
+
+def _agrees_with_gloo(launch: Launch) -> None:
     ranks = launch.run()
     # A difference on one rank, or its end, makes the others fail too, with less to say.
     ended = [f"rank {n}: {rank.code}, {rank.errors}" for n, rank in enumerate(ranks) if rank.code]

@@ -19,7 +19,7 @@ HOOKED = [
     f"{name} {way}" for name in ("data_parallel", "shakespeare") for way in ("plain", "hooked")
 ]
 EXAMPLES = [*HOOKED, "fsdp2", "tensor parallel"]
-OF_FOUR = [*EXAMPLES, "two dimensions", "pipeline"]
+OF_FOUR = [*EXAMPLES, "two dimensions", "pipeline", "hsdp"]
 
 _Losses = list[dict[str, list[float]]]
 

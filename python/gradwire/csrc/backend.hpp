@@ -21,12 +21,13 @@ class Backend : public c10d::Backend {
  public:
   // `options` holds the timeout, and the name by which PyTorch knows this backend.
   Backend(std::shared_ptr<Rank> core, Group group, const c10::intrusive_ptr<Options>& options,
-          c10::intrusive_ptr<c10d::Store> store)
+          c10::intrusive_ptr<c10d::Store> store, Staging staging)
       : c10d::Backend(group.rank, static_cast<int>(group.ranks.size())),
         options_(options),
         monitored_(std::move(store), rank_, size_) {
     options_->global_ranks_in_group.assign(group.ranks.begin(), group.ranks.end());
-    submit_ = std::make_shared<Submitter>(std::move(core), std::move(group), options);
+    submit_ = std::make_shared<Submitter>(std::move(core), std::move(group), options,
+                                          staging);
     submit_->core().group_created();
     init();
   }
@@ -89,7 +90,8 @@ class Backend : public c10d::Backend {
     auto own = c10::make_intrusive<Options>(options_->backend, options->timeout);
     own->group_name = options->group_name;
     own->group_desc = options->group_desc;
-    return c10::make_intrusive<Backend>(submit_->shared_core(), std::move(child), own, store);
+    return c10::make_intrusive<Backend>(submit_->shared_core(), std::move(child), own, store,
+                                        submit_->staging());
   }
 
 #ifdef GRADWIRE_COMPLETION_HOOKS
@@ -140,6 +142,14 @@ class Backend : public c10d::Backend {
     return all_reduce_gradient(*submit_, tensor, gradient);
   }
 
+  // One Work of several, whose result is `tensor`.
+  WorkPtr join(const std::vector<WorkPtr>& works, const at::Tensor& tensor) const {
+    Plan plan;
+    plan.type = c10d::OpType::COALESCED;
+    plan.outputs = {tensor};
+    return submit_->join(std::move(plan), works);
+  }
+
   WorkPtr reduce_scatter_gradient(const at::Tensor& output, const at::Tensor& input,
                                   const Gradient& gradient) {
     return gradwire::reduce_scatter_gradient(*submit_, {output, input}, gradient);
@@ -148,15 +158,29 @@ class Backend : public c10d::Backend {
   // Takes the residual that error feedback keeps of a tensor like this one; an undefined tensor if
   // there is none.
   at::Tensor take_residual(uint64_t tensor_key, int64_t elements, at::ScalarType type) {
-    auto values = at::empty({elements}, type);
-    const bool kept = core().take_residual(
-        {tensor_key, moved_dtype(values), values.data_ptr(), values.nbytes()});
+    auto values = at::zeros({elements}, type);
+    const auto take = [&](uint64_t key, const at::Tensor& part) {
+      return core().take_residual({key, moved_dtype(part), part.data_ptr(), part.nbytes()});
+    };
+    const auto pieces = submit_->pieces_of(tensor_key);
+    if (pieces.empty()) return take(tensor_key, values) ? values : at::Tensor();
+    bool kept = false;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      auto part = at::zeros({pieces[i].elements()}, type);
+      if (!take(key_of_piece(tensor_key, i), part)) continue;
+      kept = true;
+      pieces[i].spread(part, values);
+    }
     return kept ? values : at::Tensor();
   }
 
   // Multiplies the residual of a tensor by the new scale of the loss over the one before.
   void scale_residual(uint64_t tensor_key, double factor) {
-    core().scale_residual(tensor_key, factor);
+    const auto pieces = submit_->pieces_of(tensor_key);
+    if (pieces.empty()) core().scale_residual(tensor_key, factor);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      core().scale_residual(key_of_piece(tensor_key, i), factor);
+    }
   }
 
   WorkPtr lossy_message(const Address& address, const at::Tensor& tensor, const Loss& loss) {

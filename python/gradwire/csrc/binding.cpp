@@ -89,6 +89,7 @@ void bind_gradients(BoundBackend& backend) {
           py::arg("output"), py::arg("input"), py::kw_only(), py::arg("layer"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
           py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+      .def("join", &Backend::join, py::arg("works"), py::arg("tensor"), NoGil())
       .def(
           "take_residual",
           [](Backend& backend, uint64_t tensor_key, int64_t elements, at::ScalarType dtype) {
@@ -129,18 +130,24 @@ void bind_messages(py::module_& module) {
 }
 
 void bind_backend(py::module_& module) {
+  py::class_<gradwire::Staging>(module, "Staging")
+      .def(py::init([](bool stream_wait, bool of_host) {
+             return gradwire::Staging{stream_wait, of_host};
+           }),
+           py::kw_only(), py::arg("stream_wait"), py::arg("of_host"));
   BoundBackend backend(module, "Backend");
   backend
       .def(py::init([](std::shared_ptr<Rank> rank, const GroupArguments& group,
-                       c10::intrusive_ptr<c10d::Store> store, const std::string& name,
-                       std::chrono::milliseconds timeout) {
+                       c10::intrusive_ptr<c10d::Store> store,
+                       const c10::intrusive_ptr<c10d::Backend::Options>& options,
+                       const gradwire::Staging& staging) {
              const auto& [number, ranks, position] = group;
              return c10::make_intrusive<Backend>(
-                 std::move(rank), gradwire::Group{number, position, ranks},
-                 c10::make_intrusive<c10d::Backend::Options>(name, timeout), std::move(store));
+                 std::move(rank), gradwire::Group{number, position, ranks}, options,
+                 std::move(store), staging);
            }),
-           py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("name"),
-           py::arg("timeout"), NoGil())
+           py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("options"),
+           py::arg("staging"), NoGil())
       .def("perform_nocolor_split", [](Backend&, const at::Device&) {})
       .def("counters", &counters_of)
       .def("job",

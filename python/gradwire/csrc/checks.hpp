@@ -9,15 +9,29 @@
 
 namespace gradwire {
 
+// Requires memory of the host, or of a device whose streams can wait for a network.
 inline void check_device(const at::Tensor& tensor, const char* operation) {
-  TORCH_CHECK(tensor.device().is_cpu(), "gradwire: ", operation, " of a tensor on ",
-              tensor.device(),
-              ": GPU tensors are not supported, only tensors in CPU memory; copy it there first "
-              "(tensor.cpu()), or use NCCL for this group "
-              "(backend=\"cpu:gradwire,cuda:nccl\")");
+  const auto device = tensor.device();
+  if (device.is_cpu()) return;
+  TORCH_CHECK(!device.is_meta() && c10::impl::hasDeviceGuardImpl(device.type()), "gradwire: ",
+              operation, " of a tensor on ", device,
+              ": its memory cannot be copied here; give a tensor in CPU memory or on a device "
+              "whose streams PyTorch knows, such as cuda or xpu");
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  TORCH_CHECK(!is_capturing(guard, guard.getStream(device), 0), "gradwire: ", operation,
+              " while the current stream of ", device,
+              " is captured: a graph cannot contain a network; call it outside of the capture");
 }
 
-// Requires a dense tensor in CPU memory. Submitter::in_place deals with strides.
+// Requires that two tensors of one call are on the same device.
+inline void check_same_device(const at::Tensor& one, const at::Tensor& other,
+                              const char* operation) {
+  TORCH_CHECK(one.device() == other.device(), "gradwire: ", operation, " of tensors on ",
+              one.device(), " and ", other.device(),
+              ": all tensors of one call must be on one device");
+}
+
+// Requires a dense tensor. Submitter::in_place deals with strides.
 inline void check_dense(const at::Tensor& tensor, const char* operation) {
   check_device(tensor, operation);
   TORCH_CHECK(tensor.layout() == at::kStrided, "gradwire: ", operation, " of a ", tensor.layout(),
@@ -44,6 +58,7 @@ inline const Tensors& one_per_rank(const std::vector<Tensors>& lists, const at::
               " tensors: give one for each of the ", ranks, " ranks");
   for (const auto& tensor : lists[0]) {
     check_dense(tensor, operation);
+    check_same_device(tensor, own, operation);
     TORCH_CHECK(tensor.numel() == own.numel() && tensor.scalar_type() == own.scalar_type(),
                 "gradwire: ", operation, " of ", own.numel(), " elements of ", own.scalar_type(),
                 " with ", tensor.numel(), " of ", tensor.scalar_type(),
@@ -57,6 +72,7 @@ inline void check_whole(const at::Tensor& whole, const at::Tensor& part, int ran
                         const char* operation) {
   check_dense(whole, operation);
   check_dense(part, operation);
+  check_same_device(whole, part, operation);
   TORCH_CHECK(
       whole.numel() == part.numel() * ranks && whole.scalar_type() == part.scalar_type(),
       "gradwire: ", operation, " between ", part.numel(), " elements of ", part.scalar_type(),
@@ -74,6 +90,7 @@ inline void check_pairs(const Tensors& outputs, const Tensors& inputs, const cha
 inline void check_one_type(const Tensors& tensors, const char* operation) {
   for (const auto& tensor : tensors) {
     check_dense(tensor, operation);
+    check_same_device(tensors[0], tensor, operation);
     TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "gradwire: ", operation, " of ",
                 tensors[0].scalar_type(), " and ", tensor.scalar_type(),
                 ": all tensors must have one element type");

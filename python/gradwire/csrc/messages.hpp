@@ -51,6 +51,8 @@ inline WorkPtr lossy_message(Submitter& submit, const Address& address, const at
   const char* name = sends ? "send" : "recv";
   Tensors tensors{tensor};
   only_dense(tensors, name);
+  TORCH_CHECK(tensor.is_cpu(), "gradwire: ", name, " that may lose, of a tensor on ",
+              tensor.device(), ": give one in CPU memory (tensor.cpu())");
   TORCH_CHECK(tensor.is_contiguous(), "gradwire: a message that may lose must be contiguous");
   detail::check_tag(address.tag, name);
   const auto peer = detail::other_rank(submit, address.peer, name);

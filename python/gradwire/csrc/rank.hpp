@@ -22,15 +22,14 @@
 #include <utility>
 #include <vector>
 
+#include "staging.hpp"
+
 namespace gradwire {
 
 // How long pending operations may still finish when their group or rank ends.
 constexpr std::chrono::seconds kCloseGrace{3};
 // How long a rank that is closed waits until others have received the data that it owes them.
 constexpr std::chrono::seconds kLeavePatience{10};
-
-// True while this thread runs a gw_done.
-inline thread_local bool on_completion_thread = false;
 
 class Rank {
  public:
@@ -226,6 +225,17 @@ class Rank {
     return handle_ != nullptr && gw_takes_operations(handle_) != 0;
   }
 
+  // Copies between devices and host memory, for all groups.
+  Stager& stager() {
+    return stager_;
+  }
+
+  // Counts an operation in that is not submitted yet.
+  void operation_started(uint32_t group) {
+    std::lock_guard lock(pending_mutex_);
+    ++pending_[group];
+  }
+
   // Ends a group here, at once: its pending operations fail, and no rank waits for it in vain.
   void end_group(uint32_t group) {
     if (getpid() != process_) return;
@@ -281,6 +291,7 @@ class Rank {
       std::swap(handle, handle_);
     }
     if (handle != nullptr) gw_close(handle, patience.count());
+    stager_.stop(kCloseGrace);
   }
 
   // Closes several ranks at the same time: each waits for the other ranks of its own job, which may
@@ -306,11 +317,6 @@ class Rank {
     return handle_;
   }
 
-  void operation_started(uint32_t group) {
-    std::lock_guard lock(pending_mutex_);
-    ++pending_[group];
-  }
-
   std::string text(size_t (*read)(gw_rank*, char*, size_t)) {
     std::shared_lock lock(handle_mutex_);
     auto* handle = open_handle();
@@ -329,6 +335,7 @@ class Rank {
   std::condition_variable idle_;
   std::map<uint32_t, size_t> pending_;  // how many operations have not ended, by group
   size_t groups_ = 0;
+  Stager stager_;
 };
 
 }  // namespace gradwire

@@ -2,7 +2,8 @@
 //
 // It takes two all-gathers. The first carries each rank's number of entries and shape; the second
 // carries the entries, padded to the largest number. Each rank then sums in the order of the group,
-// so all ranks get the same bits.
+// so all ranks get the same bits. A tensor on a device is copied to the host at the call, which
+// waits for it, since the number of its entries is needed.
 #pragma once
 
 #include "movements.hpp"
@@ -28,7 +29,7 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
   SparseSum(std::shared_ptr<Submitter> submit, at::Tensor target, Milliseconds timeout)
       : submit_(std::move(submit)),
         target_(std::move(target)),
-        own_(target_.coalesce()),
+        own_(target_.coalesce().to(at::kCPU)),
         shapes_op_(submit_->collective(GW_ALL_GATHER, timeout)),
         entries_op_(submit_->collective(GW_ALL_GATHER, timeout)) {}
 
@@ -39,17 +40,20 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
   using Future = c10::ivalue::Future;
 
   WorkPtr run(Plan plan) {
+    plan.land = [self = shared_from_this()] { self->add_up(); };
+    if (!target_.is_cpu()) {
+      const auto device = target_.device();
+      const auto called = std::make_shared<Mark>(Mark::here(device));
+      plan.landing = Landing{submit_->shared_core(), {device}, called, 0};
+    }
     const auto work = c10::make_intrusive<PlannedWork>(submit_->rank(), std::move(plan));
     const auto shape = shape_of(own_);
     shapes_ = detail::rows_of(*submit_, shape);
     shapes_op_.dtype = GW_I64;
-    const auto shapes = submit_->from_input(shapes_op_, {shapes_, shape}, Plan{});
+    const auto shapes = submit_->from_input(shapes_op_, {shapes_, shape}, uncut());
     then(shapes, work, [self = shared_from_this(), work] {
       const auto entries = self->gather_entries();
-      then(entries, work, [self, work] {
-        self->add_up();
-        work->settle(nullptr);
-      });
+      then(entries, work, [work] { work->settle(nullptr); });
     });
     return work;
   }
@@ -94,7 +98,14 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
     indices_in(row).narrow(1, 0, own_._nnz()).copy_(own_._indices());
     values_in(row).narrow(0, 0, own_._nnz()).copy_(own_._values());
     rows_ = detail::rows_of(*submit_, row);
-    return submit_->from_input(entries_op_, {rows_, row}, Plan{});
+    return submit_->from_input(entries_op_, {rows_, row}, uncut());
+  }
+
+  // Pieces would have numbers that do not follow the order of the calls.
+  static Plan uncut() {
+    Plan plan;
+    plan.whole = true;
+    return plan;
   }
 
   void add_up() {
@@ -106,7 +117,7 @@ class SparseSum : public std::enable_shared_from_this<SparseSum> {
       values.push_back(values_in(rows_[rank]).narrow(0, 0, entries));
     }
     const auto all = at::sparse_coo_tensor(at::cat(indices, 1), at::cat(values), own_.sizes());
-    target_.copy_(all.coalesce());
+    target_.copy_(all.coalesce().to(target_.device()));
   }
 
   at::Tensor indices_in(const at::Tensor& row) const {

@@ -7,12 +7,16 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checks.hpp"
 #include "elements.hpp"
+#include "pieces.hpp"
 #include "work.hpp"
 
 namespace gradwire {
@@ -32,6 +36,12 @@ struct Buffers {
   at::Tensor input;
 };
 
+// How a group treats tensors of devices.
+struct Staging {
+  bool stream_wait = false;  // wait() blocks the current stream and not the caller
+  bool of_host = false;      // tensors of the host take the way of those of devices; for tests
+};
+
 // A tensor's elements one after another: the tensor itself, or a copy.
 inline at::Tensor dense_of(const at::Tensor& tensor) {
   return tensor.resolve_conj().resolve_neg().contiguous();
@@ -43,8 +53,12 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
 
   using Options = c10d::Backend::Options;
 
-  Submitter(std::shared_ptr<Rank> core, Group group, c10::intrusive_ptr<Options> options)
-      : core_(std::move(core)), group_(std::move(group)), options_(std::move(options)) {}
+  Submitter(std::shared_ptr<Rank> core, Group group, c10::intrusive_ptr<Options> options,
+            Staging staging)
+      : core_(std::move(core)),
+        group_(std::move(group)),
+        options_(std::move(options)),
+        staging_(staging) {}
 
   Rank& core() const {
     return *core_;
@@ -64,6 +78,10 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
 
   Hooks& hooks() const {
     return *hooks_;
+  }
+
+  const Staging& staging() const {
+    return staging_;
   }
 
   int rank() const {
@@ -130,6 +148,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
         if (then) then();
       };
     }
+    if (is_staged(operation, dense)) return stage(operation, {dense, {}}, std::move(plan));
     set_buffer(operation, dense);
     plan.staged = {dense};
     return start(operation, std::move(plan));
@@ -140,38 +159,38 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   WorkPtr from_input(gw_operation operation, const Buffers& buffers, Plan plan) {
     auto input = dense_of(buffers.input);
     const auto dense = dense_of(buffers.output);
-    const bool is_there = operation.kind == GW_ALL_GATHER && is_own_part(input, dense);
-    if (!is_there && overlap(input, dense)) input = input.clone();
     if (!dense.is_same(buffers.output)) {
       plan.land = [output = buffers.output, dense, then = std::move(plan.land)] {
         output.copy_(dense);
         if (then) then();
       };
     }
+    if (is_staged(operation, dense)) return stage(operation, {dense, input}, std::move(plan));
+    const bool is_there = operation.kind == GW_ALL_GATHER && is_own_part(input, dense);
+    if (!is_there && overlap(input, dense)) input = input.clone();
     set_buffer(operation, dense);
     if (!is_there) set_input(operation, input);
     plan.staged = {dense, input};
     return start(operation, std::move(plan));
   }
 
-  // In a group of one rank, and without bytes, a collective is complete at once.
   WorkPtr start(const gw_operation& operation, Plan plan) {
-    plan.sequence = operation.sequence;
-    plan.timeout = Milliseconds(static_cast<int64_t>(operation.timeout_seconds * 1e3));
-    auto work = c10::make_intrusive<PendingWork>(rank(), std::move(plan));
-    const bool empty = operation.bytes == 0 && operation.input_bytes == 0;
-    if (size() == 1 || (empty && !meets(operation))) {
-      if (operation.input_bytes > 0) {
-        std::memcpy(operation.buffer, operation.input, operation.input_bytes);
-      }
-      work->settle(nullptr);
-      return noted(work);
+    const auto work = work_of(operation, std::move(plan));
+    const bool is_behind = operation.kind == GW_SEND && core_->stager().has_loads();
+    if (is_behind) {
+      const auto later = std::make_shared<LaterOperation>(operation);
+      queue(later, work, {c10::Device(at::kCPU), nullptr, 0, [] {}, {}, {}, {}});
+    } else {
+      submit(operation, work);
     }
-    auto ticket = std::make_unique<Ticket>(Ticket{work, core_, group_.id});
-    auto waited = core_->submit(operation, Ticket::done, ticket.get());
-    ticket.release();
-    work->waits_by(core_, std::move(waited));
     return noted(work);
+  }
+
+  // The places of the pieces in which a tensor with a key was sent; none if it was sent whole.
+  std::vector<PiecePlace> pieces_of(uint64_t tensor_key) const {
+    std::lock_guard lock(cut_mutex_);
+    const auto found = cut_.find(tensor_key);
+    return found == cut_.end() ? std::vector<PiecePlace>{} : found->second;
   }
 
   // Operations started from here on become one Work.
@@ -200,6 +219,139 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   }
 
  private:
+  // A message that may lose keeps old values in the receiver's own memory.
+  bool is_staged(const gw_operation& operation, const at::Tensor& tensor) const {
+    const bool keeps_old = !is_collective(operation) && operation.tolerance >= 0;
+    return !tensor.is_cpu() || (staging_.of_host && !keeps_old);
+  }
+
+  c10::intrusive_ptr<PendingWork> work_of(const gw_operation& operation, Plan plan) const {
+    plan.sequence = operation.sequence;
+    plan.timeout = Milliseconds(static_cast<int64_t>(operation.timeout_seconds * 1e3));
+    return c10::make_intrusive<PendingWork>(rank(), std::move(plan));
+  }
+
+  // In a group of one rank, and without bytes, a collective is complete at once.
+  void submit(const gw_operation& operation, const c10::intrusive_ptr<PendingWork>& work) {
+    const bool empty = operation.bytes == 0 && operation.input_bytes == 0;
+    if (size() == 1 || (empty && !meets(operation))) {
+      if (operation.input_bytes > 0) {
+        std::memcpy(operation.buffer, operation.input, operation.input_bytes);
+      }
+      work->ends_early(nullptr);
+      return;
+    }
+    auto ticket = std::make_unique<Ticket>(Ticket{work, core_, group_.id});
+    auto waited = core_->submit(operation, Ticket::done, ticket.get());
+    ticket.release();
+    work->waits_by(core_, std::move(waited));
+  }
+
+  // Submits once the copies of `load` have happened, and everything that was queued before.
+  void queue(const std::shared_ptr<LaterOperation>& later,
+             const c10::intrusive_ptr<PendingWork>& work, Stager::Load load) {
+    const auto self = shared_from_this();
+    core_->operation_started(group_.id);
+    work->waits_for_input();
+    load.submit = [self, later, work] {
+      self->submit(later->operation, work);
+      self->core_->operation_ended(self->group_.id);
+    };
+    load.fail = [self, work](std::exception_ptr error) {
+      work->ends_early(error);
+      self->core_->operation_ended(self->group_.id);
+    };
+    load.deadline = Stager::Clock::now() + work->getTimeout();
+    core_->stager().put(std::move(load));
+  }
+
+  // Runs on host memory, by pieces; the results go back to `device`, and then `plan.land` runs.
+  WorkPtr stage(const gw_operation& operation, const Buffers& device, Plan plan) {
+    const auto place = device.output.device();
+    if (size() == 1 || (is_empty(device) && !meets(operation))) {
+      return stage_alone(operation, device, std::move(plan));
+    }
+    const auto sides = Sides::of(operation, device.output, device.input, rank());
+    const auto pieces = plan.whole ? std::vector<Columns>{Columns{}} : cut(operation, sides);
+    Landing landing{core_, {}, std::make_shared<Mark>(Mark::here(place)), 0};
+    if (!place.is_cpu()) landing.devices = {place};
+    plan.waits_on_stream = staging_.stream_wait;
+    if (pieces.size() == 1) {
+      const auto piece = std::make_shared<Piece>(operation, sides, pieces[0], 0);
+      return noted(stage(piece, place, std::move(plan), landing));
+    }
+    note_cut(operation.tensor_key, sides, pieces);
+    std::vector<WorkPtr> parts;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      auto piece = std::make_shared<Piece>(operation, sides, pieces[i], i);
+      if (i > 0) piece->operation.sequence = static_cast<uint32_t>(sequence_++);
+      Plan part;
+      part.type = plan.type;
+      parts.push_back(stage(piece, place, std::move(part), landing));
+    }
+    landing.bytes = 0;
+    plan.landing = std::move(landing);
+    return noted(join(std::move(plan), std::move(parts)));
+  }
+
+  // Complete at once, without the host: in a group of one rank, and without elements.
+  WorkPtr stage_alone(const gw_operation& operation, const Buffers& device, Plan plan) {
+    const auto place = device.output.device();
+    plan.landing = Landing{core_, {}, std::make_shared<Mark>(Mark::here(place)), 0};
+    if (!place.is_cpu()) plan.landing->devices = {place};
+    plan.land = [device, then = std::move(plan.land)] {
+      if (!is_empty({device.input, {}})) device.output.view({-1}).copy_(device.input.view({-1}));
+      if (then) then();
+    };
+    const auto work = work_of(operation, std::move(plan));
+    work->settle(nullptr);
+    return noted(work);
+  }
+
+  static bool is_empty(const Buffers& buffers) {
+    const auto has_none = [](const at::Tensor& tensor) {
+      return !tensor.defined() || tensor.numel() == 0;
+    };
+    return has_none(buffers.output) && has_none(buffers.input);
+  }
+
+  WorkPtr stage(const std::shared_ptr<Piece>& piece, const c10::Device& place, Plan plan,
+                Landing landing) {
+    const auto kind = piece->operation.kind;
+    const bool receives = kind == GW_RECV || kind == GW_RECV_ANY;
+    landing.bytes = receives ? 0 : piece->bytes();
+    plan.land = [piece, then = std::move(plan.land)] {
+      piece->copy_to_device();
+      if (then) then();
+    };
+    const auto called = landing.called;
+    plan.landing = std::move(landing);
+    const auto work = work_of(piece->operation, std::move(plan));
+    const auto copy = [piece] {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      piece->copy_to_host();
+    };
+    if (receives) {  // it has no input, and must not be overtaken by a receive on the host
+      copy();
+      submit(piece->operation, work);
+      return work;
+    }
+    queue(piece, work, {place, called, piece->bytes(), copy, {}, {}, {}});
+    return work;
+  }
+
+  // A gradient's residual has the length of its input, where that has a side of its own.
+  void note_cut(uint64_t tensor_key, const Sides& sides, const std::vector<Columns>& pieces) {
+    if (tensor_key == 0) return;
+    const auto& side = sides.input.empty() ? sides.output : sides.input;
+    std::vector<PiecePlace> places;
+    for (const auto& columns : pieces) {
+      places.push_back({side.rows, side.columns(), columns.start, columns.count_of(side)});
+    }
+    std::lock_guard lock(cut_mutex_);
+    cut_[tensor_key] = std::move(places);
+  }
+
   bool lands(const gw_operation& operation) const {
     const bool reduces_to_another =
         operation.kind == GW_REDUCE && operation.root != static_cast<uint32_t>(rank());
@@ -266,6 +418,9 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   c10::intrusive_ptr<Options> options_;
   std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   std::atomic<uint64_t> sequence_{0};
+  const Staging staging_;
+  mutable std::mutex cut_mutex_;
+  std::map<uint64_t, std::vector<PiecePlace>> cut_;  // of tensors with a key that are cut
   std::mutex coalesced_mutex_;
   std::optional<std::vector<WorkPtr>> coalesced_;
 };

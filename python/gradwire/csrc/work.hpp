@@ -2,14 +2,20 @@
 // Not here: the tensors of an operation (submitter.hpp and above).
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <torch/csrc/distributed/c10d/cuda/StreamBlock.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +28,21 @@ namespace gradwire {
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+// Where the results of an operation on devices land.
+struct Landing {
+  std::shared_ptr<Rank> core;  // whose stager copies
+  std::vector<c10::Device> devices;
+  std::shared_ptr<Mark> called;  // the outputs are not used on the device before this
+  size_t bytes = 0;              // of host memory
+
+  // The streams that must be current where results land; none for tensors of the host.
+  std::vector<c10::Stream> streams() const {
+    std::vector<c10::Stream> out;
+    for (const auto& device : devices) out.push_back(core->stager().streams(device).out);
+    return out;
+  }
+};
+
 // The description of an operation before it is submitted.
 struct Plan {
   c10d::OpType type = c10d::OpType::UNKNOWN;
@@ -30,6 +51,9 @@ struct Plan {
   Tensors inputs;              // the profiler shows their shapes
   Tensors staged;              // kept alive until the operation is complete
   std::function<void()> land;  // copies staged results to the caller's tensors; may be empty
+  std::optional<Landing> landing;  // for tensors of devices
+  bool whole = false;              // never cut into pieces
+  bool waits_on_stream = false;    // wait() blocks the current stream and not the caller
   std::shared_ptr<Hooks> hooks;
   uint64_t sequence = 0;
   std::chrono::milliseconds timeout{0};
@@ -43,7 +67,8 @@ class PlannedWork : public c10d::Work {
                    std::make_optional(plan.inputs)),
         plan_(std::move(plan)),
         future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()))) {
+            c10::ListType::create(c10::TensorType::get()),
+            plan_.landing ? plan_.landing->devices : std::vector<c10::Device>{})) {
     plan_.inputs.clear();
   }
 
@@ -55,11 +80,37 @@ class PlannedWork : public c10d::Work {
     return future_->completed() && !future_->hasError();
   }
 
-  // Waits for the operation, and then until its future is set too.
+  // Waits for the operation, and then until its future is set too. The stream that is current on
+  // this thread then waits for results on a device.
   bool wait(std::chrono::milliseconds timeout) override {
+    if (blocks_stream()) return true;
     c10d::Work::wait(timeout);
     future_->wait();
     return true;
+  }
+
+  // Lets the current stream wait for results that are being copied to a device.
+  void synchronize() override {
+    if (on_device() && future_->completed()) future_->wait();
+  }
+
+  // Lets the current stream wait for the operation, whose network part has not ended either. It is
+  // released when the results have been copied, not when their copies are enqueued.
+  void blockCurrentStream() override {
+    if (!on_device()) return c10d::Work::blockCurrentStream();
+    {
+      std::lock_guard lock(landed_mutex_);
+      if (!settled_) {
+        const c10::DeviceGuard device(plan_.landing->devices[0]);
+        std::shared_ptr<c10d::cuda::StreamBlock> block =
+            c10d::cuda::StreamBlockRegistry()->Create("CUDA", plan_.timeout);
+        TORCH_CHECK(block != nullptr, "gradwire: this PyTorch cannot block a stream of ",
+                    plan_.landing->devices[0], ": wait on the host (stream_wait=False)");
+        landed_.push_back([block] { block->abort(); });
+        return;
+      }
+    }
+    future_->wait();
   }
 
   std::vector<at::Tensor> result() override {
@@ -78,6 +129,11 @@ class PlannedWork : public c10d::Work {
     return plan_.timeout;
   }
 
+  // Where results land on devices; null for tensors of the host.
+  const Landing* landing() const {
+    return plan_.landing ? &*plan_.landing : nullptr;
+  }
+
 #ifdef GRADWIRE_COMPLETION_HOOKS
   uint64_t getCompletionKey() const override {
     return key_;
@@ -86,8 +142,11 @@ class PlannedWork : public c10d::Work {
 
   // Waiters are released before the future's callbacks run: a callback may itself wait.
   void settle(std::exception_ptr error) {
+    // The future records its events on the streams that are current.
+    const c10::MultiStreamGuard guard(plan_.landing ? plan_.landing->streams()
+                                                    : std::vector<c10::Stream>{});
     if (!error) error = landed();
-    plan_.staged.clear();
+    let_go();
     finish(error);
     if (!error && plan_.hooks) plan_.hooks->completed(key_);
     if (error) {
@@ -97,17 +156,61 @@ class PlannedWork : public c10d::Work {
     }
   }
 
+ protected:
+  // Whether wait() has let the current stream wait instead of the caller.
+  bool blocks_stream() {
+    if (!plan_.waits_on_stream || !on_device() || isCompleted()) return false;
+    blockCurrentStream();
+    return true;
+  }
+
  private:
+  // What results need until they have landed.
+  struct Held {
+    std::function<void()> land;
+    Tensors staged;
+    Tensors outputs;
+  };
+
+  bool on_device() const {
+    return plan_.landing && !plan_.landing->devices.empty();
+  }
+
   std::exception_ptr landed() {
     if (!plan_.land) return nullptr;
     try {
+      at::AutoDispatchBelowADInplaceOrView below;
       at::NoGradGuard no_grad;
+      if (plan_.landing && plan_.landing->called) {
+        for (const auto& stream : plan_.landing->streams()) plan_.landing->called->delay(stream);
+      }
       plan_.land();
-      plan_.land = nullptr;
       return nullptr;
     } catch (...) {
       return std::current_exception();
     }
+  }
+
+  // Gives up what was kept for the operation: on devices when the copies have happened.
+  void let_go() {
+    if (!plan_.landing) {
+      plan_.land = nullptr;
+      plan_.staged.clear();
+      return;
+    }
+    auto held = std::make_shared<Held>(Held{std::move(plan_.land), std::move(plan_.staged),
+                                            plan_.outputs});
+    plan_.land = nullptr;
+    std::vector<std::function<void()>> then;
+    {
+      std::lock_guard lock(landed_mutex_);
+      settled_ = true;
+      then.swap(landed_);
+    }
+    const auto streams = plan_.landing->streams();
+    auto mark = streams.empty() ? Mark() : Mark(streams[0]);
+    plan_.landing->core->stager().keep(std::move(mark), std::move(held), plan_.landing->bytes,
+                                       std::move(then));
   }
 
   static uint64_t next_key() {
@@ -116,6 +219,9 @@ class PlannedWork : public c10d::Work {
   }
 
   Plan plan_;
+  std::mutex landed_mutex_;
+  bool settled_ = false;                        // the copies of the results are enqueued
+  std::vector<std::function<void()>> landed_;  // called when they have happened
   const uint64_t key_ = next_key();
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
@@ -125,19 +231,37 @@ class PendingWork : public PlannedWork {
  public:
   using PlannedWork::PlannedWork;
 
+  // The operation waits for its input before it is submitted: see waits_by and ends_early.
+  void waits_for_input() {
+    waits_for_input_ = true;
+  }
+
   // A thread that waits with a ticket drives the core meanwhile, so no thread switch lies between
   // the last packet and the return.
   void waits_by(const std::shared_ptr<Rank>& core, Rank::Ticket ticket) {
+    std::lock_guard lock(submitted_mutex_);
     core_ = core;
     ticket_ = std::move(ticket);
+    waits_for_input_ = false;
+    submitted_.notify_all();
+  }
+
+  // The operation ended before it was submitted.
+  void ends_early(std::exception_ptr error) {
+    {
+      std::lock_guard lock(submitted_mutex_);
+      waits_for_input_ = false;
+      submitted_.notify_all();
+    }
+    settle(error);
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const auto core = core_.lock();
-    if (core && !isCompleted()) {
-      const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
-      core->wait(ticket_, timeout == kNoTimeout ? endless : timeout);
-    }
+    if (blocks_stream()) return true;
+    const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
+    const auto patience = timeout == kNoTimeout ? endless : timeout;
+    const auto core = submitted(patience);
+    if (core && !isCompleted()) core->wait(ticket_, patience);
     return PlannedWork::wait(timeout);
   }
 
@@ -158,6 +282,16 @@ class PendingWork : public PlannedWork {
   }
 
  private:
+  // The core, once it has the operation; null if it never gets it, or not within `patience`.
+  std::shared_ptr<Rank> submitted(std::chrono::milliseconds patience) {
+    std::unique_lock lock(submitted_mutex_);
+    submitted_.wait_for(lock, patience, [this] { return !waits_for_input_; });
+    return waits_for_input_ ? nullptr : core_.lock();
+  }
+
+  std::mutex submitted_mutex_;
+  std::condition_variable submitted_;
+  bool waits_for_input_ = false;
   std::weak_ptr<Rank> core_;
   Rank::Ticket ticket_;
 };
@@ -166,6 +300,7 @@ class PendingWork : public PlannedWork {
 class JoinedWork : public PlannedWork {
  public:
   static WorkPtr of(int rank, Plan plan, std::vector<WorkPtr> parts) {
+    join_landings(plan, parts);
     auto joined = c10::make_intrusive<JoinedWork>(rank, std::move(plan), parts);
     auto left = std::make_shared<Left>(parts.size());
     if (parts.empty()) joined->settle(nullptr);
@@ -183,11 +318,32 @@ class JoinedWork : public PlannedWork {
       : PlannedWork(rank, std::move(plan)), parts_(std::move(parts)) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
+    if (blocks_stream()) return true;
     for (auto& part : parts_) part->wait(timeout);
     return PlannedWork::wait(timeout);
   }
 
  private:
+  // The whole lands where its parts do. Without outputs of its own, it has theirs: the future then
+  // knows for which devices it must wait.
+  static void join_landings(Plan& plan, const std::vector<WorkPtr>& parts) {
+    auto& landing = plan.landing;
+    for (const auto& part : parts) {
+      const auto* planned = dynamic_cast<const PlannedWork*>(part.get());
+      const auto* found = planned == nullptr ? nullptr : planned->landing();
+      if (found == nullptr) continue;
+      if (!landing) landing.emplace(Landing{found->core, {}, nullptr, 0});
+      for (const auto& device : found->devices) {
+        auto& all = landing->devices;
+        if (std::find(all.begin(), all.end(), device) == all.end()) all.push_back(device);
+      }
+    }
+    if (!landing || !plan.outputs.empty()) return;
+    for (const auto& part : parts) {
+      for (const auto& tensor : part->result()) plan.outputs.push_back(tensor);
+    }
+  }
+
   // Parts that have not ended, and the first error of those that have.
   struct Left {
     explicit Left(size_t parts) : count(parts) {}

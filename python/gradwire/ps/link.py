@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 
 from gradwire import build
 from gradwire.environment import Environment
@@ -125,8 +126,8 @@ class Link:
             rank=core,
             group=(0, list(range(len(peers.names))), peers.me),
             store=dist.HashStore(),  # for monitored barriers, which links do not use
-            name="gradwire",
-            timeout=timeout,
+            options=Backend.Options("gradwire", timeout),
+            staging=self._binding.Staging(stream_wait=False, of_host=False),
         )
         self._failures: list[str] = []
         self._lock = threading.Lock()

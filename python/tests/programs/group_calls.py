@@ -15,7 +15,7 @@ def tensors_elsewhere_are_refused_with_advice() -> None:
     backend = dist.group.WORLD._get_backend(CPU)
     elsewhere = [torch.empty(4, device="meta")]
     options = dist.AllreduceOptions()
-    refused(lambda: backend.allreduce(elsewhere, options), "GPU tensors are not supported")
+    refused(lambda: backend.allreduce(elsewhere, options), "its memory cannot be copied")
     refused(lambda: backend.allreduce(elsewhere, options), "tensor.cpu()")
 
 

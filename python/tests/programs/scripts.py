@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).parents[3] / "examples"))
 
 import train_accelerate
 import train_fsdp2
+import train_hsdp
 import train_mnist
 import train_pipeline
 import train_shakespeare
@@ -72,6 +73,8 @@ def main() -> None:
     if few:
         losses["accelerate"] = train_accelerate.train(STEPS)
     else:
+        cpu = torch.device("cpu")
+        losses["hsdp"] = train_hsdp.train(STEPS, train_hsdp.mesh_of(cpu, 2, backend), cpu)
         losses["two dimensions"] = train_tensor_parallel.train(STEPS, replicas=2)
     Path(path).write_text(json.dumps(losses))
     dist.barrier()
