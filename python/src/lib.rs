@@ -4,6 +4,7 @@
 //! - [`abi`]: the entry points. Each catches panics and refuses null and invalid arguments.
 //! - `layout`: the structures of the header, field by field.
 //! - [`residuals`]: one more entry point, for checkpoints; [`tuning`]: two, for the first steps.
+//! - [`lines`]: one for the lines of the log; `termination`: the recorders at SIGTERM.
 //! - `lent`: the memory of tensors while an operation has it.
 //! - `operation`: turns a C operation into one of `gradwire-collectives`.
 //!
@@ -13,7 +14,9 @@
 pub mod abi;
 pub mod layout;
 mod lent;
+pub mod lines;
 mod operation;
 pub mod residuals;
+mod termination;
 mod text;
 pub mod tuning;

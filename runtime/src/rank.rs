@@ -36,7 +36,7 @@ use crate::promise::{
     Ticket,
 };
 use crate::rank_driver::RankDriver;
-use crate::start::{self, JobName};
+use crate::start::{self, JobName, RankInUse};
 use crate::trace::{FlightRecorder, TraceDump};
 use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
@@ -122,7 +122,13 @@ impl LocalRank {
         drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
-        start::tell(&name, &job, control.roster(), (rank, wire));
+        let metrics = watched_at.as_ref().map(HttpServer::address);
+        let own = RankInUse {
+            rank,
+            wire,
+            metrics,
+        };
+        start::tell(&name, &job, control.roster(), own);
         Ok(Self {
             schedule: Mutex::new(JobTuner::own_point(&job)),
             tuner: Mutex::new(JobTuner::new(&job)),
@@ -350,6 +356,14 @@ impl LocalRank {
         }
     }
 
+    /// Writes the flight recorder into its folder, if it has one and no failure was written before.
+    pub fn keep_trace(&self, reason: &str) {
+        let situation = self.ask(|seat| seat.situation());
+        self.recorder
+            .note_failure(reason, || situation.unwrap_or_default());
+        self.recorder.keep();
+    }
+
     /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
     /// wants that.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
@@ -419,7 +433,7 @@ impl LocalRank {
                 control.leave(others.min(LEAVE_PATIENCE))
                 && !others.is_zero()
             {
-                log::info!("{error}");
+                log::warn!("{error}");
             }
             self.recorder.leave(|| self.watch.snapshot());
         }
@@ -441,7 +455,7 @@ impl LocalRank {
             };
             if start.elapsed() > patience {
                 let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
-                log::info!(
+                log::warn!(
                     "ranks {owed:?} have not received within {patience:?} the messages of \
                     operations that ended here: this rank leaves anyway"
                 );

@@ -231,7 +231,7 @@ impl RankDriver {
     fn fails(&mut self, reason: impl FnOnce() -> String) {
         if self.failure.is_none() {
             let reason = reason();
-            log::info!("{reason}");
+            log::error!("{reason}");
             self.failure = Some(reason);
         }
     }
