@@ -14,6 +14,7 @@ import errno
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import shutil
@@ -26,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
+from gradwire import log
 from gradwire.environment import Environment
 
 MINIMUM_TORCH = (2, 14)
@@ -63,7 +65,7 @@ def load() -> ModuleType:
 def _loaded() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
-    library = _library()
+    library = core_library()
     if not compiles(environment):
         module = _fallback(library, environment)
         sys.modules[_MODULE] = module
@@ -107,12 +109,8 @@ def _fallback(library: Path, environment: Environment) -> ModuleType:
             else f"there is no C++ compiler ({environment.compiler!r} is not on the path; install "
             "g++ or clang, or name yours in CXX)"
         )
-        print(
-            f"gradwire: the backend runs in Python, since {why}. It lacks: "
-            f"{'; '.join(fallback.LACKS)}.",
-            file=sys.stderr,
-            flush=True,
-        )
+        lacks = "; ".join(fallback.LACKS)
+        log.say(logging.WARNING, f"the backend runs in Python, since {why}. It lacks: {lacks}.")
     return fallback
 
 
@@ -138,8 +136,8 @@ def _checked_torch() -> str:
     return version
 
 
-def _library() -> Path:
-    """Find the Rust core, which the build of the package put beside this file."""
+def core_library() -> Path:
+    """Return the Rust core, which the build of the package put beside this file."""
     found = sorted((_PACKAGE / "_native").glob(f"{_LIBRARY}*.so"))
     if not found:
         raise BindingError(
@@ -220,18 +218,16 @@ def _compile(folder: Path, library: Path) -> None:
             f"gradwire: no C++ compiler: {environment.compiler!r} is not on the path; install g++ "
             "or clang, or name yours in CXX"
         )
-    print(
-        f"gradwire: compiling the PyTorch binding for torch {torch.__version__}: about a minute, "
-        "once",
-        file=sys.stderr,
-        flush=True,
+    log.say(
+        logging.INFO,
+        f"compiling the PyTorch binding for torch {torch.__version__}: about a minute, once",
     )
     started = time.monotonic()
     (folder / "lock").unlink(missing_ok=True)  # PyTorch's own lock, left by a build that was killed
     with _ninja_on_path():
         _run_compiler(folder, library)
     seconds = time.monotonic() - started
-    print(f"gradwire: compiled in {seconds:.0f} s, kept in {folder}", file=sys.stderr, flush=True)
+    log.say(logging.INFO, f"compiled in {seconds:.0f} s, kept in {folder}")
 
 
 def _run_compiler(folder: Path, library: Path) -> None:
@@ -281,7 +277,7 @@ def _ninja_on_path() -> Iterator[None]:
 
 def ahead_of_time() -> Path:
     """Compile for all users of this package if it is writable, else for this one."""
-    environment, torch_version, library = Environment.read(), _checked_torch(), _library()
+    environment, torch_version, library = Environment.read(), _checked_torch(), core_library()
     name = _name_of_build(torch_version, library)
     found = _finished(name, environment)
     return found or _made(name, library, (_SHARED, *environment.caches))
