@@ -198,7 +198,7 @@ def _in_effect(shares: Sequence[float], priority: Sequence[str]) -> str:
         return f"{of} are lossless and travel by layer{first}"
     up_to = "" if min(shares) == most else "at most "
     strict = f" ({lossless} of them nothing)" if lossless else ""
-    return f"{of} may lose {up_to}{most:.4g} of a message{strict} and travel by layer{first}"
+    return f"{of} may lose {up_to}{100 * most:.4g}% of a message{strict} and travel by layer{first}"
 
 
 def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> None:

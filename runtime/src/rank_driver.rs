@@ -23,6 +23,9 @@ use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
 /// operations have ended, and keeps answering; its last answers may be in flight.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
+/// How a peer that has left was lost; with the words of Gloo, which programs that go on after
+/// failures look for.
+const LEFT: &str = "it has left the job: Connection closed by peer";
 
 /// The communicator of a rank with the callbacks of its operations.
 #[derive(Debug)]
@@ -174,6 +177,16 @@ impl RankDriver {
         }
     }
 
+    /// Why operations that need a rank that has left fail. If another was lost before, the rank has
+    /// probably left for that, and its leaving is not the cause to look for.
+    fn reason_of_leaving(&self) -> String {
+        let first = self.communicator.lost().iter().next();
+        first.map_or_else(
+            || LEFT.to_owned(),
+            |(lost, reason)| format!("{LEFT}, after rank {lost} was lost: {reason}"),
+        )
+    }
+
     fn has_left(&self, rank: Rank) -> bool {
         self.left.iter().any(|&(_, left)| left == rank)
     }
@@ -315,8 +328,10 @@ impl Machine for RankDriver {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.look_at_the_clock(now);
-        for (_, rank) in self.left.extract_if(.., |(until, _)| *until <= now) {
-            self.communicator.fail_peer(rank, "it has left the job");
+        let gone: Vec<_> = self.left.extract_if(.., |(until, _)| *until <= now).collect();
+        for (_, rank) in gone {
+            let reason = self.reason_of_leaving();
+            self.communicator.fail_peer(rank, &reason);
         }
         self.communicator.handle_timeout(now);
         self.inquire(now);
