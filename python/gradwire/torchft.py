@@ -67,9 +67,9 @@ class ProcessGroupGradwire(ProcessGroupWrapper):
             return super().allreduce(tensors, opts)
         return self._backend.allreduce_tagged(
             first,
-            layer_offsets=[0],
-            layers=[0],
-            layer_count=1,
+            layer_offsets=[],
+            layers=[],
+            layer_count=0,  # unknown: the only layer of a model would be a protected one
             tolerance=self._tolerance,
             step=next_step(),
             tensor_key=0,

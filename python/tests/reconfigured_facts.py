@@ -28,6 +28,13 @@ def a_group_follows_one_that_was_aborted_and_is_kept(way: str, world: int) -> No
         assert size == world
 
 
+def jobs_that_were_aborted_leave_no_thread_and_no_file() -> None:
+    for counts, opened in _reports("repeated"):
+        assert len(counts) == 50
+        assert counts[-1] == counts[1], counts
+        assert opened <= 1
+
+
 def threads_of_one_process_may_be_ranks_of_a_job() -> None:
     (seen,) = _reports("threads", world=1)
     assert seen == {"0": [SEEN, SEEN], "1": [SEEN, SEEN]}

@@ -12,6 +12,8 @@ use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
+use log::Level;
+
 use crate::error::EndError;
 use crate::inquiry::{self, OverdueInquiry};
 use crate::metrics::operations::{BegunOperation, OperationEnd, OperationTally};
@@ -137,7 +139,7 @@ impl RankDriver {
     /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
         self.standing = FailureNews::Known;
-        self.fails(|| format!("this rank ended the job: {reason}"));
+        self.notes(Level::Info, || format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
 
@@ -242,9 +244,15 @@ impl RankDriver {
     }
 
     fn fails(&mut self, reason: impl FnOnce() -> String) {
+        self.notes(Level::Error, reason);
+    }
+
+    /// Notes a failure for the recorder, and logs it; what follows from an abort at level debug.
+    fn notes(&mut self, level: Level, reason: impl FnOnce() -> String) {
         if self.failure.is_none() {
             let reason = reason();
-            log::error!("{reason}");
+            let is_known = self.communicator.aborted().is_some();
+            log::log!(if is_known { Level::Debug } else { level }, "{reason}");
             self.failure = Some(reason);
         }
     }

@@ -104,7 +104,6 @@ ffi::Error all_reduce(ffi::Token, ffi::AnyBuffer input, ffi::Result<ffi::Token>,
   }
   const uint32_t number = at.sequence++;
   if (at.ranks.size() == 1 || input.size_bytes() == 0) return ffi::Error::Success();
-  const gw_layer layer{};
   gw_operation operation{};
   operation.kind = GW_ALL_REDUCE;
   operation.dtype = *dtype;
@@ -116,9 +115,6 @@ ffi::Error all_reduce(ffi::Token, ffi::AnyBuffer input, ffi::Result<ffi::Token>,
   operation.sequence = number;
   operation.step = number;
   operation.tolerance = tolerance;
-  operation.layer_count = 1;
-  operation.layers = &layer;
-  operation.layers_len = 1;
   operation.tensor_key = static_cast<uint64_t>(key);
   operation.timeout_seconds = at.timeout_seconds;
   return run(at, operation);
