@@ -148,14 +148,17 @@ def core_library() -> Path:
     return found[0]
 
 
-def _sources() -> list[Path]:
-    return sorted([*(_PACKAGE / "csrc").iterdir(), *(_PACKAGE / "include").glob("*.h")])
+def sources(framework: str) -> list[Path]:
+    """Return what the binding for ``torch-...`` or ``jax-...`` is made of."""
+    is_jax = framework.startswith("jax")
+    own = (path for path in (_PACKAGE / "csrc").iterdir() if is_jax == (path.name == "jax.cpp"))
+    return sorted([*own, *(_PACKAGE / "include").glob("*.h")])
 
 
 def name_of_build(framework: str, library: Path) -> str:
     """Return a name that tells builds for this framework, such as torch-2.15.0, from others."""
     content = hashlib.sha256(str(library).encode())
-    for source in _sources():
+    for source in sources(framework):
         content.update(source.read_bytes())
     system = f"{sys.implementation.cache_tag}-{platform.machine()}"
     return f"{framework}-{system}-{content.hexdigest()[:16]}"
