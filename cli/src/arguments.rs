@@ -75,7 +75,9 @@ pub fn forget_hidden(error: &mut clap::Error) {
     let kind = ContextKind::SuggestedSubcommand;
     let shown = |name: &String| {
         let known = Arguments::command();
-        known.find_subcommand(name).is_none_or(|one| !one.is_hide_set())
+        known
+            .find_subcommand(name)
+            .is_none_or(|one| !one.is_hide_set())
     };
     let Some(ContextValue::Strings(names)) = error.get(kind) else {
         return;
@@ -104,6 +106,9 @@ mod tests {
         assert!(error.to_string().contains("'perf-rank'"), "{error}");
         forget_hidden(&mut error);
         let said = error.to_string();
-        assert!(said.contains("'perf'") && !said.contains("perf-rank"), "{said}");
+        assert!(
+            said.contains("'perf'") && !said.contains("perf-rank"),
+            "{said}"
+        );
     }
 }

@@ -53,7 +53,10 @@ pub unsafe extern "C" fn gw_log_to(line: Option<GwLine>) {
 
 fn is_given(give: &SyncSender<(Level, String)>, level: Level, text: &str) -> bool {
     let given = give.try_send((level, text.to_owned()));
-    !matches!(given, Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+    !matches!(
+        given,
+        Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
+    )
 }
 
 /// The number of a level in Python's `logging`, which has none below debug.
@@ -77,7 +80,9 @@ mod tests {
 
     unsafe extern "C" fn see(level: c_int, text: *const c_char) {
         // SAFETY: the library gives a string that ends with zero.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        let text = unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned();
         SEEN.lock().expect("no panic").push((level, text));
     }
 

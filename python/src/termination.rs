@@ -5,7 +5,10 @@
 //! - A process that would have ended by the signal then ends by it. A handler that was there before,
 //!   such as Python's, is called at once, and decides as if there were no recorder.
 //! - A fork inherits the signal's handler but not the thread: there the signal does as before.
-#![expect(unsafe_code, reason = "a signal handler may only do what is safe in one")]
+#![expect(
+    unsafe_code,
+    reason = "a signal handler may only do what is safe in one"
+)]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

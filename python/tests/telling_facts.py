@@ -67,7 +67,7 @@ def _in_memory_of(kibibytes: int, job: str) -> list[Ended]:
     """Start two ranks that share a small /dev/shm."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"]).returncode != 0:
         pytest.skip("a /dev/shm of its own needs root")
-    mount = f"mount -t tmpfs -o size={kibibytes}k tmpfs /dev/shm && echo there && sleep 60"
+    mount = f"mount -t tmpfs -o size={kibibytes}k tmpfs /dev/shm && echo there && exec sleep 60"
     holder = subprocess.Popen(["unshare", "-m", "sh", "-c", mount], stdout=subprocess.PIPE)
     inside = ("nsenter", "-m", f"--target={holder.pid}")
     try:

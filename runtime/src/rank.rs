@@ -48,6 +48,8 @@ const DEBT_PATIENCE: Duration = Duration::from_secs(10);
 const DEBT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a closing rank that owes nothing keeps answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+/// The same after an abort: the others have ended their operations, too, and have been told why.
+const ABORTED_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -427,11 +429,18 @@ impl LocalRank {
         }
         self.pending.wait_for_none(patience);
         self.pay_debts(others);
+        let aborted = self.ask(|seat| seat.communicator().aborted().is_some());
+        let is_aborted = aborted.unwrap_or(false);
+        let others = others.min(if is_aborted {
+            ABORTED_PATIENCE
+        } else {
+            LEAVE_PATIENCE
+        });
         let control = self.control().take();
         if let Some(control) = control {
-            if let Err(error @ LeaveError::TimedOut { .. }) =
-                control.leave(others.min(LEAVE_PATIENCE))
+            if let Err(error @ LeaveError::TimedOut { .. }) = control.leave(others)
                 && !others.is_zero()
+                && !is_aborted
             {
                 log::warn!("{error}");
             }

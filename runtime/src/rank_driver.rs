@@ -336,7 +336,10 @@ impl Machine for RankDriver {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.look_at_the_clock(now);
-        let gone: Vec<_> = self.left.extract_if(.., |(until, _)| *until <= now).collect();
+        let gone: Vec<_> = self
+            .left
+            .extract_if(.., |(until, _)| *until <= now)
+            .collect();
         for (_, rank) in gone {
             let reason = self.reason_of_leaving();
             self.communicator.fail_peer(rank, &reason);

@@ -156,7 +156,9 @@ impl PerfTable {
             }
             PerfForm::Csv => {
                 let objects = subject.objects(&row);
-                objects.iter().for_each(|object| println!("{}", csv(object)));
+                objects
+                    .iter()
+                    .for_each(|object| println!("{}", csv(object)));
             }
         }
         self.rows.push(row);
@@ -171,7 +173,9 @@ impl PerfTable {
             let verdicts = self.subject.verdicts(&self.rows).into_iter();
             let verdicts: String = verdicts.map(|line| format!("# {line}\n")).collect();
             let footer = self.subject.footer(&self.rows);
-            format!("{verdicts}# every result was compared with the exact one on every rank\n{footer}")
+            format!(
+                "{verdicts}# every result was compared with the exact one on every rank\n{footer}"
+            )
         };
         form.print(text, || self.subject.summary(&self.rows));
     }

@@ -164,7 +164,8 @@ fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Va
         })
     });
     let undecided = evidence.undecided().into_iter();
-    let undecided = undecided.map(|(setting, trials)| json!({ "setting": setting, "trials": trials }));
+    let undecided =
+        undecided.map(|(setting, trials)| json!({ "setting": setting, "trials": trials }));
     let time_gained = evidence.timed.and_then(|timed| {
         let gain = timed.gain.as_ref()?;
         Some(json!({

@@ -148,7 +148,10 @@ impl SearchEvidence<'_> {
         lines.extend(finding.cells.iter().map(|cell| self.sentence(cell)));
         lines.extend(self.undecided().into_iter().map(|(setting, trials)| {
             let lost = percent(self.lost(&setting));
-            format!("{} undecided after {trials} trials, {lost}% really lost", of(&setting))
+            format!(
+                "{} undecided after {trials} trials, {lost}% really lost",
+                of(&setting)
+            )
         }));
         lines.extend(self.gain_sentence());
         lines.extend(self.warnings());
@@ -431,7 +434,10 @@ mod tests {
     #[test]
     fn the_page_has_the_facts_that_weaken_the_result() {
         let (lines, page) = told();
-        for part in ["only 0.35% was really lost of 1.5% allowed", "49 times the margin"] {
+        for part in [
+            "only 0.35% was really lost of 1.5% allowed",
+            "49 times the margin",
+        ] {
             assert!(lines.iter().any(|line| line.contains(part)), "{lines:?}");
             assert!(page.contains(part), "{page}");
         }

@@ -273,7 +273,16 @@ fn table(evidence: &SearchEvidence<'_>) -> String {
         let lost = percent(evidence.lost(&setting));
         let [verdict, none] = ["undecided", "-"].map(str::to_owned);
         let [mean, deviation, worse, at_most] = [(); 4].map(|()| none.clone());
-        vec![of(&setting), verdict, trials.to_string(), mean, deviation, worse, at_most, lost]
+        vec![
+            of(&setting),
+            verdict,
+            trials.to_string(),
+            mean,
+            deviation,
+            worse,
+            at_most,
+            lost,
+        ]
     });
     let rows = [first.to_vec()].into_iter().chain(others);
     html::table(names, rows.chain(undecided))
