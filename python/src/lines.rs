@@ -3,6 +3,10 @@
 //! The threads that log must not wait for a foreign function, which may need a lock that they hold.
 //! Here a channel is between them. If it is full, lines go to standard error as without a function.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the header states the rules of every entry point"
+)]
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};

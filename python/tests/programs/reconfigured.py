@@ -101,7 +101,7 @@ def repeated(store: dist.Store) -> Any:
         resident.append(
             int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
         )
-    return [counts, resident[-1] - resident[REPEATS // 5], len(launch._opened)]
+    return [counts, resident[-1] - resident[REPEATS // 2], len(launch._opened)]
 
 
 def survived(store: dist.Store) -> Any:
