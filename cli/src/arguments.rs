@@ -1,6 +1,7 @@
 //! The commands that can be typed; the options of each are in its folder.
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::doctor::options::{DOCTOR_EXAMPLES, Doctor};
 use crate::eval::options::EvalCommand;
@@ -69,14 +70,45 @@ pub enum Command {
     TuneTrial(TrialScript),
 }
 
+/// Removes hidden commands from the ones that an error suggests.
+pub fn forget_hidden(error: &mut clap::Error) {
+    let kind = ContextKind::SuggestedSubcommand;
+    let shown = |name: &String| {
+        let known = Arguments::command();
+        known
+            .find_subcommand(name)
+            .is_none_or(|one| !one.is_hide_set())
+    };
+    let Some(ContextValue::Strings(names)) = error.get(kind) else {
+        return;
+    };
+    let names: Vec<String> = names.iter().filter(|name| shown(name)).cloned().collect();
+    if names.is_empty() {
+        error.remove(kind);
+    } else {
+        error.insert(kind, ContextValue::Strings(names));
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
 
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn hidden_commands_are_not_suggested() {
+        let mut error = Arguments::try_parse_from(["gradwire", "perfs"]).expect_err("no command");
+        assert!(error.to_string().contains("'perf-rank'"), "{error}");
+        forget_hidden(&mut error);
+        let said = error.to_string();
+        assert!(
+            said.contains("'perf'") && !said.contains("perf-rank"),
+            "{said}"
+        );
     }
 }

@@ -56,7 +56,8 @@ use trace::options::TraceCommand;
 pub fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
+        Err(mut error) => {
+            arguments::forget_hidden(&mut error);
             // Help and version come as errors too, and belong on standard output.
             let _ = error.print();
             return if error.use_stderr() {

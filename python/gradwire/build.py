@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import shutil
@@ -21,11 +23,12 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import IO
 
+from gradwire import log
 from gradwire.environment import Environment
 
 MINIMUM_TORCH = (2, 14)
@@ -68,8 +71,8 @@ def _loaded() -> ModuleType:
         module = _fallback(library, environment)
         sys.modules[_MODULE] = module
         return module
-    name = _name_of_build(torch_version, library)
-    folder = _finished(name, environment) or _made(name, library, environment.caches)
+    name = name_of_build(f"torch-{torch_version}", library)
+    folder = kept(name, environment, functools.partial(_compile, library))
     binding = folder / "_binding.so"
     spec = importlib.util.spec_from_file_location(_MODULE, binding)
     if spec is None or spec.loader is None:
@@ -107,12 +110,8 @@ def _fallback(library: Path, environment: Environment) -> ModuleType:
             else f"there is no C++ compiler ({environment.compiler!r} is not on the path; install "
             "g++ or clang, or name yours in CXX)"
         )
-        print(
-            f"gradwire: the backend runs in Python, since {why}. It lacks: "
-            f"{'; '.join(fallback.LACKS)}.",
-            file=sys.stderr,
-            flush=True,
-        )
+        lacks = "; ".join(fallback.LACKS)
+        log.say(logging.WARNING, f"the backend runs in Python, since {why}. It lacks: {lacks}.")
     return fallback
 
 
@@ -139,7 +138,7 @@ def _checked_torch() -> str:
 
 
 def core_library() -> Path:
-    """Find the Rust core, which the build of the package put beside this file."""
+    """Return the Rust core, which the build of the package put beside this file."""
     found = sorted((_PACKAGE / "_native").glob(f"{_LIBRARY}*.so"))
     if not found:
         raise BindingError(
@@ -149,16 +148,20 @@ def core_library() -> Path:
     return found[0]
 
 
-def _sources() -> list[Path]:
-    return sorted([*(_PACKAGE / "csrc").iterdir(), *(_PACKAGE / "include").glob("*.h")])
+def sources(framework: str) -> list[Path]:
+    """Return what the binding for ``torch-...`` or ``jax-...`` is made of."""
+    is_jax = framework.startswith("jax")
+    own = (path for path in (_PACKAGE / "csrc").iterdir() if is_jax == (path.name == "jax.cpp"))
+    return sorted([*own, *(_PACKAGE / "include").glob("*.h")])
 
 
-def _name_of_build(torch_version: str, library: Path) -> str:
+def name_of_build(framework: str, library: Path) -> str:
+    """Return a name that tells builds for this framework, such as torch-2.15.0, from others."""
     content = hashlib.sha256(str(library).encode())
-    for source in _sources():
+    for source in sources(framework):
         content.update(source.read_bytes())
     system = f"{sys.implementation.cache_tag}-{platform.machine()}"
-    return f"torch-{torch_version}-{system}-{content.hexdigest()[:16]}"
+    return f"{framework}-{system}-{content.hexdigest()[:16]}"
 
 
 def _finished(name: str, environment: Environment) -> Path | None:
@@ -175,7 +178,12 @@ def _is_trusted(folder: Path) -> bool:
     return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
 
 
-def _made(name: str, library: Path, places: tuple[Path, ...]) -> Path:
+def kept(name: str, environment: Environment, compiled: Callable[[Path], None]) -> Path:
+    """Return the folder of the build ``name``; ``compiled`` makes it first if there is none."""
+    return _finished(name, environment) or _made(name, compiled, environment.caches)
+
+
+def _made(name: str, compiled: Callable[[Path], None], places: tuple[Path, ...]) -> Path:
     """Compile in the first writable folder of ``places``; return the folder."""
     refusals = []
     for place in places:
@@ -187,12 +195,13 @@ def _made(name: str, library: Path, places: tuple[Path, ...]) -> Path:
             continue
         with lock:
             if not (folder / _DONE).exists():
-                _compile(folder, library)
+                compiled(folder)
                 (folder / _DONE).touch()
         return folder
     raise BindingError(
-        "gradwire: the compiled PyTorch binding can be kept nowhere: "
-        f"{', '.join(refusals)}; set XDG_CACHE_HOME to a folder that this user can write, or run "
+        "gradwire: the compiled binding can be kept nowhere: "
+        f"{', '.join(refusals) or 'there is no home and no folder for temporary files'}; set "
+        "XDG_CACHE_HOME to a folder that this user can write, or, for PyTorch, run "
         "python -m gradwire.build where the image is made, or set GRADWIRE_BINDING=python"
     )
 
@@ -211,7 +220,7 @@ def _locked(folder: Path) -> IO[str]:
     return lock
 
 
-def _compile(folder: Path, library: Path) -> None:
+def _compile(library: Path, folder: Path) -> None:
     import torch
 
     environment = Environment.read()
@@ -220,18 +229,16 @@ def _compile(folder: Path, library: Path) -> None:
             f"gradwire: no C++ compiler: {environment.compiler!r} is not on the path; install g++ "
             "or clang, or name yours in CXX"
         )
-    print(
-        f"gradwire: compiling the PyTorch binding for torch {torch.__version__}: about a minute, "
-        "once",
-        file=sys.stderr,
-        flush=True,
+    log.say(
+        logging.INFO,
+        f"compiling the PyTorch binding for torch {torch.__version__}: about a minute, once",
     )
     started = time.monotonic()
     (folder / "lock").unlink(missing_ok=True)  # PyTorch's own lock, left by a build that was killed
     with _ninja_on_path():
         _run_compiler(folder, library)
     seconds = time.monotonic() - started
-    print(f"gradwire: compiled in {seconds:.0f} s, kept in {folder}", file=sys.stderr, flush=True)
+    log.say(logging.INFO, f"compiled in {seconds:.0f} s, kept in {folder}")
 
 
 def _run_compiler(folder: Path, library: Path) -> None:
@@ -282,9 +289,10 @@ def _ninja_on_path() -> Iterator[None]:
 def ahead_of_time() -> Path:
     """Compile for all users of this package if it is writable, else for this one."""
     environment, torch_version, library = Environment.read(), _checked_torch(), core_library()
-    name = _name_of_build(torch_version, library)
+    name = name_of_build(f"torch-{torch_version}", library)
     found = _finished(name, environment)
-    return found or _made(name, library, (_SHARED, *environment.caches))
+    places = (_SHARED, *environment.caches)
+    return found or _made(name, functools.partial(_compile, library), places)
 
 
 if __name__ == "__main__":

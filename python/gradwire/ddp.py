@@ -27,9 +27,8 @@ from gradwire.gradients import (
     LossScaler,
     Message,
     Residuals,
-    agreed_settings,
+    agree,
     backend_of,
-    check_agreed,
     check_state,
     next_step,
     state_of,
@@ -113,7 +112,7 @@ class GradientHook:
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model.module, default, groups)
-        check_agreed(self._group, agreed_settings(shares, priority))
+        agree(self._group, shares, priority)
         self._tolerances = _by_parameter(model, shares)
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False

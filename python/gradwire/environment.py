@@ -6,6 +6,7 @@ values, never names of variables.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Mapping
@@ -104,6 +105,16 @@ class Environment:
             caches=_caches(variables),
         )
 
+    def checked_job(self) -> str:
+        """Return the path of the job file, which must be there; empty for the default job."""
+        if self.job and not os.access(self.job, os.R_OK):
+            why = "cannot be read" if Path(self.job).exists() else "does not exist"
+            raise ValueError(
+                f"gradwire: GRADWIRE_JOB={self.job!r} {why} (this process runs in "
+                f"{Path.cwd()}); give the path of a job file, or unset it for the default job"
+            )
+        return self.job
+
     def secret(self) -> str:
         """Return the token that this process was given; empty if there is none."""
         if not self.token_file:
@@ -160,11 +171,10 @@ def _first_set(variables: Mapping[str, str], names: tuple[str, ...]) -> tuple[st
 
 def _caches(variables: Mapping[str, str]) -> tuple[Path, ...]:
     """Return where the binding may be kept; a user may have no home, and no name."""
-    own = Path(tempfile.gettempdir()) / f"gradwire-{os.geteuid()}"
+    found = []
     cache = variables.get("XDG_CACHE_HOME")
-    if not cache:
-        try:
-            cache = str(Path.home() / ".cache")
-        except RuntimeError:  # neither HOME nor an entry of this user in /etc/passwd
-            return (own,)
-    return (Path(cache) / "gradwire", own)
+    with contextlib.suppress(RuntimeError):  # neither HOME nor an entry in /etc/passwd
+        found.append(Path(cache or Path.home() / ".cache") / "gradwire")
+    with contextlib.suppress(FileNotFoundError):  # no folder for temporary files can be written
+        found.append(Path(tempfile.gettempdir()) / f"gradwire-{os.geteuid()}")
+    return tuple(found)

@@ -23,9 +23,8 @@ from gradwire.gradients import (
     LossScaler,
     Message,
     Residuals,
-    agreed_settings,
+    agree,
     backend_of,
-    check_agreed,
     check_state,
     next_step,
     state_of,
@@ -106,7 +105,7 @@ class ShardedGradients:
         self._order = LayerOrder(model, priority)
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model, default, groups)
-        check_agreed(self._group, agreed_settings(shares, priority))
+        agree(self._group, shares, priority)
         self.units = list(_units_of(model, shares))
         self._messages: dict[str, Message] = {}
         self._residuals = Residuals(self._backend, scaler)

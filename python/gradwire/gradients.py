@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
+
+from gradwire import log
 
 if TYPE_CHECKING:
     from gradwire import _binding
@@ -198,6 +201,27 @@ def agreed_settings(shares: Mapping[str, float], priority: Sequence[str]) -> dic
     """Return the arguments of ``register`` that must be equal on all ranks, by their names."""
     settings: dict[str, object] = {f"the tolerance of {name}": s for name, s in shares.items()}
     return settings | {"priority": list(priority)}
+
+
+def agree(group: dist.ProcessGroup, shares: Mapping[str, float], priority: Sequence[str]) -> None:
+    """Raise unless the ranks of ``group`` registered alike; its first rank says what is in effect.
+
+    ``shares`` are the tolerances of the model's parameters by name.
+    """
+    check_agreed(group, agreed_settings(shares, priority))
+    if group.rank() == 0:
+        log.say(logging.INFO, _in_effect(list(shares.values()), priority))
+
+
+def _in_effect(shares: Sequence[float], priority: Sequence[str]) -> str:
+    most, lossless = max(shares, default=0.0), sum(share == 0.0 for share in shares)
+    first = f", {', '.join(priority)} first" if priority else ""
+    of = f"registered: gradients of {len(shares)} parameters"
+    if most == 0.0:
+        return f"{of} are lossless and travel by layer{first}"
+    up_to = "" if min(shares) == most else "at most "
+    strict = f" ({lossless} of them nothing)" if lossless else ""
+    return f"{of} may lose {up_to}{100 * most:.4g}% of a message{strict} and travel by layer{first}"
 
 
 def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from torch._C._distributed_c10d import Backend as _Backend
 
-from gradwire import agreement, build, interfaces
+from gradwire import agreement, build, interfaces, log
 from gradwire.agreement import Choice, Exchange, Jobs, Offer
 from gradwire.environment import Environment, without_stacks
 
@@ -133,8 +133,9 @@ def _joined(
     without_stacks()
     try:
         host = interfaces.bind_address(environment.interface, choice.master_for(offer.master))
+        log.route(build.core_library())
         core = build.load().Rank(
-            settings=(environment.job, environment.trace, environment.log),
+            settings=(environment.checked_job(), environment.trace, environment.log),
             place=(*place, _local_rank(environment)),
             host=host,
             credentials=(environment.secret() or choice.token, *environment.certificates),

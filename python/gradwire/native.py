@@ -26,6 +26,10 @@ Done = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 """``gw_done``: called once for an accepted operation, on a thread of the core or of a waiter."""
 
 
+Line = ctypes.CFUNCTYPE(None, c_int, c_char_p)
+"""``gw_line``: takes a line of the log, on a thread of the core."""
+
+
 class Layer(ctypes.Structure):
     """``gw_layer``."""
 
@@ -98,6 +102,7 @@ class Opening(ctypes.Structure):
         ("trace_folder", c_char_p),
         ("log_level", c_char_p),
         ("credentials", Credentials),
+        ("port", c_uint32),
     )
 
 
@@ -109,6 +114,7 @@ class Schedule(ctypes.Structure):
 
 _ERROR = (c_char_p, c_size_t)
 _FUNCTIONS = {
+    "gw_log_to": (None, (Line,)),
     "gw_open": (c_void_p, (POINTER(Opening), *_ERROR)),
     "gw_rendezvous": (c_size_t, (c_void_p, c_char_p, c_size_t)),
     "gw_join": (c_int, (c_void_p, c_char_p, c_double, *_ERROR)),

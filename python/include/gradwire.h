@@ -157,15 +157,26 @@ typedef struct {
   uint32_t world;
   int32_t local_rank;    /* its number on its host, for its metrics port; negative: unknown */
   const char* bind_host; /* a local address that peers can reach */
-  const char* trace_folder; /* its flight recorder is written here on failure; null: not written */
+  const char* trace_folder; /* its flight recorder is written here on failure, and when SIGTERM ends
+                               the process; null: not written */
   const char* log_level;    /* level on standard error: warn, info (or null), debug, trace */
   gw_credentials credentials;
+  uint32_t port; /* where rank 0 awaits the others (UDP); 0: any free port */
 } gw_opening;
 
 /* Called exactly once for an accepted operation. It may block: it runs on a thread of the pool, or
  * on one that is in gw_wait for this operation. `code` is 0 if the operation succeeded, and then
  * `message` is null. */
 typedef void (*gw_done)(void* user, int code, const char* message);
+
+/* Takes a line of the log. `level` is one of Python's logging: 40 is an error, 20 an information,
+ * and 5 is below all of them. */
+typedef void (*gw_line)(int level, const char* text);
+
+/* Gives the lines of this process to `line`, one at a time, on a thread of their own, from now on.
+ * Null gives them to standard error again; when the call returns, the function before is no longer
+ * used. */
+void gw_log_to(gw_line line);
 
 /* Opens the sockets of a rank; rank 0 also listens for the others. Returns null on failure. */
 gw_rank* gw_open(const gw_opening* opening, char* error, size_t error_len);

@@ -27,7 +27,7 @@ use gradwire_runtime::{
 };
 
 use crate::layout::{GwCounters, GwCredentials, GwDone, GwHole, GwOpening, GwOperation};
-use crate::{operation, text};
+use crate::{operation, termination, text};
 
 /// The longest time that `gw_join` waits, in seconds. Longer timeouts are cut to it.
 const JOIN_SECONDS_MAX: f64 = 86_400.0;
@@ -39,6 +39,8 @@ pub struct GwRank {
     process: u32,
     job: Job,
     rendezvous: String,
+    /// Whether its flight recorder is written to a folder.
+    is_traced: bool,
     stage: Mutex<Stage>,
 }
 
@@ -175,7 +177,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         bind: host.parse().map_err(|_| {
             format!("host {host:?} is not an IP address: give an IP address of this host")
         })?,
-        port: 0,
+        port: number(opening.port, "port")?,
         token,
         certificates,
     });
@@ -193,6 +195,7 @@ unsafe fn opened(opening: &GwOpening) -> Result<GwRank, String> {
         process: std::process::id(),
         job: open.job().clone(),
         rendezvous,
+        is_traced: folder.is_some(),
         stage: Mutex::new(Stage::Open(Box::new(open))),
     })
 }
@@ -270,7 +273,11 @@ pub unsafe extern "C" fn gw_join(
         let joined = open
             .join(rendezvous, timeout)
             .map_err(|error| error.to_string())?;
-        *rank.stage() = Stage::Joined(Arc::new(joined));
+        let joined = Arc::new(joined);
+        if rank.is_traced {
+            termination::watch(&joined);
+        }
+        *rank.stage() = Stage::Joined(joined);
         Ok(())
     });
     c_int::from(joined.is_none())
@@ -640,6 +647,7 @@ mod tests {
                 key: null(),
                 authority: null(),
             },
+            port: 0,
         }
     }
 

@@ -58,6 +58,8 @@ pub struct GwOpening {
     pub log_level: *const c_char,
     /// Its token and certificates.
     pub credentials: GwCredentials,
+    /// The port at which rank 0 awaits the others; 0: any free one.
+    pub port: u32,
 }
 
 /// `gw_layer`.
@@ -147,7 +149,7 @@ mod tests {
     fn structures_match_the_layout_of_c() {
         assert_eq!(size_of::<GwCounters>(), 64);
         assert_eq!(size_of::<GwCredentials>(), 32);
-        assert_eq!(size_of::<GwOpening>(), 80);
+        assert_eq!(size_of::<GwOpening>(), 88);
         assert_eq!(offset_of!(GwOpening, bind_host), 24);
         assert_eq!(size_of::<GwLayer>(), 16);
         assert_eq!(size_of::<GwOperation>(), 152);

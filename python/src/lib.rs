@@ -6,6 +6,7 @@
 //! - `layout`: the structures of the header, field by field.
 //! - [`residuals`]: one more entry point, for checkpoints; [`tuning`]: two, for the first steps.
 //! - [`nccl`]: the plugin by which NCCL sends, beside that interface.
+//! - [`lines`]: one for the lines of the log; `termination`: the recorders at SIGTERM.
 //! - `lent`: the memory of tensors while an operation has it.
 //! - `operation`: turns a C operation into one of `gradwire-collectives`.
 //!
@@ -15,8 +16,10 @@
 pub mod abi;
 pub mod layout;
 mod lent;
+pub mod lines;
 pub mod nccl;
 mod operation;
 pub mod residuals;
+mod termination;
 mod text;
 pub mod tuning;

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,16 @@ STRANGER = 54321
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def compiled() -> list[Path]:
     """The folders in which a build was made, without a compiler."""
-    made: list[Path] = []
-    monkeypatch.setattr(build, "_compile", lambda folder, _library: made.append(folder))
-    return made
+    return []
 
 
 def a_finished_build_is_used_where_nothing_can_be_written(
     tmp_path: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "gradwire"
-    made = build._made("torch", Path("library"), (cache,))
+    made = build._made("torch", compiled.append, (cache,))
     assert compiled == [made] == [cache / "torch"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(build, "_locked", lambda _folder: pytest.fail("a lock was taken"))
@@ -41,10 +40,10 @@ def a_folder_that_cannot_be_written_gives_way_to_the_next(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    made = build._made("torch", Path("library"), (blocked, tmp_path / "own"))
+    made = build._made("torch", compiled.append, (blocked, tmp_path / "own"))
     assert compiled == [made] == [tmp_path / "own" / "torch"]
     with pytest.raises(build.BindingError, match=r"file \(.*set XDG_CACHE_HOME .*=python"):
-        build._made("torch", Path("library"), (blocked,))
+        build._made("torch", compiled.append, (blocked,))
 
 
 def a_build_in_a_folder_of_another_user_is_not_loaded(
@@ -57,7 +56,7 @@ def a_build_in_a_folder_of_another_user_is_not_loaded(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert build._finished("torch", Environment.read()) is None
     with pytest.raises(build.BindingError, match="another user"):
-        build._made("torch", Path("library"), (folder.parent,))
+        build._made("torch", compiled.append, (folder.parent,))
     assert not compiled
 
 
@@ -77,11 +76,19 @@ def a_user_without_home_or_name_has_a_folder() -> None:
     os.waitpid(child, 0)
 
 
+def an_environment_without_any_folder_for_files_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/nowhere"])
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert Environment.read({"XDG_CACHE_HOME": "/proc/x"}).caches == (Path("/proc/x/gradwire"),)
+    with pytest.raises(build.BindingError, match=r"nowhere: /proc/x/gradwire .*XDG_CACHE_HOME"):
+        build._made("torch", lambda _: None, (Path("/proc/x/gradwire"),))
+
+
 def builds_of_two_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = build._name_of_build("2.15.0", Path("library"))
+    own = build.name_of_build("torch-2.15.0", Path("library"))
     assert platform.machine() in own
     monkeypatch.setattr(platform, "machine", lambda: "another")
-    assert build._name_of_build("2.15.0", Path("library")) != own
+    assert build.name_of_build("torch-2.15.0", Path("library")) != own
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -82,8 +82,9 @@ def rank_0_tells_in_one_line_what_is_used() -> None:
     line = [line for line in first.errors.splitlines() if "GRADWIRE" in line]
     assert len(line) == 1
     assert re.match(r"\S+:\d+:\d+ \[0\] GRADWIRE INFO gradwire \d\S+: job told \(", line[0])
-    for word in ("2 ranks, 1 host", "wire shm", "security aead", "tolerance 5%", "no metrics"):
+    for word in ("2 ranks, 1 host", "wire shm", "security none in memory", "no metrics"):
         assert word in line[0]
+    assert "the job's tolerance 5%" in line[0]
     assert "GRADWIRE" not in second.errors
 
 
@@ -124,7 +125,7 @@ def a_job_that_differs_between_ranks_is_named_by_its_key() -> None:
 
 def a_missing_job_file_is_named() -> None:
     for ended in _started(variables=(("GRADWIRE_JOB", "/nowhere/job.toml"),)):
-        assert "/nowhere/job.toml" in ended.errors
+        assert "GRADWIRE_JOB='/nowhere/job.toml' does not exist" in ended.errors
 
 
 def an_unknown_interface_lists_those_that_exist() -> None:

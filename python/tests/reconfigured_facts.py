@@ -5,6 +5,8 @@ import pytest
 from launching import Launch
 
 SEEN = {"gathered": [0, 1], "broadcast": 10}
+GROWN_BYTES = 4 << 20
+"""In 25 jobs, of which the rings alone would take more, if they were kept."""
 GOES_ON_SECONDS = 5
 """Gloo takes 2 s to make a group of the survivors."""
 
@@ -26,6 +28,14 @@ def a_group_follows_one_that_was_aborted_and_is_kept(way: str, world: int) -> No
         assert seen == SEEN
         assert seconds < GOES_ON_SECONDS
         assert size == world
+
+
+def jobs_that_were_aborted_leave_no_thread_and_no_file() -> None:
+    for counts, grown, opened in _reports("repeated"):
+        assert len(counts) == 50
+        assert counts[-1] == counts[1], counts
+        assert grown < GROWN_BYTES
+        assert opened <= 1
 
 
 def threads_of_one_process_may_be_ranks_of_a_job() -> None:

@@ -6,7 +6,7 @@ use gradwire_collectives::holes::TensorShape;
 use gradwire_collectives::operation::{OperationError, SubmitError};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control;
-use gradwire_transport::shm::ShareError;
+use gradwire_transport::shm::{MemoryShortage, ShareError};
 use gradwire_transport::wires;
 
 use crate::trace::FlightRecorder;
@@ -78,6 +78,9 @@ pub enum RankJoinError {
         /// Ranks of the job.
         world_size: usize,
     },
+    /// The job wants all packets to go through memory, and there is too little of it.
+    #[error("transport.wire = \"shm\", but {0}; \"auto\" uses UDP where memory is too small")]
+    NoRoom(MemoryShortage),
     /// The driver thread could not start.
     #[error("the driver thread cannot start: {0}")]
     Driver(std::io::Error),

@@ -2,23 +2,26 @@
 //! `host:process:thread [rank] GRADWIRE INFO text`.
 //!
 //! This package writes by the macros of `log`. The command and the Python package choose the level
-//! with [`start`]; without it no line is shown. Lines of other packages are not shown.
+//! with [`start`]; without it no line is shown. Lines of other packages are not shown. A program
+//! with a log of its own takes the lines by [`divert`].
 
 use std::fmt;
 use std::io::Write;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use gradwire_protocol::units::Rank;
 use log::{LevelFilter, Metadata, Record};
 
+pub use log::Level;
+
 /// How many lines are shown.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LogLevel {
-    /// Settings that are probably not intended.
+    /// Failures, and settings that are probably not intended.
     Warn,
-    /// The settings in use, and failures.
+    /// The settings in use.
     Info,
     /// Each step of starting and ending.
     Debug,
@@ -79,16 +82,41 @@ pub fn rank_is(rank: Rank) {
     LINES.rank.store(u32::from(rank.0), Ordering::Relaxed);
 }
 
+/// Takes a line of this process instead of standard error; returns whether it did.
+pub type LineSink = Box<dyn Fn(Level, &str) -> bool + Send + Sync>;
+
+/// Gives lines to `sink` from now on; without one, they go to standard error again.
+pub fn divert(sink: Option<LineSink>) {
+    *LINES.sink.write().unwrap_or_else(PoisonError::into_inner) = sink;
+}
+
 static LINES: LineWriter = LineWriter {
     rank: AtomicU32::new(NO_RANK),
     host: OnceLock::new(),
+    sink: RwLock::new(None),
 };
 const NO_RANK: u32 = u32::MAX;
 
-/// Writes lines to standard error.
+/// Writes lines to standard error, or to a sink.
 struct LineWriter {
     rank: AtomicU32,
     host: OnceLock<String>,
+    sink: RwLock<Option<LineSink>>,
+}
+
+impl LineWriter {
+    /// Whether a sink has taken the line.
+    fn is_taken(&self, record: &Record<'_>) -> bool {
+        let sink = self.sink.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(sink) = &*sink else {
+            return false;
+        };
+        let text = match self.rank.load(Ordering::Relaxed) {
+            NO_RANK => record.args().to_string(),
+            rank => format!("rank {rank}: {}", record.args()),
+        };
+        sink(record.level(), &text)
+    }
 }
 
 impl log::Log for LineWriter {
@@ -97,7 +125,7 @@ impl log::Log for LineWriter {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
+        if !self.enabled(record.metadata()) || self.is_taken(record) {
             return;
         }
         let line = line(

@@ -36,7 +36,7 @@ use crate::promise::{
     Ticket,
 };
 use crate::rank_driver::RankDriver;
-use crate::start::{self, JobName};
+use crate::start::{self, JobName, RankInUse};
 use crate::trace::{FlightRecorder, TraceDump};
 use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
@@ -48,6 +48,8 @@ const DEBT_PATIENCE: Duration = Duration::from_secs(10);
 const DEBT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a closing rank that owes nothing keeps answering others that are not done.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+/// The same after an abort: the others have ended their operations, too, and have been told why.
+const ABORTED_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a trace waits for the state that only the driver knows.
 const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -122,7 +124,13 @@ impl LocalRank {
         drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
-        start::tell(&name, &job, control.roster(), (rank, wire));
+        let metrics = watched_at.as_ref().map(HttpServer::address);
+        let own = RankInUse {
+            rank,
+            wire,
+            metrics,
+        };
+        start::tell(&name, &job, control.roster(), own);
         Ok(Self {
             schedule: Mutex::new(JobTuner::own_point(&job)),
             tuner: Mutex::new(JobTuner::new(&job)),
@@ -350,6 +358,14 @@ impl LocalRank {
         }
     }
 
+    /// Writes the flight recorder into its folder, if it has one and no failure was written before.
+    pub fn keep_trace(&self, reason: &str) {
+        let situation = self.ask(|seat| seat.situation());
+        self.recorder
+            .note_failure(reason, || situation.unwrap_or_default());
+        self.recorder.keep();
+    }
+
     /// Where the metrics can be asked for over HTTP, at `/metrics` and `/snapshot`, if the job
     /// wants that.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
@@ -413,13 +429,20 @@ impl LocalRank {
         }
         self.pending.wait_for_none(patience);
         self.pay_debts(others);
+        let aborted = self.ask(|seat| seat.communicator().aborted().is_some());
+        let is_aborted = aborted.unwrap_or(false);
+        let others = others.min(if is_aborted {
+            ABORTED_PATIENCE
+        } else {
+            LEAVE_PATIENCE
+        });
         let control = self.control().take();
         if let Some(control) = control {
-            if let Err(error @ LeaveError::TimedOut { .. }) =
-                control.leave(others.min(LEAVE_PATIENCE))
+            if let Err(error @ LeaveError::TimedOut { .. }) = control.leave(others)
                 && !others.is_zero()
+                && !is_aborted
             {
-                log::info!("{error}");
+                log::warn!("{error}");
             }
             self.recorder.leave(|| self.watch.snapshot());
         }
@@ -441,7 +464,7 @@ impl LocalRank {
             };
             if start.elapsed() > patience {
                 let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
-                log::info!(
+                log::warn!(
                     "ranks {owed:?} have not received within {patience:?} the messages of \
                     operations that ended here: this rank leaves anyway"
                 );

@@ -12,6 +12,8 @@ use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
 
+use log::Level;
+
 use crate::error::EndError;
 use crate::inquiry::{self, OverdueInquiry};
 use crate::metrics::operations::{BegunOperation, OperationEnd, OperationTally};
@@ -23,6 +25,9 @@ use crate::trace::{DriverSituation, FlightRecorder, RecordedOperation};
 /// How long operations with a peer that has left may still end. A peer leaves when all its own
 /// operations have ended, and keeps answering; its last answers may be in flight.
 const LEFT_GRACE: Span = Span::from_millis(2_000);
+/// How a peer that has left was lost; with the words of Gloo, which programs that go on after
+/// failures look for.
+const LEFT: &str = "it has left the job: Connection closed by peer";
 
 /// The communicator of a rank with the callbacks of its operations.
 #[derive(Debug)]
@@ -134,7 +139,7 @@ impl RankDriver {
     /// Fails everything here. The caller tells the other ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
         self.standing = FailureNews::Known;
-        self.fails(|| format!("this rank ended the job: {reason}"));
+        self.notes(Level::Info, || format!("this rank ended the job: {reason}"));
         self.communicator.abort(reason);
     }
 
@@ -172,6 +177,16 @@ impl RankDriver {
             }
             ControlEvent::Refused { .. } => {}
         }
+    }
+
+    /// Why operations that need a rank that has left fail. If another was lost before, the rank has
+    /// probably left for that, and its leaving is not the cause to look for.
+    fn reason_of_leaving(&self) -> String {
+        let first = self.communicator.lost().iter().next();
+        first.map_or_else(
+            || LEFT.to_owned(),
+            |(lost, reason)| format!("{LEFT}, after rank {lost} was lost: {reason}"),
+        )
     }
 
     fn has_left(&self, rank: Rank) -> bool {
@@ -229,9 +244,15 @@ impl RankDriver {
     }
 
     fn fails(&mut self, reason: impl FnOnce() -> String) {
+        self.notes(Level::Error, reason);
+    }
+
+    /// Notes a failure for the recorder, and logs it; what follows from an abort at level debug.
+    fn notes(&mut self, level: Level, reason: impl FnOnce() -> String) {
         if self.failure.is_none() {
             let reason = reason();
-            log::info!("{reason}");
+            let is_known = self.communicator.aborted().is_some();
+            log::log!(if is_known { Level::Debug } else { level }, "{reason}");
             self.failure = Some(reason);
         }
     }
@@ -315,8 +336,13 @@ impl Machine for RankDriver {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.look_at_the_clock(now);
-        for (_, rank) in self.left.extract_if(.., |(until, _)| *until <= now) {
-            self.communicator.fail_peer(rank, "it has left the job");
+        let gone: Vec<_> = self
+            .left
+            .extract_if(.., |(until, _)| *until <= now)
+            .collect();
+        for (_, rank) in gone {
+            let reason = self.reason_of_leaving();
+            self.communicator.fail_peer(rank, &reason);
         }
         self.communicator.handle_timeout(now);
         self.inquire(now);

@@ -1,10 +1,11 @@
-//! The line that rank 0 logs when its job starts: job, ranks, hosts, wire and metrics.
+//! The line that rank 0 logs when its job starts: job, ranks, hosts, and what is in effect.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 
 use gradwire_collectives::ignores_tolerance;
-use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, PacketSecurity, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
 
@@ -36,11 +37,21 @@ fn hash(job: &Job) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
+/// What a rank uses, which its job may leave open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RankInUse {
+    pub(crate) rank: Rank,
+    /// The wire that carries its packets.
+    pub(crate) wire: &'static str,
+    /// Where its metrics are, if they are anywhere.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
 /// Logs one line per job, and at level debug one per rank.
-pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: (Rank, &str)) {
-    let (rank, wire) = own;
+pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: RankInUse) {
+    let RankInUse { rank, wire, .. } = own;
     if rank == Rank(0) {
-        log::info!("{}", line(name, job, roster, wire));
+        log::info!("{}", line(name, job, roster, own));
         if let Some(text) = idle_tolerance(job, roster) {
             log::warn!("{text}");
         }
@@ -88,7 +99,30 @@ fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
     roster.iter().map(|peer| peer.host.as_str()).collect()
 }
 
-fn line(name: &JobName, job: &Job, roster: &[RosterPeer], wire: &str) -> String {
+/// How packets are protected. Memory that only the ranks of a host can map needs no protection.
+fn security(job: &Job, wire: &str) -> &'static str {
+    match (job.security, wire) {
+        (PacketSecurity::None, _) => "none",
+        (PacketSecurity::Aead, "shm") => "none in memory",
+        (PacketSecurity::Aead, "shm+udp") => "aead, none in memory",
+        (PacketSecurity::Aead, _) => "aead",
+    }
+}
+
+/// Where rank 0 serves its metrics; the other ranks of its host use the ports after that.
+fn metrics(job: &Job, address: Option<SocketAddr>) -> String {
+    match (job.metrics.port, address) {
+        (0, _) => "no metrics".to_owned(),
+        (port, None) => format!("no metrics of rank 0: port {port} cannot be opened"),
+        (_, Some(address)) if address.ip().is_loopback() => {
+            format!("metrics at port {} of loopback", address.port())
+        }
+        (_, Some(address)) => format!("metrics at port {}", address.port()),
+    }
+}
+
+fn line(name: &JobName, job: &Job, roster: &[RosterPeer], own: RankInUse) -> String {
+    let wire = own.wire;
     let hosts = hosts(roster);
     let values = job.flat();
     let value = |key: &str| values[key].replace('"', "");
@@ -97,20 +131,16 @@ fn line(name: &JobName, job: &Job, roster: &[RosterPeer], wire: &str) -> String 
         (ReduceAlgorithm::Auto, entries) => format!("auto by a table of {entries}"),
         _ => value("collectives.algorithm"),
     };
-    let metrics = match (job.metrics.port, job.metrics.bind) {
-        (0, _) => "no metrics".to_owned(),
-        (port, MetricsAccess::Loopback) => format!("metrics at port {port} of loopback"),
-        (port, MetricsAccess::Any) => format!("metrics at port {port}"),
-    };
-    let JobName(job) = name;
+    let JobName(told) = name;
     format!(
-        "gradwire {}: job {job}, {}, {}, wire {wire}, security {}, tolerance {}, algorithm \
-         {algorithm}, {metrics}",
+        "gradwire {}: job {told}, {}, {}, wire {wire}, security {}, the job's tolerance {}, \
+         algorithm {algorithm}, {}",
         env!("CARGO_PKG_VERSION"),
         count(roster.len(), "rank"),
         count(hosts.len(), "host"),
-        value("security"),
+        security(job, wire),
         value("tolerance"),
+        metrics(job, own.metrics),
     )
 }
 
@@ -143,16 +173,22 @@ mod tests {
     fn the_line_tells_what_is_used() {
         let mut job = Job::default();
         job.metrics.port = 9400;
-        let line = line(
-            &JobName("job (12345678)".to_owned()),
-            &job,
-            &roster(&["a", "b", "b"]),
-            "udp",
-        );
-        let told = line.split_once(": ").map(|(_, told)| told);
-        let wanted = "job job (12345678), 3 ranks, 2 hosts, wire udp, security aead, tolerance 0%, \
-                      algorithm auto, metrics at port 9400 of loopback";
-        assert_eq!(told, Some(wanted));
+        let told = |wire, metrics: Option<&str>| {
+            let own = RankInUse {
+                rank: Rank(0),
+                wire,
+                metrics: metrics.map(|address| address.parse().expect("an address")),
+            };
+            let name = JobName("job (12345678)".to_owned());
+            let line = line(&name, &job, &roster(&["a", "b", "b"]), own);
+            line.split_once("wire ").expect("a wire").1.to_owned()
+        };
+        let wanted = "udp, security aead, the job's tolerance 0%, algorithm auto, metrics at port \
+                      9401 of loopback";
+        assert_eq!(told("udp", Some("127.0.0.1:9401")), wanted);
+        let wanted = "shm, security none in memory, the job's tolerance 0%, algorithm auto, no \
+                      metrics of rank 0: port 9400 cannot be opened";
+        assert_eq!(told("shm", None), wanted);
     }
 
     #[test]

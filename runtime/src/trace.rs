@@ -170,7 +170,7 @@ impl FlightRecorder {
             *kept = match write(&dump.to_json(), folder, &name) {
                 Ok(path) => {
                     let file = path.display();
-                    log::info!("trace of this rank: {file}; compare all: gradwire trace show");
+                    log::warn!("trace of this rank: {file}; compare all: gradwire trace show");
                     KeptTrace::At(path)
                 }
                 Err(error) => {

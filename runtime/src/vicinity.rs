@@ -8,7 +8,7 @@ use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::shm::{
-    HostNeighbours, InboxNames, MemoryOffer, MemoryTerms, OwnInbox, RankLife,
+    HostNeighbours, InboxNames, MemoryOffer, MemoryShortage, MemoryTerms, OwnInbox, RankLife,
 };
 
 use crate::error::RankJoinError;
@@ -70,19 +70,32 @@ pub(crate) fn enter(
     }
     let shared = made.iter().flat_map(|(_, neighbours)| neighbours.reached());
     let (shared, world_size) = (shared.count() + 1, offers.len());
+    let shortage = MemoryShortage::of(&offers, control.rank());
     if job.transport.wire == WireChoice::SharedMemory && shared < world_size {
-        return Err(RankJoinError::NoMemory { shared, world_size });
+        return Err(shortage.map_or(
+            RankJoinError::NoMemory { shared, world_size },
+            RankJoinError::NoRoom,
+        ));
     }
-    if let Some((terms, _)) = &made
-        && shared <= terms.others().count()
-    {
-        log::warn!(
+    match (&made, shortage) {
+        (None, Some(shortage)) if is_first_of_host(control) => {
+            log::warn!("packets between the ranks of this host go by UDP, slower: {shortage}");
+        }
+        (Some((terms, _)), _) if shared <= terms.others().count() => log::warn!(
             "some packets between the ranks of this host go by UDP: /dev/shm has no room for all \
              rings; give it more (docker: --shm-size), or set transport.wire to \"udp\""
-        );
+        ),
+        _ => {}
     }
     let vicinity = made.map(|(terms, neighbours)| HostVicinity::of(&terms, neighbours));
     Ok(vicinity.unwrap_or_default())
+}
+
+/// Whether this rank speaks for its host.
+fn is_first_of_host(control: &ControlPlane) -> bool {
+    let hosts = hosts(control.roster());
+    let me = usize::from(control.rank().0);
+    !hosts[..me].contains(&hosts[me])
 }
 
 /// How the ranks of this host share its cores.

@@ -233,9 +233,31 @@ fn operations_with_a_left_rank_fail_by_name() {
         assert!(
             error
                 .to_string()
-                .contains("rank 1 was lost (it has left the job)"),
+                .contains("rank 1 was lost (it has left the job: Connection closed by peer)"),
             "{error}"
         );
+        rank.close(PATIENCE);
+    });
+}
+
+#[test]
+fn leaving_after_a_loss_names_that_loss() {
+    let joined = Meeting::of(3);
+    on_ranks(3, &Job::default(), |rank| {
+        joined.wait();
+        if rank.rank() == Rank(2) {
+            return drop(rank);
+        }
+        let first = rank.run(all_reduce(3, 1, &[1.0])).expect_err("rank 2 died");
+        assert!(first.to_string().contains("rank 2 was lost"), "{first}");
+        if rank.rank() == Rank(1) {
+            return rank.close(PATIENCE);
+        }
+        let mut task = all_reduce(2, 1, &[1.0]);
+        task.operation.group.id = 1;
+        let second = rank.run(task).expect_err("rank 1 left").to_string();
+        assert!(second.contains("rank 1 was lost (it has left"), "{second}");
+        assert!(second.contains("after rank 2 was lost: "), "{second}");
         rank.close(PATIENCE);
     });
 }

@@ -120,6 +120,11 @@ pub fn room() -> io::Result<MemoryRoom> {
     memory::room(Path::new(FOLDER))
 }
 
+/// The least bytes that must be free in the folder for the rings of this many ranks.
+pub fn least_room(ranks: u64) -> u64 {
+    2 * RING_MIN * ranks * ranks.saturating_sub(1)
+}
+
 /// Bytes of each ring if this many ranks share a folder with `free` bytes, of which rings may take
 /// half. `None` if that is too little, or if there is no other rank.
 pub fn ring_bytes(free: u64, ranks: u64) -> Option<u64> {
@@ -139,6 +144,41 @@ pub struct MemoryTerms {
     ring_bytes: u64,
     /// Bytes that rings leave free.
     spared: u64,
+}
+
+/// The folder is too small for the rings of a host's ranks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "{FOLDER} has {free} bytes free, and the rings of {ranks} ranks take {needed} at least: give \
+     it more (docker run --shm-size=1g; in Kubernetes an emptyDir of medium Memory at {FOLDER})"
+)]
+pub struct MemoryShortage {
+    /// Ranks that offer memory at one place.
+    pub ranks: u64,
+    /// Bytes that were free there.
+    pub free: u64,
+    /// Bytes that must be.
+    pub needed: u64,
+}
+
+impl MemoryShortage {
+    /// The reason why the offers lead to no terms, if it is the size; told to one rank of the host.
+    pub fn of(offers: &[(Rank, Option<MemoryOffer>)], me: Rank) -> Option<Self> {
+        let mine = offers.iter().find(|(rank, _)| *rank == me)?.1.as_ref()?;
+        let here = offers.iter().filter_map(|(rank, offer)| {
+            let offer = offer.as_ref().filter(|offer| offer.place == mine.place)?;
+            Some((*rank, offer.free))
+        });
+        let here: Vec<(Rank, u64)> = here.collect();
+        let ranks = here.len() as u64;
+        let free = here.iter().map(|(_, free)| *free).min()?;
+        let needed = least_room(ranks);
+        (ranks > 1 && free < needed).then_some(Self {
+            ranks,
+            free,
+            needed,
+        })
+    }
 }
 
 impl MemoryTerms {
@@ -198,13 +238,21 @@ impl MemoryTerms {
 /// Memory could not be shared.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot {what} {}: {source}; transport.wire = \"udp\" works without shared memory",
-    path.display()
+    "cannot {what} {}: {source}; {}transport.wire = \"udp\" works without shared memory",
+    path.display(),
+    remedy(source)
 )]
 pub struct ShareError {
     what: &'static str,
     path: PathBuf,
     source: io::Error,
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull => "give it more room (docker run --shm-size=1g); ",
+        _ => "",
+    }
 }
 
 /// The rings between a rank and the other ranks of its host.

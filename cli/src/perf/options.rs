@@ -10,6 +10,7 @@ use gradwire_report::printing::OutputForm;
 use crate::environment::Environment;
 use crate::exit::CommandError;
 use crate::job::options::JobOptions;
+use crate::perf::table::PerfForm;
 use gradwire_lab::crew::place::CrewPlace;
 use gradwire_lab::crew::rival::Rival;
 use gradwire_lab::values::{share, size};
@@ -37,7 +38,8 @@ Size is that of the whole tensor: in reduce-scatter, all-gather and all-to-all t
 ranks. send-recv is a ping-pong of ranks 0 and 1; its time is one way.
 
 JSON: one object a line for each size and backend, and a last one with \"summary\" and \"ratios\".
-algbw_gbps and busbw_gbps are giga*bits* (10^9 bits) per second.";
+algbw_gb_per_s and busbw_gb_per_s have the unit of the table, gigabytes (10^9 bytes) per second.
+CSV: a line of names, then a line for each size and backend, with the values of JSON.";
 
 const LOSS_EXAMPLES: &str = "\
 Examples:
@@ -135,12 +137,25 @@ pub struct CollectiveOptions {
     /// Minimum iterations per size before the timed ones; small sizes get about 50 ms of them.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub warmup: u32,
+    /// Print comma-separated values instead of the table.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// Place of the ranks, their job, and the form of the output.
     #[command(flatten)]
     pub ground: GroundOptions,
     /// The rivals.
     #[command(flatten)]
     pub comparison: RivalOptions,
+}
+
+impl CollectiveOptions {
+    /// How rows are printed.
+    pub fn form(&self) -> PerfForm {
+        match self.csv {
+            true => PerfForm::Csv,
+            false => PerfForm::Report(self.ground.form()),
+        }
+    }
 }
 
 /// A range of sizes.

@@ -39,7 +39,7 @@ pub fn run(kind: PerfCollective, options: &CollectiveOptions) -> Result<(), Comm
         remarks: field.remarks(&job),
         job: job.clone(),
     };
-    let mut table = PerfTable::new(subject, ground.form());
+    let mut table = PerfTable::new(subject, options.form());
     let progress = progress_bar(sizes.len());
     let mut wrong = Vec::new();
     for bytes in sizes {

@@ -97,18 +97,47 @@ pub fn ratio_json(ratio: &Ratio) -> Value {
     })
 }
 
+/// The form in which a sweep prints its rows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PerfForm {
+    /// A table with a summary, or JSON.
+    Report(OutputForm),
+    /// Comma-separated values: a line of names, then a line for each size and backend.
+    Csv,
+}
+
+/// The columns of comma-separated values, with the names that JSON has.
+const CSV: [&str; 13] = [
+    "collective",
+    "backend",
+    "wire",
+    "security",
+    "ranks",
+    "size_bytes",
+    "time_us",
+    "algbw_gb_per_s",
+    "busbw_gb_per_s",
+    "lost_segments",
+    "repaired_segments",
+    "sent_segments",
+    "wrong",
+];
+
 /// The table of a sweep over sizes: prints rows as they come, and a summary.
 #[derive(Debug)]
 pub struct PerfTable {
     subject: PerfSubject,
-    form: OutputForm,
+    form: PerfForm,
     rows: Vec<SizeRow>,
 }
 
 impl PerfTable {
     /// A table; in text it starts with its subject and the names of the columns.
-    pub fn new(subject: PerfSubject, form: OutputForm) -> Self {
-        form.remark(format_args!("{}", subject.heading()));
+    pub fn new(subject: PerfSubject, form: PerfForm) -> Self {
+        match form {
+            PerfForm::Report(form) => form.remark(format_args!("{}", subject.heading())),
+            PerfForm::Csv => println!("{}", CSV.join(",")),
+        }
         Self {
             subject,
             form,
@@ -120,10 +149,16 @@ impl PerfTable {
     pub fn print(&mut self, row: SizeRow) {
         let Self { subject, form, .. } = self;
         match form {
-            OutputForm::Text => println!("{}", subject.text(&row)),
-            OutputForm::Json => {
+            PerfForm::Report(OutputForm::Text) => println!("{}", subject.text(&row)),
+            PerfForm::Report(OutputForm::Json) => {
                 let objects = subject.objects(&row).into_iter();
                 objects.for_each(|object| println!("{object}"));
+            }
+            PerfForm::Csv => {
+                let objects = subject.objects(&row);
+                objects
+                    .iter()
+                    .for_each(|object| println!("{}", csv(object)));
             }
         }
         self.rows.push(row);
@@ -131,20 +166,28 @@ impl PerfTable {
 
     /// Ends the table: who was faster, and where.
     pub fn finish(&self) {
+        let PerfForm::Report(form) = self.form else {
+            return;
+        };
         let text = || {
             let verdicts = self.subject.verdicts(&self.rows).into_iter();
-            let verdicts: String = verdicts
-                .map(|line| {
-                    format!(
-                        "# {line}
-"
-                    )
-                })
-                .collect();
-            verdicts + "# every result was compared with the exact one on every rank"
+            let verdicts: String = verdicts.map(|line| format!("# {line}\n")).collect();
+            let footer = self.subject.footer(&self.rows);
+            format!(
+                "{verdicts}# every result was compared with the exact one on every rank\n{footer}"
+            )
         };
-        self.form.print(text, || self.subject.summary(&self.rows));
+        form.print(text, || self.subject.summary(&self.rows));
     }
+}
+
+/// The values of a row's object, in the order of the columns.
+fn csv(object: &Value) -> String {
+    let values = CSV.map(|name| match &object[name] {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    });
+    values.join(",")
 }
 
 impl PerfSubject {
@@ -238,7 +281,7 @@ impl PerfSubject {
 
     fn object(&self, bytes: u64, backend: &Backend, series: &RoundSeries) -> Value {
         let (counted, time_us) = (Counted(series), series.time_us());
-        let gigabits = gigabytes(bytes, time_us) * 8.0;
+        let algbw = gigabytes(bytes, time_us);
         let rounds = series.medians_us().into_iter().map(rounded);
         json!({
             "collective": self.kind.to_string(),
@@ -248,8 +291,8 @@ impl PerfSubject {
             "size_bytes": bytes,
             "time_us": rounded(time_us),
             "round_times_us": rounds.collect::<Vec<f64>>(),
-            "algbw_gbps": rounded(gigabits),
-            "busbw_gbps": rounded(gigabits * self.kind.bus_factor(self.ranks)),
+            "algbw_gb_per_s": rounded(algbw),
+            "busbw_gb_per_s": rounded(algbw * self.kind.bus_factor(self.ranks)),
             "lost_segments": counted.sum(|rank| rank.lost_segments),
             "repaired_segments": counted.sum(|rank| rank.repaired_segments),
             "sent_segments": counted.sum(|rank| rank.sent_segments),
@@ -298,6 +341,17 @@ impl PerfSubject {
             },
             "ratios": ratios,
         })
+    }
+
+    /// The last lines of nccl-tests, which scripts look for.
+    fn footer(&self, rows: &[SizeRow]) -> String {
+        let wrong: u64 = rows.iter().map(|row| Counted(&row.series[0]).wrong()).sum();
+        let is_ok = if wrong == 0 { "OK" } else { "FAILED" };
+        let factor = self.kind.bus_factor(self.ranks);
+        let busbw = |row: &SizeRow| gigabytes(row.bytes, row.series[0].time_us()) * factor;
+        let sum: f64 = rows.iter().map(busbw).sum();
+        let mean = sum / rows.len().max(1) as f64;
+        format!("# Out of bounds values : {wrong} {is_ok}\n# Avg bus bandwidth    : {mean:.3}")
     }
 
     /// Who was faster where, one line for each rival.
@@ -359,17 +413,31 @@ mod tests {
     }
 
     #[test]
-    fn json_has_gigabits_and_text_gigabytes() {
+    fn json_and_text_have_the_same_unit() {
         let (subject, row) = (subject(), row(1000.0, 2000.0));
         let objects = subject.objects(&row);
-        assert_eq!(objects[0]["algbw_gbps"], 8.0);
-        assert_eq!(objects[0]["busbw_gbps"], 12.0);
+        assert_eq!(objects[0]["algbw_gb_per_s"], 1.0);
+        assert_eq!(objects[0]["busbw_gb_per_s"], 1.5);
         assert_eq!(objects[0]["gloo_time_us"], 2000.0);
         assert_eq!(objects[1]["ratio"], 2.0);
         assert_eq!(objects[1]["wire"], "tcp");
         let text = subject.text(&row);
         assert!(text.contains(" 1.000    1.500 "), "{text}");
         assert!(text.ends_with("    2.00     2.00-2.00"), "{text}");
+    }
+
+    #[test]
+    fn footer_is_that_of_nccl_tests() {
+        let rows = [row(1000.0, 2000.0), row(2000.0, 500.0)];
+        let wanted = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.125";
+        assert_eq!(subject().footer(&rows), wanted);
+    }
+
+    #[test]
+    fn values_stand_in_the_order_of_their_names() {
+        let objects = subject().objects(&row(1000.0, 2000.0));
+        let wanted = "all-reduce,gloo,tcp,none,4,1000000,2000.0,0.5,0.75,0,0,0,0";
+        assert_eq!(csv(&objects[1]), wanted);
     }
 
     #[test]

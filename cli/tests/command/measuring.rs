@@ -40,7 +40,7 @@ fn loss_free_paths_lose_no_byte_under_tolerance() {
             number(row, "time_us") > 0.0 && number(row, "sent_segments") > 0.0,
             "{row}"
         );
-        let ratio = number(row, "busbw_gbps") / number(row, "algbw_gbps").max(1e-9);
+        let ratio = number(row, "busbw_gb_per_s") / number(row, "algbw_gb_per_s").max(1e-9);
         assert!(
             (0.9..=1.1).contains(&ratio),
             "two ranks: both bandwidths are equal, {row}"
@@ -107,7 +107,7 @@ fn every_collective_is_exact_on_every_rank() {
         assert_eq!(last["summary"]["collective"], collective);
         for row in &rows {
             assert_eq!(row["collective"], collective);
-            let ratio = number(row, "busbw_gbps") / number(row, "algbw_gbps");
+            let ratio = number(row, "busbw_gb_per_s") / number(row, "algbw_gb_per_s");
             assert!((ratio - factor).abs() < 0.1 * factor, "{row}");
         }
     }

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from gradwire import launch
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TIMEOUT = timedelta(seconds=20)
+REPEATS = 50
 
 
 def meeting() -> dist.Store:
@@ -85,6 +87,23 @@ def aborted(store: dist.Store) -> Any:
     return [seen_in(second), time.monotonic() - started, first.size()]
 
 
+def repeated(store: dist.Store) -> Any:
+    """Make and abort a group, again and again; count what this process has open."""
+    counts, resident = [], []
+    for number in range(REPEATS):
+        group = group_of(dist.PrefixStore(f"group{number}", store), RANK, WORLD)
+        assert gathered(group) == list(range(WORLD))
+        store.set(f"gathered{number}/{RANK}", "it")
+        store.wait([f"gathered{number}/{rank}" for rank in range(WORLD)])
+        group.abort()
+        del group
+        counts.append([len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")])
+        resident.append(
+            int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        )
+    return [counts, resident[-1] - resident[REPEATS // 2], len(launch._opened)]
+
+
 def survived(store: dist.Store) -> Any:
     """The last rank ends; the others learn it, abort, and continue as a smaller group."""
     first = group_of(dist.PrefixStore("first", store), RANK, WORLD)
@@ -136,7 +155,7 @@ def numbered(store: dist.Store) -> Any:
 def main() -> None:
     """Do as asked; report the observations."""
     torch.set_num_threads(1)
-    ways = (swapped, aborted, survived, threads, numbered)
+    ways = (swapped, aborted, repeated, survived, threads, numbered)
     seen = {way.__name__: way for way in ways}[sys.argv[2]](meeting())
     with open(sys.argv[1], "w") as out:
         json.dump(seen, out)

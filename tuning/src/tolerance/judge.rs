@@ -112,7 +112,8 @@ pub struct ToleranceJudge<'a> {
     looks: &'a TrialLooks,
     better: Better,
     margin: f64,
-    /// Standard deviation of the baseline over seeds.
+    /// Mean and standard deviation of the baseline over seeds.
+    mean: f64,
     spread: f64,
 }
 
@@ -133,6 +134,7 @@ impl<'a> ToleranceJudge<'a> {
             looks,
             better: goal.better,
             margin,
+            mean,
             spread,
         }
     }
@@ -140,6 +142,11 @@ impl<'a> ToleranceJudge<'a> {
     /// The margin in the metric's unit.
     pub fn margin(&self) -> f64 {
         self.margin
+    }
+
+    /// The mean of the baseline, of which a relative margin is a share.
+    pub fn mean(&self) -> f64 {
+        self.mean
     }
 
     /// By how much `metric` is worse than `lossless`; infinite if it is not a finite number.

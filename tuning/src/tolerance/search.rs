@@ -92,6 +92,8 @@ pub struct ToleranceFinding {
     pub cells: Vec<JudgedSetting>,
     /// How much worse than without loss the metric may be, in its own unit.
     pub margin: f64,
+    /// The mean of the lossless trials that the margin was computed from, and how many they were.
+    pub margin_of: (f64, usize),
     /// Whether the search is complete; otherwise the budget ended it.
     pub is_complete: bool,
 }
@@ -114,6 +116,7 @@ impl ToleranceSearch {
                 found: ToleranceSetting::lossless(),
                 cells: Vec::new(),
                 margin: 0.0,
+                margin_of: (0.0, 0),
                 is_complete: true,
             },
             ahead: RefCell::new(self.settings_ahead()),
@@ -177,6 +180,7 @@ impl SearchRun<'_> {
         let baseline = baseline.collect::<Result<Vec<f64>, _>>()?;
         let judge = ToleranceJudge::new(self.search.goal, &self.search.looks, &baseline);
         self.finding.margin = judge.margin();
+        self.finding.margin_of = (judge.mean(), baseline.len());
         self.judge = Some(judge);
         match self.search.subject {
             SearchSubject::Check(share) => self

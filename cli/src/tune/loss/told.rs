@@ -1,6 +1,7 @@
 //! The output of a search on the terminal: a row per trial, the time that it still takes, the
 //! result.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ use gradwire_report::columns::heads;
 pub struct Teller<'a> {
     options: &'a TuneLossOptions,
     bar: ProgressBar,
-    /// Trials that were there before.
-    before: usize,
+    /// About how many trials come after the one that runs.
+    ahead: Cell<usize>,
+    /// Seconds that finished trials took, in all, and their number.
+    took: Cell<(f64, usize)>,
 }
 
 impl<'a> Teller<'a> {
@@ -34,7 +37,8 @@ impl<'a> Teller<'a> {
         let teller = Self {
             options,
             bar,
-            before,
+            ahead: Cell::new(0),
+            took: Cell::new((0.0, 0)),
         };
         if !options.json {
             teller.head(journal);
@@ -53,8 +57,9 @@ impl<'a> Teller<'a> {
             }
         }
         let metric = &self.options.metric;
-        let names = format!("trial | tolerance | losses | seed | {metric} | lost, % | seconds");
-        println!("{}", heads(&[6, 16, 12, 5, 12, 10, 9], &names));
+        let names =
+            format!("trial | tolerance | losses | seed | {metric} | lost, % | seconds | left");
+        println!("{}", heads(&[6, 16, 12, 5, 12, 10, 9, 12], &names));
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
@@ -65,23 +70,13 @@ impl<'a> Teller<'a> {
         remaining: usize,
         done: &[TrialRecord],
     ) {
-        let left = match mean_seconds(done) {
-            None => "time left unknown".to_owned(),
-            Some(each) => {
-                let left = Duration::from_secs_f64(each * remaining as f64);
-                format!("about {:#} left", HumanDuration(left))
-            }
-        };
+        let sum: f64 = done.iter().map(|record| record.seconds).sum();
+        self.took.set((sum, done.len()));
+        self.ahead.set(remaining.saturating_sub(1));
+        let left = left((sum, done.len()), remaining);
         self.bar.set_length((done.len() + remaining) as u64);
         self.bar
-            .set_message(format!("{left}  trying {}, seed {seed}", of(setting)));
-        // Told once to those who see no bar.
-        if done.len() == self.before + 1 && !self.options.json {
-            let each = mean_seconds(done).unwrap_or_default();
-            self.bar.suspend(|| {
-                println!("# a trial takes {each:.1} s: about {remaining} more trials, {left}");
-            });
-        }
+            .set_message(format!("{left} left  trying {}, seed {seed}", of(setting)));
     }
 
     /// A trial has ended.
@@ -89,9 +84,15 @@ impl<'a> Teller<'a> {
         let number = self.bar.position() + 1;
         self.bar.suspend(|| match self.options.json {
             true => println!("{}", json!(record)),
-            false => println!("{}", row(number, record)),
+            false => println!("{} {:>12}", row(number, record), self.left_after(record)),
         });
         self.bar.inc(1);
+    }
+
+    /// About how long the trials after this one take.
+    fn left_after(&self, record: &TrialRecord) -> String {
+        let (sum, count) = self.took.get();
+        left((sum + record.seconds, count + 1), self.ahead.get())
     }
 
     /// Removes the progress bar.
@@ -119,9 +120,13 @@ impl<'a> Teller<'a> {
     }
 }
 
-fn mean_seconds(done: &[TrialRecord]) -> Option<f64> {
-    let sum: f64 = done.iter().map(|record| record.seconds).sum();
-    (!done.is_empty()).then(|| sum / done.len() as f64)
+/// How long so many trials take, after others took so many seconds in all.
+fn left((seconds, done): (f64, usize), trials: usize) -> String {
+    if done == 0 {
+        return "unknown time".to_owned();
+    }
+    let left = Duration::from_secs_f64(seconds / done as f64 * trials as f64);
+    format!("~{:#}", HumanDuration(left))
 }
 
 fn row(number: u64, record: &TrialRecord) -> String {
@@ -158,6 +163,9 @@ fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Va
             "lost_share": evidence.lost(&cell.setting),
         })
     });
+    let undecided = evidence.undecided().into_iter();
+    let undecided =
+        undecided.map(|(setting, trials)| json!({ "setting": setting, "trials": trials }));
     let time_gained = evidence.timed.and_then(|timed| {
         let gain = timed.gain.as_ref()?;
         Some(json!({
@@ -177,10 +185,24 @@ fn summary(evidence: &SearchEvidence<'_>, job: Option<&Path>, page: &Path) -> Va
         "baseline": evidence.baseline().0,
         "baseline_deviation": evidence.baseline().1,
         "margin": finding.margin,
+        "margin_of": finding.margin_of.0,
         "confidence": evidence.question.confidence,
         "trials": evidence.records.len(),
         "settings": cells.collect::<Vec<_>>(),
+        "undecided": undecided.collect::<Vec<_>>(),
+        "warnings": evidence.warnings(),
         "written_to": job.map(shown),
         "page": shown(page),
     } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_follows_from_finished_trials() {
+        assert_eq!(left((0.0, 0), 5), "unknown time");
+        assert_eq!(left((30.0, 3), 12), "~2m");
+    }
 }

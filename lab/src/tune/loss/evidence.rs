@@ -14,6 +14,9 @@ use crate::error::LabError;
 use crate::job_file::document;
 use crate::output::WholeFile;
 
+/// Deviations of the metric over seeds, in margins, from which on the margin says little.
+const WIDE_SPREAD: f64 = 5.0;
+
 /// The prefix of evidence in a job file: such lines are replaced, all other comments stay.
 const MARK: &str = "# tune loss: ";
 
@@ -113,13 +116,22 @@ impl SearchEvidence<'_> {
     pub fn lines(&self) -> Vec<String> {
         let (mean, deviation) = self.baseline();
         let (metric, finding) = (&self.question.metric, self.finding);
+        let (of_mean, of_trials) = finding.margin_of;
         let margin = match self.question.margin {
-            Margin::Relative(share) => format!("{}% of it", percent(share)),
+            Margin::Relative(share) => format!(
+                "{}% of {}, the mean of the first {of_trials}",
+                percent(share),
+                number_text(of_mean)
+            ),
             Margin::Absolute(_) => "as given".to_owned(),
         };
+        let timed = self.timed.and_then(|timed| timed.gain.as_ref());
+        let timed = timed.map_or_else(String::new, |gain| {
+            format!(" and {} pairs of them for times", gain.pairs())
+        });
         let mut lines = vec![
             format!(
-                "{} trials of: {}",
+                "{} trials{timed} of: {}",
                 self.records.len(),
                 self.question.command.join(" ")
             ),
@@ -134,9 +146,33 @@ impl SearchEvidence<'_> {
             ),
         ];
         lines.extend(finding.cells.iter().map(|cell| self.sentence(cell)));
+        lines.extend(self.undecided().into_iter().map(|(setting, trials)| {
+            let lost = percent(self.lost(&setting));
+            format!(
+                "{} undecided after {trials} trials, {lost}% really lost",
+                of(&setting)
+            )
+        }));
         lines.extend(self.gain_sentence());
         lines.extend(self.warnings());
         lines
+    }
+
+    /// The settings that were tried but not judged, and their trials.
+    pub fn undecided(&self) -> Vec<(ToleranceSetting, usize)> {
+        let mut found: Vec<(ToleranceSetting, usize)> = Vec::new();
+        for record in self.records {
+            let setting = &record.trial.setting;
+            let cells = &self.finding.cells;
+            if setting.is_lossless() || cells.iter().any(|cell| cell.setting == *setting) {
+                continue;
+            }
+            match found.iter_mut().find(|(known, _)| known == setting) {
+                Some((_, trials)) => *trials += 1,
+                None => found.push((setting.clone(), 1)),
+            }
+        }
+        found
     }
 
     /// One setting and its trials.
@@ -165,7 +201,7 @@ impl SearchEvidence<'_> {
     }
 
     /// Returns the facts that weaken the result.
-    fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let found = &self.finding.found;
         if !self.finding.is_complete {
@@ -178,6 +214,17 @@ impl SearchEvidence<'_> {
                  only; messages may be too short for more",
                 percent(lost),
                 percent(found.largest())
+            ));
+        }
+        let (deviation, margin) = (self.baseline().1, self.finding.margin);
+        if deviation > WIDE_SPREAD * margin {
+            warnings.push(format!(
+                "the seed alone moves {} by {} (one deviation), {:.0} times the margin: trials of \
+                 equal seeds agree, but two runs may differ by more than the margin anyway; a wider \
+                 --margin, or longer trials, would say more",
+                self.question.metric,
+                number_text(deviation),
+                deviation / margin
             ));
         }
         let baseline = self.metrics(&ToleranceSetting::lossless());
@@ -291,6 +338,11 @@ fn set(document: &mut DocumentMut, found: &ToleranceSetting, lines: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_tuning::tolerance::ToleranceTrial;
+    use gradwire_tuning::tolerance::judge::ToleranceJudgement;
+
+    use super::super::journal::TrialPurpose;
+    use super::super::page;
     use super::*;
 
     fn changed(text: &str, found: &ToleranceSetting, lines: &[&str]) -> String {
@@ -300,6 +352,96 @@ mod tests {
         let text = document.to_string();
         job_of(&text);
         text
+    }
+
+    fn record(share: f64, seed: u64, metric: f64, lost_bytes: u64) -> TrialRecord {
+        TrialRecord {
+            trial: ToleranceTrial {
+                setting: ToleranceSetting::overall(share),
+                seed,
+                metric: Some(metric),
+            },
+            purpose: TrialPurpose::Metric,
+            drop: share,
+            burst: 1.0,
+            accepted: Accepted {
+                ranks: 2,
+                owed_bytes: 10_000,
+                allowed_bytes: 150,
+                lost_bytes,
+            },
+            seconds: 1.0,
+            all_reduce_us: None,
+            note: None,
+        }
+    }
+
+    /// What is told of a search whose seeds differ widely and that ended before its last setting.
+    fn told() -> (Vec<String>, String) {
+        let mut records = Vec::new();
+        for (seed, metric) in [(1, 0.5), (2, 0.7), (3, 0.9), (4, 0.1)] {
+            records.push(record(0.0, seed, metric, 0));
+            records.push(record(0.015, seed, metric, 35));
+        }
+        records.push(record(0.03, 1, 0.5, 0));
+        let finding = ToleranceFinding {
+            found: ToleranceSetting::overall(0.015),
+            cells: vec![JudgedSetting {
+                setting: ToleranceSetting::overall(0.015),
+                judgement: ToleranceJudgement {
+                    verdict: ToleranceVerdict::Accepted,
+                    trials: 4,
+                    worse_by: 0.0,
+                    at_most: Some(0.0),
+                },
+            }],
+            margin: 0.007,
+            margin_of: (0.7, 3),
+            is_complete: false,
+        };
+        let question = LossQuestion {
+            command: vec!["train".to_owned()],
+            metric: "accuracy".to_owned(),
+            better: Better::Higher,
+            margin: Margin::Relative(0.01),
+            confidence: 0.9,
+            check: None,
+        };
+        let evidence = SearchEvidence {
+            question: &question,
+            finding: &finding,
+            records: &records,
+            timed: None,
+        };
+        (evidence.lines(), page::page(&evidence))
+    }
+
+    #[test]
+    fn the_margin_names_the_mean_that_it_is_a_share_of() {
+        let (lines, _) = told();
+        let wanted = "margin 0.00700 (1% of 0.70000, the mean of the first 3)";
+        assert!(lines[1].contains(wanted), "{lines:?}");
+    }
+
+    #[test]
+    fn every_trial_is_in_the_summary() {
+        let (lines, page) = told();
+        let wanted = "3% undecided after 1 trials, 0% really lost";
+        assert!(lines.iter().any(|line| line == wanted), "{lines:?}");
+        assert!(page.contains("<td>undecided</td>"), "{page}");
+    }
+
+    #[test]
+    fn the_page_has_the_facts_that_weaken_the_result() {
+        let (lines, page) = told();
+        for part in [
+            "only 0.35% was really lost of 1.5% allowed",
+            "49 times the margin",
+        ] {
+            assert!(lines.iter().any(|line| line.contains(part)), "{lines:?}");
+            assert!(page.contains(part), "{page}");
+        }
+        assert!(page.contains("<h1>Found tolerance: 1.5% (0.35% really lost)</h1>"));
     }
 
     fn job_of(text: &str) {

@@ -39,7 +39,8 @@ pub fn page(evidence: &SearchEvidence<'_>) -> String {
     let found = found(evidence);
     let mut body = format!("<h1>{}</h1>\n", escaped(&found));
     let lines = evidence.lines().into_iter().take(2);
-    for line in lines.chain(evidence.gain_sentence()) {
+    let lines = lines.chain(evidence.gain_sentence());
+    for line in lines.chain(evidence.warnings()) {
         body += &format!("<p>{}</p>\n", escaped(&line));
     }
     let pictures = figure("All trials", &curve(evidence, Level::OfEachSeed))
@@ -63,7 +64,11 @@ fn found(evidence: &SearchEvidence<'_>) -> String {
             format!("A tolerance of {}%: {verdict}", percent(share))
         }
         _ if finding.found.is_lossless() => "No tolerance was accepted".to_owned(),
-        _ => format!("Found tolerance: {}", of(&finding.found)),
+        _ => format!(
+            "Found tolerance: {} ({}% really lost)",
+            of(&finding.found),
+            percent(evidence.lost(&finding.found))
+        ),
     }
 }
 
@@ -264,7 +269,23 @@ fn table(evidence: &SearchEvidence<'_>) -> String {
             percent(evidence.lost(&one.setting)),
         ]
     });
-    html::table(names, [first.to_vec()].into_iter().chain(others))
+    let undecided = evidence.undecided().into_iter().map(|(setting, trials)| {
+        let lost = percent(evidence.lost(&setting));
+        let [verdict, none] = ["undecided", "-"].map(str::to_owned);
+        let [mean, deviation, worse, at_most] = [(); 4].map(|()| none.clone());
+        vec![
+            of(&setting),
+            verdict,
+            trials.to_string(),
+            mean,
+            deviation,
+            worse,
+            at_most,
+            lost,
+        ]
+    });
+    let rows = [first.to_vec()].into_iter().chain(others);
+    html::table(names, rows.chain(undecided))
 }
 
 fn trials(evidence: &SearchEvidence<'_>) -> String {
