@@ -1,9 +1,10 @@
 //! `gradwire sim`: simulated fabrics from the command line.
 //!
-//! - [`options`]: the command line. [`sweep`]: `gradwire sim sweep`.
+//! - [`options`]: the command line. `catalogue`: the workloads and fabrics that there are. [`sweep`]: `gradwire sim sweep`.
 //!
 //! Not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator (`gradwire-netsim`).
 
+mod catalogue;
 pub mod options;
 pub mod sweep;
 
@@ -29,6 +30,11 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
         SimCommand::Sweep(options) => sweep::run(options),
         SimCommand::Fuzz(options) => fuzzed(options),
         SimCommand::Report(options) => drawn(options),
+        SimCommand::Workloads(options) => {
+            let form = OutputForm::from(options.json);
+            form.print(catalogue::text, catalogue::object);
+            Ok(())
+        }
     }
 }
 
