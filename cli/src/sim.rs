@@ -1,6 +1,7 @@
 //! `gradwire sim`: simulated fabrics from the command line.
 //!
-//! - [`options`]: the command line. `catalogue`: the workloads and fabrics that there are. [`sweep`]: `gradwire sim sweep`.
+//! - [`options`]: the command line. [`sweep`]: `gradwire sim sweep`.
+//! - `catalogue`: the lists of workloads and fabrics.
 //!
 //! Not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator (`gradwire-netsim`).
 

@@ -232,7 +232,7 @@ fn dscps_that_others_use_by_default_are_warned_of() {
     };
     assert!(warned("26 is RoCE's on many fabrics"), "{:#?}", plan.notes);
     assert!(warned("18 is SSH's for terminals"), "{:#?}", plan.notes);
-    let last = "with DSCP 0, or any that is not named, share queue 0 with gradients: they wait \
-                behind 7 strict queues, and those without ECN are dropped above 175000 bytes at 100G";
+    let last = "share queue 0 with gradients: they wait behind 7 strict queues, and those without \
+                ECN are dropped above 175000 bytes at 100G";
     assert!(warned(last), "{:#?}", plan.notes);
 }
