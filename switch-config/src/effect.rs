@@ -97,7 +97,10 @@ fn ranges(numbers: &[u8]) -> String {
     let mut texts = Vec::new();
     let mut rest = numbers;
     while let Some(first) = rest.first() {
-        let run = rest.iter().zip(*first..=u8::MAX).take_while(|(a, b)| **a == *b);
+        let run = rest
+            .iter()
+            .zip(*first..=u8::MAX)
+            .take_while(|(a, b)| **a == *b);
         let length = run.count();
         texts.push(match length {
             1 => first.to_string(),
