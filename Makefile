@@ -27,6 +27,11 @@ say = @printf '\n== %s\n'
 help:  ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+# Compiled while pip downloads PyTorch, if it must. The build that needs it waits for cargo's lock,
+# finds it done, and repeats its errors.
+demo .venv: MEANWHILE = $(QUICK_LINK) cargo build --release --locked -p gradwire-python -p gradwire-cli
+test test-python: MEANWHILE = cargo test --workspace --locked --no-run
+
 .PHONY: demo
 demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with losses, side by side
 	$(say) 'demo: three training runs of two ranks'
@@ -150,6 +155,8 @@ target/tools/bin/cargo-fuzz:
 PIP := $(BIN)/python -m pip install --no-deps --no-compile --progress-bar off
 
 $(VENV)/requirements.stamp: requirements.txt
+	@mkdir -p target
+	@$(if $(MEANWHILE),($(MEANWHILE)) >target/meanwhile.log 2>&1 </dev/null &)
 	$(say) 'venv: Python packages (PyTorch is large: the first time takes minutes)'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -r requirements.txt

@@ -21,7 +21,7 @@ use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 use change::JunosRules;
 
-/// The facts of Junos where no plan is compared.
+/// The rules of Junos for reading, without a plan.
 const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 
 /// Junos.
