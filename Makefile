@@ -27,6 +27,11 @@ say = @printf '\n== %s\n'
 help:  ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
+# Compiled while pip downloads PyTorch, if it must. The build that needs it waits for cargo's lock,
+# finds it done, and repeats its errors.
+demo .venv: MEANWHILE = $(RELEASE)
+test test-python: MEANWHILE = cargo test --workspace --locked --no-run
+
 .PHONY: demo
 demo: $(VENV)/gradwire.stamp  ## train MNIST over Gloo and over gradwire with losses, side by side
 	$(say) 'demo: three training runs of two ranks'
@@ -71,16 +76,17 @@ test-switch: $(VENV)/tests.stamp  ## check switch configurations against the pla
 	switch-config/schemas/test.sh test
 
 .PHONY: test-python
-test-python: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## run the Python tests
+test-python: $(VENV)/tested.stamp  ## run the Python tests, two files at a time
 	$(say) 'test: Python'
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not alone'
+	$(BIN)/python -m pytest -m alone
 	@echo "left out: the checks on a GPU (python/tests/gpu/run.sh); they last ran: $$(cat python/tests/gpu/last_run)"
 
 # Its packages go before those of the virtual environment, which has the rest.
 OLDEST := PYTHONPATH=$(CURDIR)/$(VENV)/oldest $(BIN)/python
 
 .PHONY: test-oldest
-test-oldest: $(VENV)/tests.stamp $(VENV)/gradwire.stamp $(VENV)/oldest.stamp  ## run some Python tests with the oldest PyTorch that is claimed; part of the slow tests
+test-oldest: $(VENV)/tested.stamp $(VENV)/oldest.stamp  ## run some Python tests with the oldest PyTorch that is claimed; part of the slow tests
 	$(say) 'test: Python, with the oldest PyTorch'
 	$(OLDEST) -m gradwire.build
 	$(OLDEST) -m pytest -m oldest_torch
@@ -105,7 +111,7 @@ test-vm:  ## test the rendered tc, and RDMA, on a Linux in QEMU; part of the slo
 	GRADWIRE_SLOW=1 cargo test -p gradwire-cli --locked --test test_machine -- --nocapture
 
 .PHONY: test-torch
-test-torch: $(VENV)/tests.stamp $(VENV)/gradwire.stamp  ## run PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
+test-torch: $(VENV)/tested.stamp  ## run PyTorch's own tests over gradwire, with WORLD_SIZE (2) ranks
 	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'
 	$(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
 
@@ -146,48 +152,66 @@ target/tools/bin/cargo-fuzz:
 .PHONY: .venv
 .venv: $(VENV)/gradwire.stamp  ## make the virtual environment, with gradwire in it
 
+# Python compiles the modules that are imported; compiling all 12,000 takes pip most of a minute.
+PIP := $(BIN)/python -m pip install --no-deps --no-compile --progress-bar off
+
 $(VENV)/requirements.stamp: requirements.txt
+	@mkdir -p target
+	@$(if $(MEANWHILE),($(MEANWHILE)) >target/meanwhile.log 2>&1 </dev/null &)
 	$(say) 'venv: Python packages (PyTorch is large: the first time takes minutes)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements.txt
+	$(PIP) -r requirements.txt
 	@touch $@
 
 $(VENV)/tests.stamp: requirements-test.txt $(VENV)/requirements.stamp
 	$(say) 'venv: Python packages for the tests'
-	$(BIN)/python -m pip install --no-deps --progress-bar off -r requirements-test.txt
+	$(PIP) -r requirements-test.txt
 	@touch $@
 
 $(VENV)/oldest.stamp: requirements-oldest.txt $(VENV)/requirements.stamp
 	$(say) 'venv: the oldest PyTorch that is claimed'
 	rm -rf $(VENV)/oldest
-	$(BIN)/python -m pip install --no-deps --progress-bar off --target $(VENV)/oldest -r requirements-oldest.txt
+	$(PIP) --target $(VENV)/oldest -r requirements-oldest.txt
 	@touch $@
 
 INSTALL := $(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .
 
+# The environment holds one build of gradwire: that of the newest stamp, which takes the others away.
+STAMPS := $(VENV)/gradwire.stamp $(VENV)/tested.stamp $(VENV)/bench.stamp
+
 # Link-time optimisation saves a fifth of a packet's instructions and takes as long as the rest of
-# the build. The demo and the tests are built without it; `pip install .` and `make bench` with it.
+# the build. The demo is built without it; `pip install .` and `make bench` with it.
 QUICK_LINK := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_DEBUG=none
 
-# What pip compiles below, with the same options: cargo shows its progress, pip hides it.
-COMPILE := cargo rustc --release --locked
+# What the wheel holds, compiled with a sight of cargo's progress, which pip hides.
+RELEASE = $(QUICK_LINK) cargo build --release --locked -p gradwire-python -p gradwire-cli
 
 $(VENV)/gradwire.stamp: $(VENV)/requirements.stamp $(SOURCES)
 	$(say) 'venv: gradwire, optimised build: some 300 packages, minutes the first time'
-	rm -rf build
-	$(QUICK_LINK) $(COMPILE) --manifest-path python/Cargo.toml --lib --crate-type cdylib
-	$(QUICK_LINK) $(COMPILE) --manifest-path cli/Cargo.toml --bin gradwire
+	rm -rf build $(STAMPS)
+	$(RELEASE)
 	$(say) 'venv: the wheel of gradwire'
 	$(QUICK_LINK) $(INSTALL)
 	$(say) 'venv: the PyTorch binding'
 	$(BIN)/python -m gradwire.build
 	@touch $@
 
-$(VENV)/bench.stamp: $(VENV)/gradwire.stamp
+# The Python tests run what `cargo test` has built, with its assertions: nothing is compiled twice.
+$(VENV)/tested.stamp: $(VENV)/tests.stamp $(SOURCES)
+	$(say) 'venv: gradwire, as the tests run it'
+	rm -rf build $(STAMPS)
+	SETUPTOOLS_RUST_CARGO_PROFILE=dev $(INSTALL)
+	$(say) 'venv: the PyTorch binding'
+	$(BIN)/python -m gradwire.build
+	@touch $@
+
+$(VENV)/bench.stamp: $(VENV)/requirements.stamp $(SOURCES)
 	$(say) 'venv: gradwire, as users install it'
-	rm -rf build
+	rm -rf build $(STAMPS)
 	$(INSTALL)
+	$(say) 'venv: the PyTorch binding'
+	$(BIN)/python -m gradwire.build
 	@touch $@
 
 .PHONY: clean

@@ -1,9 +1,11 @@
 //! `gradwire sim`: simulated fabrics from the command line.
 //!
 //! - [`options`]: the command line. [`sweep`]: `gradwire sim sweep`.
+//! - `catalogue`: the lists of workloads and fabrics.
 //!
 //! Not here: scenarios and their runs (`gradwire_lab::sim`), and the simulator (`gradwire-netsim`).
 
+mod catalogue;
 pub mod options;
 pub mod sweep;
 
@@ -29,6 +31,11 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
         SimCommand::Sweep(options) => sweep::run(options),
         SimCommand::Fuzz(options) => fuzzed(options),
         SimCommand::Report(options) => drawn(options),
+        SimCommand::Workloads(options) => {
+            let form = OutputForm::from(options.json);
+            form.print(catalogue::text, catalogue::object);
+            Ok(())
+        }
     }
 }
 

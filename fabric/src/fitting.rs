@@ -130,8 +130,8 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     job
 }
 
-/// Whether a port holds much more than the depth above which it marks, of a bandwidth-delay product
-/// of `bdp` bytes.
+/// Whether the buffer of a port is much deeper than its marking threshold, for a bandwidth-delay
+/// product of `bdp` bytes.
 fn marks_before_it_drops(fabric: &Fabric, bdp: u64) -> bool {
     let held = fabric.buffer.port_bytes().get();
     fabric

@@ -178,7 +178,7 @@ impl Fabric {
     }
 }
 
-/// A one-line form that has been read.
+/// A one-line form, parsed.
 pub(super) struct Shape {
     text: String,
     form: &'static Form,

@@ -29,7 +29,7 @@ class Offer:
     """The knowledge of a rank when a group is made."""
 
     jobs: tuple[str, ...]
-    """Open jobs in which this process has the place that it has in the group."""
+    """Open jobs in which this process has the same rank as in the group."""
 
     network: str
     """Equal on ranks that reach each other over loopback: the same kernel and the same network."""

@@ -2,7 +2,7 @@
 
 With two ranks a sum has one order, so losses are equal bit for bit. With four, which only
 GRADWIRE_SLOW=1 runs, they are close: in float64, since steps amplify the differences that the
-order of summation makes, in float32 to some 1e-6 of the loss within the 50 steps.
+order of summation makes, in float32 to some 1e-6 of the loss within 50 steps.
 """
 
 import os

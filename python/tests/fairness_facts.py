@@ -24,7 +24,7 @@ INTERFACES = ("gws0", "gws1")
 PORTS = ("gwp0", "gwp1")
 ADDRESSES = ("10.213.9.1", "10.213.9.2")
 RATE = "100mbit"
-STARTED_SECONDS = 20
+STARTED_SECONDS = 12
 """All processes are ready by then."""
 LEAST_SHARE = {"gradwire": 1 / 3, "tcp": 1 / 4}
 """In ten seconds, neither of two jobs gets twice as much, nor a job or TCP three times as much.
@@ -102,6 +102,7 @@ def _share(rival: str, bottleneck: str) -> float:
 
 
 @_slow
+@pytest.mark.alone
 @pytest.mark.parametrize("rival", ["tcp", "gradwire"])
 @pytest.mark.parametrize("bottleneck", ["64kb", "512kb"], indirect=True)
 def a_job_shares_a_bottleneck(bottleneck: str, rival: str) -> None:

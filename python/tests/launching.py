@@ -17,6 +17,8 @@ from gradwire import build
 from zygote import Rank, Start, Zygote
 
 PROGRAMS = Path(__file__).parent / "programs"
+ABOUT_ENDS = {"ending.py", "failing.py", "forked.py", "interrupted.py", "leaving.py"}
+"""Programs of tests that look at the ends of ranks, not only at what they do."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Launch:
         arguments = [str(folder / f"report{rank}.json"), *self.arguments]
         if not self.inside:
             errors = str(folder / f"errors{rank}.txt")
-            return Rank(_zygote(), Start(program, arguments, environment, errors))
+            dismantled = self.program in ABOUT_ENDS and self.arguments != ("starts",)
+            return Rank(_zygote(), Start(program, arguments, environment, errors, dismantled))
         command = [*self.inside[rank], sys.executable, program, *arguments]
         return subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

@@ -186,5 +186,8 @@ def _children(process: int) -> list[int]:
 
 
 def _is_running(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it ended, perhaps while its file was read
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"

@@ -1,13 +1,16 @@
 """A process that has imported PyTorch once, and forks itself for every rank that a test starts.
 
 Importing PyTorch takes a processor two to three seconds, and a test starts two ranks or more. Each
-is a process of its own all the same: it has its own environment, runs a program to its end, and
-leaves by the interpreter's own way out.
+is a process of its own all the same: it has its own environment, and runs a program to its end.
+
+The interpreter's own way out of PyTorch's modules takes a processor a second. A rank whose end is
+not what a test looks at leaves after its exit functions; a rank that fails always goes that way.
 
 As a program, this file answers requests, one JSON object a line: ``{"start": ...}`` is answered by
 the number of the new process, ``{"ended": number}`` by its exit code, once it has one.
 """
 
+import atexit
 import faulthandler
 import json
 import os
@@ -28,6 +31,8 @@ class Start:
     arguments: list[str]
     environment: dict[str, str]
     errors: str
+    dismantled: bool
+    """Whether it leaves by the interpreter's own way out."""
 
 
 class Rank:
@@ -110,6 +115,11 @@ def _become(start: Start) -> None:
     sys.argv = [start.program, *start.arguments]
     sys.path[0] = str(Path(start.program).parent)
     runpy.run_path(start.program, run_name="__main__")
+    if not start.dismantled:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 //! 1. A [`PartyListener`] gives out tickets. Whoever has one [dials](PartyDialer), and both ends
 //!    have a connection: messages go from the dialer to the listener, in the order in which they
 //!    are sent and received.
-//! 2. Each connection is a job of its own with two ranks, of which the dialer is rank 0. So it has
-//!    an endpoint, keys and a window of its own, and its end frees all of them. `machine` has the
-//!    endpoints, by job.
+//! 2. Each connection is a job of its own with two ranks: the dialer is rank 0, the listener is
+//!    rank 1. So it has an endpoint, keys and a window of its own, and its end frees all of them.
+//!    `machine` has the endpoints, by job.
 //! 3. All connections share the sockets and the driver of the process. A caller that asks whether a
 //!    request is done drives one round, so that no message changes threads. The driver's own thread
 //!    answers peers when no caller asks.

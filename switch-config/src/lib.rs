@@ -16,6 +16,8 @@
 //! - [`notation`]: how texts become trees: commands, `set` lines, YAML, and JSON with its patches.
 //! - [`reading`] and [`lint`]: the meaning of a configuration, whatever the platform, and its
 //!   mistakes.
+//! - [`ports`]: the ports that an export names, and their speeds; [`effect`]: a change as settings
+//!   before and after, for people.
 //! - [`counters`]: whether marks and drops happened where they should.
 //!
 //! Not here: which segment rides in which class (`gradwire_protocol::priority`), and files,
@@ -25,10 +27,12 @@ pub mod change;
 mod code_points;
 pub mod counters;
 pub mod dialect;
+pub mod effect;
 pub mod limits;
 pub mod lint;
 pub mod notation;
 pub mod plan;
+pub mod ports;
 pub mod reading;
 pub mod target;
 pub mod tree;

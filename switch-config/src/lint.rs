@@ -20,6 +20,10 @@ pub enum Rule {
     /// A name that is defined nowhere.
     #[strum(serialize = "dangling-name")]
     Dangling,
+    /// A port of the plan that the switch does not have.
+    PortAbsent,
+    /// A port that runs at another speed than the plan has thresholds for.
+    PortSpeed,
     /// A port of the plan that the configuration does not have.
     PortUnsaid,
     /// A DSCP map that is empty, or has an empty key.

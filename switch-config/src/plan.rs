@@ -60,6 +60,15 @@ pub enum NoteKind {
     Warning,
 }
 
+/// How much of a switch a plan sets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PlanScope {
+    /// Its ports, and how the switch chooses paths.
+    Switch,
+    /// Some of its ports only.
+    Ports,
+}
+
 /// A policy on the ports of one switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -80,6 +89,8 @@ pub struct Plan {
     pub alpha: Option<i8>,
     /// Bytes to which packets are trimmed that a full data queue would drop.
     pub trims_to: Option<ByteCount>,
+    /// How much of the switch it sets.
+    pub scope: PlanScope,
     /// Notes to people.
     pub notes: Vec<Note>,
 }
@@ -105,6 +116,7 @@ impl Plan {
             balance: policy.balance,
             alpha: None,
             trims_to: policy.trims_to,
+            scope: PlanScope::Switch,
             notes: Vec::new(),
             site,
         };
@@ -115,6 +127,22 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The same plan for some ports of a switch: settings by which the whole switch chooses paths
+    /// stay as they are.
+    #[must_use]
+    pub fn for_these_ports_only(mut self) -> Self {
+        self.scope = PlanScope::Ports;
+        let text = "settings by which the whole switch chooses paths are left out, since only \
+                    some of its ports are asked for";
+        self.note(NoteKind::Warning, text.to_owned());
+        self
+    }
+
+    /// How paths are chosen, where the plan says so for the whole switch.
+    pub fn balance_to_set(&self) -> Option<Balance> {
+        (self.scope == PlanScope::Switch).then_some(self.balance)
+    }
+
     /// The thresholds of a queue on a port; `None` where it drops only when it is full.
     pub fn profile(&self, queue: &PlanQueue, port: &SwitchPort) -> Option<&ThresholdProfile> {
         let share = queue.marks_above?;
@@ -122,7 +150,7 @@ impl Plan {
         profiles.find(|profile| profile.share == share && profile.rate == port.rate)
     }
 
-    /// A port of each speed, ascending.
+    /// One port of each speed, the slowest first.
     pub fn port_of_each_rate(&self) -> Vec<&SwitchPort> {
         let mut ports: Vec<&SwitchPort> = self.site.ports.iter().collect();
         ports.sort_by_key(|port| port.rate);
@@ -278,17 +306,73 @@ impl Plan {
             let text = format!("nothing is marked or dropped early: {reason}");
             self.note(NoteKind::Warning, text);
         }
-        let last = self.queues.last();
-        if last.is_some_and(|queue| queue.marks_above.is_some()) {
-            self.note(
-                NoteKind::Warning,
-                "the last queue marks and drops early, so it does to not-ECT packets of others \
-                 that share it; keep such traffic on a DSCP and queue of its own"
-                    .to_owned(),
+        self.warn_of_shared_dscps();
+        self.warn_of_the_last_queue();
+    }
+
+    /// Names the DSCPs of the job that common traffic of others has, too.
+    fn warn_of_shared_dscps(&mut self) {
+        let used = |dscp: u8| {
+            let named = |queue: &PlanQueue| {
+                let own = queue.dscps.contains(&Dscp(dscp)) || queue.droppable == Some(Dscp(dscp));
+                own && matches!(queue.purpose, Purpose::Data(_))
+            };
+            self.queues.iter().any(named)
+        };
+        let shared = SHARED_DSCPS.iter().filter(|(dscp, _)| used(*dscp));
+        let shared: Vec<String> = shared
+            .map(|(dscp, whose)| format!("{dscp} is {whose}"))
+            .collect();
+        if !shared.is_empty() {
+            let text = format!(
+                "DSCP {}: where such packets of others pass, they share gradwire's queues and \
+                 are marked and dropped early in them; write other numbers into priority.dscps of \
+                 the job, or mark those packets anew at the edge",
+                shared.join(", ")
             );
+            self.note(NoteKind::Warning, text);
         }
     }
+
+    /// The fate of packets of others in the last queue, with its threshold.
+    fn warn_of_the_last_queue(&mut self) {
+        let Some(last) = self.queues.last().filter(|last| last.marks_above.is_some()) else {
+            return;
+        };
+        let ports = self.port_of_each_rate().into_iter();
+        let depths = ports.filter_map(|port| {
+            let low = self.profile(last, port)?.threshold.low_bytes();
+            Some(format!("{low} bytes at {}", port.rate))
+        });
+        let depths: Vec<String> = depths.collect();
+        if depths.is_empty() {
+            return;
+        }
+        let act = match self.selection {
+            Selection::Ecn => "without ECN are dropped",
+            Selection::Precedence => "of its droppable DSCP are dropped",
+        };
+        let text = format!(
+            "packets of others with DSCP 0, or any that is not named, share queue {} with \
+             gradients: they wait behind {} strict queues, and those {act} above {}; ECN at their \
+             senders (tcp_ecn = 1) makes drops marks, and priority.untagged = \"below\" in the job \
+             keeps gradients out of that queue",
+            last.number,
+            self.queues.len() - 1,
+            depths.join(", ")
+        );
+        self.note(NoteKind::Warning, text);
+    }
 }
+
+/// DSCPs of a default job that common traffic of others has by its own defaults (`IPQoS` of
+/// ssh_config(5) before OpenSSH 10.1; NVIDIA's and Microsoft's guides to RoCE).
+const SHARED_DSCPS: [(u8, &str); 4] = [
+    (8, "SSH's for copies"),
+    (18, "SSH's for terminals"),
+    (24, "RoCE's on many fabrics"),
+    (26, "RoCE's on many fabrics"),
+];
 
 /// The beginning of all names of ours on a switch.
 pub(crate) const OURS: &str = "gradwire";

@@ -13,11 +13,12 @@ use serde_json::Value;
 /// The export of a switch with four queues of somebody else's: PFC, other maps, shared buffers.
 const RUNNING: &str = include_str!("exports/sonic.json");
 /// Tables that a plan may touch.
-const TOUCHED: [&str; 12] = [
+const TOUCHED: [&str; 13] = [
     "BUFFER_POOL",
     "BUFFER_PROFILE",
     "BUFFER_QUEUE",
     "DSCP_TO_TC_MAP",
+    "PFC_WD",
     "PORT_QOS_MAP",
     "QUEUE",
     "SCHEDULER",

@@ -220,7 +220,7 @@ impl ScheduleSearch {
         self.trials
     }
 
-    /// How many points have been told.
+    /// Number of points that trials have reported.
     pub fn told(&self) -> usize {
         self.told.len()
     }

@@ -163,7 +163,8 @@ impl SizeDistribution {
         ByteCount::new((bytes.round() as u64).max(1))
     }
 
-    fn names() -> String {
+    /// Names of the known distributions, with commas.
+    pub fn names() -> String {
         KNOWN.map(|(name, _)| name).join(", ")
     }
 }

@@ -1,16 +1,6 @@
 //! Workloads of one line: `permutation:2MB`, `incast:127x2MB`, `ring:64MiB`.
 //!
-//! | line | workload |
-//! |---|---|
-//! | `one:2MB` | a flow from the first host to the last |
-//! | `permutation:2MB` | every host sends to one and receives from one, drawn by the seed |
-//! | `incast:127x2MB` | 127 drawn hosts send to one; to host 0 when all others send |
-//! | `all-to-all:200KB` | a flow per ordered pair; `,parallel=8`: at most 8 at a time per host |
-//! | `all-reduce:64MiB` | an all-reduce of all hosts, by the job's algorithm; `x10`: ten in a row |
-//! | `ring:64MiB`, `halving-doubling:64MiB`, `direct:64MiB` | the same, by that algorithm |
-//! | `ps:8@64MiB` | a parameter-server round: the first 8 hosts hold an 8th each; `x10`: ten |
-//! | `step:vgg16:ddp,steps=3` | steps of training a model, see below |
-//! | `poisson:websearch@0.6:10ms` | flows that arrive at random, see [`super::arrivals`] |
+//! [`FORMS`] has all of them.
 //!
 //! A training step is `step:MODEL:HOW`, the model one of [`crate::model::NAMES`] or a table of the
 //! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
@@ -68,21 +58,78 @@ pub enum PatternError {
     Arrivals(#[from] ArrivalsError),
 }
 
-/// Names of the patterns, each with an example.
-const PATTERNS: [(&str, &str); 10] = [
-    ("one", "one:2MB"),
-    ("permutation", "permutation:2MB"),
-    ("incast", "incast:127x2MB"),
-    ("all-to-all", "all-to-all:200KB"),
-    ("all-reduce", "all-reduce:64MiB"),
-    ("ring", "ring:64MiB"),
-    ("halving-doubling", "halving-doubling:64MiB"),
-    ("direct", "direct:64MiB"),
-    ("ps", "ps:8@64MiB"),
-    (STEP, "step:vgg16:ddp,steps=3"),
-];
+/// A kind of one-line workload.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadForm {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// A correct line.
+    pub example: &'static str,
+    /// The workload that the example is.
+    pub meaning: &'static str,
+}
+
+const fn form(name: &'static str, example: &'static str, meaning: &'static str) -> WorkloadForm {
+    WorkloadForm {
+        name,
+        example,
+        meaning,
+    }
+}
+
 const POISSON: &str = "poisson";
 const STEP: &str = "step";
+
+/// All kinds of one-line workloads.
+pub const FORMS: [WorkloadForm; 11] = [
+    form("one", "one:2MB", "a flow from the first host to the last"),
+    form(
+        "permutation",
+        "permutation:2MB",
+        "every host sends to one and receives from one, drawn by the seed",
+    ),
+    form(
+        "incast",
+        "incast:127x2MB",
+        "127 drawn hosts send to one; to host 0 when all others send",
+    ),
+    form(
+        "all-to-all",
+        "all-to-all:200KB",
+        "a flow per ordered pair; ,parallel=8: at most 8 at a time per host",
+    ),
+    form(
+        "all-reduce",
+        "all-reduce:64MiB",
+        "an all-reduce of all hosts, by the job's algorithm; x10 behind it: ten in a row",
+    ),
+    form("ring", "ring:64MiB", "the same around a ring"),
+    form(
+        "halving-doubling",
+        "halving-doubling:64MiB",
+        "the same by recursive halving and doubling",
+    ),
+    form(
+        "direct",
+        "direct:64MiB",
+        "the same with each shard straight to its owner",
+    ),
+    form(
+        "ps",
+        "ps:8@64MiB",
+        "a parameter-server round: the first 8 hosts hold an 8th each; x10: ten",
+    ),
+    form(
+        STEP,
+        "step:vgg16:ddp,steps=3",
+        "steps of training a model: ddp (buckets), tensors (one by one) or ps=8 (servers)",
+    ),
+    form(
+        POISSON,
+        "poisson:websearch@0.6:10ms",
+        "flows that arrive at random for 10 ms and load host links to 60 %",
+    ),
+];
 
 impl Workload {
     /// Reads a one-line workload for all of `hosts`, and draws from `seed`.
@@ -166,11 +213,11 @@ impl PatternLine<'_> {
     }
 
     fn form(&self, name: &str, what: impl Into<String>) -> PatternError {
-        let known = PATTERNS.iter().find(|(known, _)| *known == name);
+        let known = FORMS.iter().find(|known| known.name == name);
         PatternError::Form {
             given: self.text.to_owned(),
             what: what.into(),
-            example: known.map_or(PATTERNS[0].1, |(_, example)| example),
+            example: known.unwrap_or(&FORMS[0]).example,
         }
     }
 
@@ -208,12 +255,9 @@ fn listed(text: &str, list: &str, hosts: Hosts) -> Result<Vec<u32>, PatternError
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    let patterns = PATTERNS.iter().map(|(name, _)| *name);
-    patterns.chain([POISSON])
+    FORMS.iter().map(|form| form.name)
 }
 
 fn examples() -> String {
-    let examples = PATTERNS.iter().map(|(_, example)| *example);
-    let all: Vec<&str> = examples.chain(["poisson:websearch@0.6:10ms"]).collect();
-    all.join(", ")
+    FORMS.map(|form| form.example).join(", ")
 }

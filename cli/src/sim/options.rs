@@ -86,6 +86,8 @@ pub enum SimCommand {
     /// Run random operations under random faults, and check every promise at every instant.
     #[command(after_help = SIM_FUZZ_EXAMPLES)]
     Fuzz(SimFuzz),
+    /// List the workloads, the fabrics and the options of both.
+    Workloads(SimWorkloads),
     /// Run a workload and draw the results, as one HTML file.
     #[command(after_help = SIM_REPORT_EXAMPLES)]
     Report(SimReport),
@@ -152,6 +154,14 @@ pub struct SimFuzz {
         conflicts_with_all = ["count", "faults", "ranks", "operations", "parallel", "trace"]
     )]
     pub week: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `gradwire sim workloads`.
+#[derive(Args, Clone, Debug)]
+pub struct SimWorkloads {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,

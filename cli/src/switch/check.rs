@@ -1,6 +1,8 @@
 //! `gradwire switch check`: the faults of a configuration.
 
 use gradwire_switch_config::lint::{self, Finding, Rule};
+use gradwire_switch_config::plan::Plan;
+use gradwire_switch_config::ports::SeenPorts;
 use serde_json::{Value, json};
 
 use super::options::Running;
@@ -22,7 +24,9 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
     let text = files::text(&options.running)?;
     let reading = origin.dialect.read(&plan, &text);
     let reading = reading.map_err(|error| super::tell::unreadable(&options.running, &error))?;
-    let mut findings = lint::findings(&plan, &reading);
+    let seen = origin.dialect.ports(&text);
+    let seen = seen.map_err(|error| super::tell::unreadable(&options.running, &error))?;
+    let (mut findings, others) = sorted(&plan, &seen, lint::findings(&plan, &reading));
     let validator = judged(schema::validate(plan.target, &text), &mut findings);
     match options.plan.json {
         true => println!(
@@ -31,11 +35,16 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
                 "target": plan.target.to_string(),
                 "switch": origin.switch()?,
                 "findings": findings.iter().map(object).collect::<Vec<_>>(),
+                "others": others.iter().map(object).collect::<Vec<_>>(),
                 "validator": validator,
             })
         ),
         false => {
             findings.iter().for_each(|finding| println!("{finding}"));
+            if !others.is_empty() {
+                let count = others.len();
+                eprintln!("of ports that were not asked for: {count} more (--json lists them)");
+            }
             eprintln!("validator: {validator}");
         }
     }
@@ -47,6 +56,32 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
         ))
         .into()),
     }
+}
+
+/// Findings in the order of their weight: of the ports asked for, then of the whole switch. Those
+/// of other ports come apart from them.
+fn sorted(plan: &Plan, seen: &SeenPorts, found: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
+    let mistakes = seen.mistakes(plan);
+    let absent = |port: &str| {
+        let mut mistakes = mistakes.iter();
+        mistakes.any(|one| one.rule == Rule::PortAbsent && one.place == port)
+    };
+    let said = found
+        .into_iter()
+        .filter(|one| one.rule != Rule::PortUnsaid || !absent(&one.place));
+    let said: Vec<Finding> = said.collect();
+    let names = |finding: &Finding, port: &str| {
+        let mut words = finding.place.split([' ', ',', '|', '[', ']', '"', '=']);
+        words.any(|word| word == port)
+    };
+    let asked = |one: &Finding| plan.site.ports.iter().any(|port| names(one, &port.name));
+    let other = |one: &Finding| seen.rates.keys().any(|port| names(one, port));
+    let (own, rest): (Vec<_>, Vec<_>) = said.into_iter().partition(asked);
+    let (others, whole): (Vec<_>, Vec<_>) = rest.into_iter().partition(other);
+    (
+        mistakes.into_iter().chain(own).chain(whole).collect(),
+        others,
+    )
 }
 
 /// The verdict of the platform's own validator, in words; its refusals become findings.

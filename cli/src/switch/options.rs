@@ -28,7 +28,8 @@ Examples:
 Two things are checked: whether the platform's schema accepts the file (our own rules always, and
 the platform's own validator where it is installed: yanglint, nvueschema, pyavd), and whether the
 ports follow the plan, which no schema knows. Exit code 1 when the file has a fault. JSON:
-one object, {target, switch, findings: [{rule, place, text}], validator}.";
+one object, {target, switch, findings: [{rule, place, text}], others, validator}; others has the
+findings of ports that were not asked for, which do not fail.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -36,16 +37,17 @@ Examples:
   gradwire switch diff --platform eos job.toml fabric.toml running.cfg --ports Ethernet1
 
 RUNNING is the switch's export of today; `gradwire switch verify` tells how to get it. The change
-touches only settings that the plan names; it is empty when they are right already. Standard error
-tells how to load it, try it and roll it back. JSON: one object, {target, origin, change,
-procedure}.";
+touches only settings that the plan names; it is empty when they are right already. A port that the
+switch does not have, or that runs at another speed than the fabric says, is refused. Standard error
+tells each setting before and after, also on ports that were not asked for, and how to load the
+change, try it and roll it back. JSON: one object, {target, origin, change, procedure, effects}.";
 
 const UNDO_EXAMPLES: &str = "\
 Examples:
   gradwire switch undo --platform sonic job.toml fabric.toml before.json > back.json-patch
 
 RUNNING is the switch's export from before the change: the printed change takes a switch on which
-`diff` was loaded back to exactly that. JSON: as for `diff`.";
+`diff` was loaded back to exactly that. JSON: as for `diff`, without effects.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

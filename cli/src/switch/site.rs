@@ -7,6 +7,7 @@ use gradwire_fabric::policy::QosPolicy;
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_lab::job_file;
 use gradwire_protocol::job::Job;
+use gradwire_protocol::units::Rate;
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
 use gradwire_switch_config::target::SwitchTarget;
@@ -100,16 +101,26 @@ impl<'a> PlanOrigin<'a> {
             buffer: self.fabric.buffer,
         };
         let limits = self.dialect.limits(self.target.version);
+        let asked = site.ports.len();
         let plan = Plan::new(self.target, &limits, &self.policy, site);
-        plan.map_err(|error| CommandError::Usage(error.to_string()))
+        let plan = plan.map_err(|error| CommandError::Usage(error.to_string()))?;
+        Ok(match asked < self.rates(switch).len() {
+            true => plan.for_these_ports_only(),
+            false => plan,
+        })
     }
 
-    fn ports(&self, switch: &str) -> Result<Vec<SwitchPort>, CommandError> {
+    /// Speeds of a switch's links, in the order of the fabric.
+    fn rates(&self, switch: &str) -> Vec<Rate> {
         let at = self.switches().position(|name| name == switch);
         let device = at.map(|at| Device::Switch(at as u32));
         let links = self.fabric.links.iter();
         let links = links.filter(|link| device.is_some_and(|device| link.ends.contains(&device)));
-        let rates: Vec<_> = links.map(|link| link.rate).collect();
+        links.map(|link| link.rate).collect()
+    }
+
+    fn ports(&self, switch: &str) -> Result<Vec<SwitchPort>, CommandError> {
+        let rates = self.rates(switch);
         let names = match &self.options.site.ports {
             Some(text) => port_names(text)?,
             None => (0..rates.len())

@@ -9,6 +9,9 @@ use crate::processes::{errors, file, objects, run};
 
 const FABRIC: &str = "leaf-spine:2x2x2@100G,buffer=2MiB";
 
+/// The export of a SONiC switch with five ports of 100G that run something else.
+const EXPORT: &str = include_str!("../../../switch-config/tests/exports/sonic.json");
+
 fn switch(command: &str, options: &[&str]) -> Output {
     run(&[&["switch", command], options].concat())
 }
@@ -100,6 +103,83 @@ fn unknown_switches_and_ports_are_answered_with_known() {
     refused(
         &with("--ports", "Ethernet0-63"),
         &["names 64 ports", "leaf 0 has 4 links"],
+    );
+}
+
+/// A command about one or more ports of an export.
+fn about(command: &str, fabric: &str, export: &Path, ports: &str) -> Output {
+    let plan = ["--platform", "sonic", "default", fabric, path(export)];
+    switch(command, &[&plan[..], &["--ports", ports]].concat())
+}
+
+#[test]
+fn diff_refuses_absent_ports_and_ports_of_other_speeds() {
+    let export = file("ports.json", EXPORT);
+    for command in ["diff", "undo"] {
+        refused(
+            &about(command, FABRIC, &export, "Ethernet99"),
+            &[
+                "ports.json: Ethernet99: the export has no such port",
+                "Ethernet0, Ethernet4",
+            ],
+        );
+        let slow = "leaf-spine:2x2x2@25G,buffer=2MiB";
+        refused(
+            &about(command, slow, &export, "Ethernet0"),
+            &["Ethernet0: runs at 100G in the export, and at 25G in the fabric"],
+        );
+    }
+}
+
+#[test]
+fn diff_tells_each_setting_before_and_after() {
+    let export = file("before.json", EXPORT);
+    let output = about("diff", FABRIC, &export, "Ethernet0,Ethernet4");
+    let (change, said) = (printed(&output), errors(&output));
+    assert!(!change.contains("SWITCH_HASH"), "{change}");
+    for words in [
+        "Ethernet0, Ethernet4, before and after:",
+        "PFC         on for 3-4  ->  off",
+        "warning: DSCP 8 is SSH's for copies, 18 is",
+        "warning: settings by which the whole switch chooses paths are left out",
+    ] {
+        assert!(said.contains(words), "{words} is in:\n{said}");
+    }
+    let options = [
+        "--platform",
+        "sonic",
+        "default",
+        FABRIC,
+        path(&export),
+        "--json",
+    ];
+    let object = objects(&switch(
+        "diff",
+        &[&options[..], &["--ports", "Ethernet0"]].concat(),
+    ));
+    let effect = &object[0]["effects"][0];
+    assert_eq!(effect["ports"], serde_json::json!(["Ethernet0"]));
+    assert_eq!(effect["asked"], true);
+}
+
+#[test]
+fn findings_of_ports_not_asked_for_do_not_hide_those_asked_for() {
+    let parsed = |text: &str| -> Value { serde_json::from_str(text).expect("it is JSON") };
+    let render = ["--platform", "sonic", "default", FABRIC];
+    let mut broken = parsed(&printed(&switch("render", &render)));
+    broken["QUEUE"]["Ethernet4|3"]["scheduler"] = Value::from("nowhere");
+    broken["PORT"] = parsed(EXPORT)["PORT"].take();
+    let export = file("others.json", &broken.to_string());
+    let output = about("check", FABRIC, &export, "Ethernet0");
+    assert_eq!(printed(&output), "");
+    let others = "of ports that were not asked for: 1 more";
+    assert!(errors(&output).contains(others), "{}", errors(&output));
+    let output = about("check", FABRIC, &export, "Ethernet4");
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.starts_with("dangling-name: QUEUE|Ethernet4|3"),
+        "{said}"
     );
 }
 

@@ -36,8 +36,8 @@ impl PortSpells {
         Some(port)
     }
 
-    /// How long a packet takes that would take `span` at the full rate, if it goes now. Times of
-    /// calls never fall.
+    /// The time that a packet takes now, if it takes `span` at the full rate. Times of calls never
+    /// fall.
     pub fn stretched(&mut self, now: Instant, span: Span) -> Span {
         while self.until <= now {
             self.is_slow = !self.is_slow;

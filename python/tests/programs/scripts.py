@@ -23,8 +23,8 @@ import train_pipeline
 import train_shakespeare
 import train_tensor_parallel
 
-STEPS = 50
-FEW_STEPS = 20
+STEPS = 20
+FEW_STEPS = 10
 
 
 def data_parallel(hooked: bool) -> list[float]:

@@ -5,6 +5,7 @@ use crate::change::ConfigChange;
 use crate::counters::{QueueCount, neutral};
 use crate::limits::PlatformLimits;
 use crate::plan::Plan;
+use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 
 /// The data of a platform, as text.
@@ -33,6 +34,12 @@ pub trait Dialect: Sync {
     /// # Errors
     /// [`ReadError`] when the text is not of the platform's form at all.
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError>;
+
+    /// The ports that an export names.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError>;
 
     /// The change from an exported running configuration to the plan. Only entries that the plan
     /// names are touched.

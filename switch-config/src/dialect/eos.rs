@@ -5,8 +5,8 @@
 //! commands are those that the schema of pyavd 6.4.0 knows, and as its templates write them.
 //!
 //! A queue drops packets of drop precedence 2 by `random-detect drop` and does not mark: pyavd's
-//! templates write that or `random-detect ecn` for a queue, never both. The fate of packets that
-//! are not ECT beside the latter is not known.
+//! templates write that or `random-detect ecn` for a queue, never both. How a switch treats
+//! not-ECT packets under the latter is unknown.
 //!
 //! `render` writes the lines of a plan, `read` reads their meaning, `change` has their names,
 //! `maps` the map of DSCPs.
@@ -24,6 +24,7 @@ use crate::dialect::commands::CommandWords;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::indented::{self, CommandRules};
 use crate::plan::Plan;
+use crate::ports::{self, SeenPorts};
 use crate::reading::{ReadError, Reading};
 use crate::tree::ConfigEntry;
 
@@ -55,6 +56,10 @@ impl Dialect for Eos {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &lines(text)?))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        Ok(ports::of_commands(&lines(text)?))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

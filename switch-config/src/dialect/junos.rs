@@ -17,10 +17,11 @@ use crate::dialect::commands::CommandWords;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::set_lines;
 use crate::plan::{Plan, Selection};
+use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 use change::JunosRules;
 
-/// The facts of Junos where no plan is compared.
+/// The rules of Junos for reading, without a plan.
 const ANY_PLAN: JunosRules<'_> = JunosRules { plan: None };
 
 /// Junos.
@@ -51,6 +52,10 @@ impl Dialect for Junos {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &set_lines::read(&ANY_PLAN, text)?))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        Ok(read::ports(&set_lines::read(&ANY_PLAN, text)?))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

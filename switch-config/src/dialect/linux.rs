@@ -34,6 +34,7 @@ use crate::dialect::commands::CommandWords;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::lint::Finding;
 use crate::plan::Plan;
+use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 
 /// Linux.
@@ -77,6 +78,11 @@ impl Dialect for Linux {
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         let (switch, findings) = understood(text)?;
         Ok(check::reading(plan, &switch, findings))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        let ports = understood(text)?.0.ports.into_iter();
+        Ok(SeenPorts::all(ports.map(|port| (port.name, None))))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

@@ -19,6 +19,7 @@ use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::yaml;
 use crate::plan::Plan;
+use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 
 /// NVIDIA Cumulus Linux.
@@ -44,6 +45,11 @@ impl Dialect for Nvue {
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         let set = read::settings(yaml::parse(read::WHAT, text)?)?;
         Ok(read::reading(plan, &set))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        let set = read::settings(yaml::parse(read::WHAT, text)?)?;
+        Ok(read::ports(&set))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

@@ -14,6 +14,7 @@ use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::indented::{self, CommandRules};
 use crate::plan::Plan;
+use crate::ports::{self, SeenPorts};
 use crate::reading::{ReadError, Reading};
 use crate::tree::ConfigEntry;
 
@@ -44,6 +45,10 @@ impl Dialect for Nxos {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &lines(text)?))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        Ok(ports::of_commands(&lines(text)?))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

@@ -17,6 +17,7 @@ use crate::counters::QueueCount;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::json;
 use crate::plan::Plan;
+use crate::ports::SeenPorts;
 use crate::reading::{ReadError, Reading};
 
 /// The expected text, in the words of an error.
@@ -44,6 +45,10 @@ impl Dialect for OpenConfig {
 
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         Ok(read::reading(plan, &tree(text)?))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        Ok(read::ports(&tree(text)?))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

@@ -24,6 +24,7 @@ use crate::dialect::commands::CommandWords;
 use crate::dialect::contract::{Dialect, PlatformTexts};
 use crate::notation::json;
 use crate::plan::Plan;
+use crate::ports::{self, SeenPorts};
 use crate::reading::{ReadError, Reading};
 
 use read::config::{self, Config, OURS, WHAT};
@@ -51,6 +52,15 @@ impl Dialect for Sonic {
     fn read(&self, plan: &Plan, text: &str) -> Result<Reading, ReadError> {
         let root = json::read(WHAT, text)?;
         Ok(read::reading(plan, Config(&root)))
+    }
+
+    fn ports(&self, text: &str) -> Result<SeenPorts, ReadError> {
+        let root = json::read(WHAT, text)?;
+        let rows = Config(&root).rows("PORT");
+        Ok(SeenPorts::all(rows.map(|row| {
+            let speed = row.text("speed");
+            (row.key.to_owned(), speed.as_deref().and_then(ports::speed))
+        })))
     }
 
     fn change(&self, plan: &Plan, running: &str) -> Result<ConfigChange, ReadError> {

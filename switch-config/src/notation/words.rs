@@ -7,8 +7,8 @@ pub(crate) fn behind<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.get(at + 1).copied()
 }
 
-/// The bytes behind a name, a number and its unit. Units of time and of memory cells have none,
-/// since they differ from port to port.
+/// The size behind a name, in bytes: a number and its unit. Units of time and of memory cells have
+/// none, since they differ from port to port.
 pub(crate) fn bytes_behind(words: &[&str], name: &str) -> Option<u64> {
     let number = behind(words, name)?;
     let at = words.iter().position(|word| *word == name)?;

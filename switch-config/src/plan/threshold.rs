@@ -17,7 +17,7 @@ pub struct Threshold {
     pub unit: Unit,
     /// Memory of a port that percents are of.
     pub port_bytes: ByteCount,
-    /// The depth that was wanted: share x rate x RTT.
+    /// The depth before rounding: share x rate x RTT.
     pub exact: ByteCount,
 }
 

@@ -1,4 +1,4 @@
-//! What operations give: their buffers, and the check of their results once all ranks have one.
+//! Results of operations: their buffers, and the check once all ranks have a result.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -45,7 +45,7 @@ impl RankResult {
     }
 }
 
-/// What a tensor keeps from step to step, as the checks compute it.
+/// The state of a tensor that lasts from step to step, as the checks compute it.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorModel {
     /// By seat and element: weights that were lost and are owed to the next step.

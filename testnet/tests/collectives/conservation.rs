@@ -140,7 +140,7 @@ struct Account {
 }
 
 impl Account {
-    /// Runs a step to its end and books it.
+    /// Runs a step to its end and enters its values in the books.
     fn step(&mut self, world: &mut World, case: &Case, step: u32) {
         let all = (0..world.ranks).map(|rank| gradients(rank, step, case.elements));
         let all: Vec<Vec<u8>> = all.collect();

@@ -48,7 +48,7 @@ pub(super) fn whole(plan: &Plan) -> Vec<ConfigEntry> {
         ];
         vec![ConfigEntry::new(format!("interface {}", port.name), lines)]
     }));
-    if plan.balance == Balance::Adaptive {
+    if plan.balance_to_set() == Some(Balance::Adaptive) {
         sections.push(vec![ConfigEntry::leaf(DYNAMIC)]);
     }
     sections.push(maps(plan));

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::units::Dscp;
+use gradwire_protocol::units::{Dscp, Rate};
 
 use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::code_points;
 use crate::lint::{Finding, Rule};
 use crate::notation::set_lines;
 use crate::plan::{OURS, Plan, Selection, SwitchPort};
+use crate::ports::{SeenPorts, speed};
 use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
 use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
@@ -39,6 +40,22 @@ pub(super) fn reading(plan: &Plan, statements: &[ConfigEntry]) -> Reading {
     reader.classes();
     let ports = reader.ports(plan);
     Reading::new(ports, reader.findings)
+}
+
+/// The interfaces that have settings, and those of their speeds that are said.
+pub(super) fn ports(statements: &[ConfigEntry]) -> SeenPorts {
+    let mut rates: BTreeMap<String, Option<Rate>> = BTreeMap::new();
+    for words in set_lines::in_force(statements) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ["interfaces", name, rest @ ..] = &words[..] else {
+            continue;
+        };
+        let rate = rates.entry((*name).to_owned()).or_default();
+        if let ["speed", said] | [_, "speed", said] = rest {
+            *rate = speed(said);
+        }
+    }
+    SeenPorts::some(rates)
 }
 
 struct JunosReader<'a> {

@@ -26,7 +26,7 @@ pub(super) const ASSURED_BPS: u64 = 8000;
 pub(super) fn script(plan: &Plan) -> String {
     let form = LinuxForm::of(plan);
     let mut text = header(plan);
-    if form != LinuxForm::Host {
+    if form != LinuxForm::Host && plan.balance_to_set().is_some() {
         text.push_str("\n# Equal paths are chosen by addresses and UDP ports.\n");
         for path in HASHING {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");

@@ -1,5 +1,8 @@
 //! Names of interfaces: one key may stand for many, as in `swp1-4`, `swp2,6` or `swp1-swp3`.
 
+/// More ports than any switch has.
+const PORTS: u32 = 1024;
+
 /// Whether a key of `interface` stands for a port.
 pub(super) fn covers(key: &str, port: &str) -> bool {
     let mut stem = "";
@@ -26,6 +29,26 @@ pub(super) fn covers_with_others(key: &str, port: &str) -> bool {
     key != port && covers(key, port)
 }
 
+/// The ports that a key of `interface` stands for.
+pub(super) fn names(key: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut stem = "";
+    for part in key.split(',').map(str::trim) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let ((name, from), (_, to)) = (split(first), split(last));
+        if !name.is_empty() {
+            stem = name;
+        }
+        match from.zip(to) {
+            Some((from, to)) if to.saturating_sub(from) < PORTS => {
+                names.extend((from..=to).map(|number| format!("{stem}{number}")));
+            }
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names
+}
+
 /// A name and the number at its end: `swp` and 12.
 fn split(text: &str) -> (&str, Option<u32>) {
     let stem = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
@@ -49,6 +72,8 @@ mod tests {
         ] {
             assert!(covers(key, yes), "{key} {yes}");
             assert!(!covers(key, no), "{key} {no}");
+            assert!(names(key).iter().any(|name| name == yes), "{key} {yes}");
+            assert!(names(key).iter().all(|name| name != no), "{key} {no}");
         }
     }
 }

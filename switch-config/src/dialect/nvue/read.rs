@@ -3,13 +3,14 @@
 //! One default of Cumulus Linux is safe to assume: switch priorities lead to queues of the same
 //! number. All else must be said.
 
-use super::ports::{covers, covers_with_others};
+use super::ports::{covers, covers_with_others, names};
 use super::release::Release;
 use super::render::{GLOBAL, trimmed_size};
 use crate::lint::{Finding, Rule};
 use crate::notation::words::exponent;
 use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
 use crate::plan::{Plan, Purpose, SwitchPort};
+use crate::ports::{SeenPorts, speed};
 use crate::reading::{ConfigReader, Landing, PortReading, ReadError, Reading};
 use crate::tree::ConfigEntry;
 use gradwire_fabric::policy::DSCPS;
@@ -59,6 +60,15 @@ pub(super) fn reading(plan: &Plan, set: &ConfigEntry) -> Reading {
     reader.presets();
     reader.trims();
     Reading::new(ports, reader.findings)
+}
+
+/// The interfaces that have settings, and those of their speeds that are said.
+pub(super) fn ports(set: &ConfigEntry) -> SeenPorts {
+    let rows = rows_at(set, &["interface"]).iter();
+    SeenPorts::some(rows.flat_map(|row| {
+        let rate = text_at(row, &["link", "speed"]).and_then(speed);
+        names(&row.name).into_iter().map(move |name| (name, rate))
+    }))
 }
 
 struct NvueReader<'a> {

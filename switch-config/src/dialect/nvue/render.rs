@@ -153,6 +153,9 @@ impl PlanLeaves<'_> {
     }
 
     fn add_balance(&mut self) {
+        if self.plan.balance_to_set().is_none() {
+            return;
+        }
         let on = yaml::quoted(self.release.on());
         self.add("system forwarding ecmp-hash source-port", &on);
         self.add("system forwarding lag-hash source-port", &on);

@@ -12,6 +12,7 @@ use super::render::ROOT;
 use crate::lint::{Finding, Rule};
 use crate::notation::json::at;
 use crate::plan::{Plan, SwitchPort};
+use crate::ports::{SeenPorts, speed};
 use crate::reading::{ConfigReader, Landing, PortReading, Reading, Service};
 use gradwire_fabric::policy::DSCPS;
 
@@ -26,6 +27,16 @@ pub(super) fn reading(plan: &Plan, root: &Value) -> Reading {
     reader.keys();
     let ports = reader.ports(plan);
     Reading::new(ports, reader.findings)
+}
+
+/// The interfaces of the device, and those of their speeds that are said.
+pub(super) fn ports(root: &Value) -> SeenPorts {
+    let known = list(root, &["openconfig-interfaces:interfaces", "interface"]);
+    let ethernet = ["ethernet", "openconfig-if-ethernet:ethernet"];
+    SeenPorts::all(known.filter_map(|entry| {
+        let rate = |name| text(entry, &[name, "config", "port-speed"]).and_then(speed);
+        Some((key_of(entry, "name")?, ethernet.into_iter().find_map(rate)))
+    }))
 }
 
 struct OpenConfigReader<'a> {

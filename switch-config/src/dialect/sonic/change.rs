@@ -24,6 +24,8 @@ const NAMED: [(&str, &str); 6] = [
 ];
 /// Tables of rows by port and queue.
 const BY_QUEUE: [&str; 2] = ["QUEUE", "BUFFER_QUEUE"];
+/// The table of ports whose pauses are watched.
+const WATCHDOG: &str = "PFC_WD";
 /// Tables whose rows are merged, field by field.
 const MERGED: [&str; 4] = [
     "PORT_QOS_MAP",
@@ -35,7 +37,7 @@ const MERGED: [&str; 4] = [
 /// Every table that is read or written here.
 pub(super) fn touched() -> impl Iterator<Item = &'static str> {
     let named = NAMED.into_iter().map(|(table, _)| table);
-    named.chain(BY_QUEUE).chain(MERGED)
+    named.chain(BY_QUEUE).chain(MERGED).chain([WATCHDOG])
 }
 
 /// The running configuration with the plan in it. Its touched tables must be tables of rows.
@@ -55,6 +57,11 @@ pub(super) fn with_plan(plan: &Plan, running: &Value) -> Value {
         // It would rewrite the DSCPs that the next switch goes by.
         let bindings = json::object_at(&mut after, &["PORT_QOS_MAP", &port.name]);
         bindings.remove("tc_to_dscp_map");
+        // A watchdog drops what queues hold that are paused for long: nothing is paused here.
+        bindings.remove("pfcwd_sw_enable");
+        if let Some(watched) = after.get_mut(WATCHDOG).and_then(Value::as_object_mut) {
+            watched.remove(&port.name);
+        }
     }
     for table in MERGED {
         if let Some(rows) = ours.get(table) {

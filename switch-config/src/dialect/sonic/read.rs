@@ -9,7 +9,7 @@ pub(super) mod meaning;
 pub(super) mod models;
 pub(super) mod ranges;
 
-use crate::lint::Finding;
+use crate::lint::{Finding, Rule};
 use crate::plan::{Plan, SwitchPort};
 use crate::reading::{ConfigReader, Landing, Marking, PortReading, QueueReading, Reading, Service};
 use config::{Config, ConfigRow};
@@ -56,6 +56,10 @@ impl ConfigReader for SonicReader<'_> {
                 said.landings = landings(config, bindings);
                 said.pauses = pauses(bindings);
             }
+        }
+        if config.row("PFC_WD", &port.name).is_some() {
+            let text = "the PFC watchdog watches this port, on which nothing is paused; remove it";
+            self.find(Rule::PauseOn, format!("PFC_WD|{}", port.name), text);
         }
         for number in 0..QUEUES {
             if let Some(alpha) = alpha(config, port, number) {

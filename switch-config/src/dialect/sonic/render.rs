@@ -48,7 +48,7 @@ pub(super) fn render(plan: &Plan) -> Value {
             "pfc_enable": "",
         });
     }
-    if plan.balance == Balance::Ecmp {
+    if plan.balance_to_set() == Some(Balance::Ecmp) {
         root["SWITCH_HASH"] = json!({"GLOBAL": {"ecmp_hash": HASHED}});
     }
     buffers(plan, &mut root);

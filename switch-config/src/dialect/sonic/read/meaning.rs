@@ -220,7 +220,7 @@ impl<'a> SonicReader<'a> {
         let said = row.and_then(|row| row.fields.get("ecmp_hash")?.as_array());
         let is_said = |name: &&str| said.is_some_and(|said| said.iter().any(|one| one == *name));
         let absent: Vec<&str> = HASHED.into_iter().filter(|name| !is_said(name)).collect();
-        if self.plan.balance == Balance::Ecmp && !absent.is_empty() {
+        if self.plan.balance_to_set() == Some(Balance::Ecmp) && !absent.is_empty() {
             let text = format!(
                 "`ecmp_hash` has no {}: packets of one pair of hosts would share one path",
                 absent.join(", ")
