@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use super::Sender;
 use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
-use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, MessageId, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
@@ -283,9 +282,10 @@ impl Sender {
         self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
         sending.parity.on_lost();
-        // The receiver does not know of the new holes, so the next probe may be due now.
-        let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
-        sending.probe.at = sending.probe.at.min(probe_at);
+        // The receiver does not know of the new holes.
+        if sending.has_news(PathRecord::Lossy) {
+            sending.probe.at = sending.probe.at.min(now);
+        }
         let probe_at = sending.probe.at;
         self.note_probe(probe_at);
         self.spray.on_loss(flight.entropy);

@@ -12,6 +12,7 @@ use crate::bitmap::Bitmap;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
+use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
@@ -64,6 +65,15 @@ pub(super) struct RunDeparture {
 pub(super) enum PathRecord {
     Clean,
     Lossy,
+}
+
+/// How long a message waits for a report.
+#[derive(Clone, Copy)]
+pub(super) struct ReportWait<'a> {
+    pub(super) rtt: &'a Rtt,
+    /// The job's.
+    pub(super) gap: Span,
+    pub(super) record: PathRecord,
 }
 
 /// How the segments of a run are sent.
@@ -237,19 +247,29 @@ impl SendMessage {
     /// when all of it was sent, since its receiver waits for that information, and when more of it
     /// is found lost: until its receiver knows, it grants less to all peers. On lossy paths the end
     /// of every message is marked at once.
-    pub(super) fn next_probe(&self, now: Instant, wait: Span, record: PathRecord) -> Instant {
+    pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
+        let ReportWait { rtt, gap, record } = wait;
+        if self.has_news(record) {
+            now
+        } else if self.waits_for_grant() {
+            now + grant_wait(rtt.probe_wait(gap))
+        } else {
+            let usual = rtt.probe_wait(gap);
+            now + match record {
+                PathRecord::Clean => usual,
+                PathRecord::Lossy => rtt.retry_wait(gap, self.probe.retries).min(usual),
+            }
+        }
+    }
+
+    /// Whether its receiver is to hear of it at once.
+    pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
             true => says_all_sent && record == PathRecord::Lossy,
             false => says_all_sent || self.has_untold_holes(),
         };
-        if is_news && self.progress.acked.zeros() > 0 {
-            now
-        } else if self.waits_for_grant() {
-            now + grant_wait(wait)
-        } else {
-            now + wait
-        }
+        is_news && self.progress.acked.zeros() > 0
     }
 
     /// Whether more of it is lost than its receiver was told.
