@@ -147,11 +147,14 @@ impl Rtt {
         self.answer_wait().min(unqueued).max(Self::reaction(gap))
     }
 
-    /// How long a sender on lossy paths waits for an answer before it asks, if it has asked this
-    /// often since a segment last left or arrived: the packets or the answer may be lost. Where a
-    /// host takes longer to react, a few PROBEs too many are sent.
+    /// How long a sender on lossy paths, or before the first answer, waits for an answer before it
+    /// asks, if it has asked this often since a segment last left or arrived: the packets or the
+    /// answer may be lost. Where a host takes longer to react, a few PROBEs too many are sent.
     pub fn retry_wait(&self, gap: Span, asked: u32) -> Span {
-        let first = (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap));
+        let first = match self.is_known() {
+            true => (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap)),
+            false => gap,
+        };
         first * (1 << asked.min(RETRY_DOUBLINGS))
     }
 

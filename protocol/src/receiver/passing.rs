@@ -6,15 +6,19 @@ use crate::order::PathPassage;
 use crate::units::Instant;
 use crate::wire::{Header, PathMark};
 
+fn mark_of(header: &Header) -> PathMark {
+    PathMark {
+        class: header.class,
+        entropy: header.entropy,
+        number: header.number,
+    }
+}
+
 impl Receiver {
     /// A packet of a path has arrived.
     #[inline]
     pub(super) fn note_order(&mut self, header: &Header, lent: &RankResources<'_>) -> PathPassage {
-        let packet = PathMark {
-            class: header.class,
-            entropy: header.entropy,
-            number: header.number,
-        };
+        let packet = mark_of(header);
         let passage = self.order.on_packet(packet, header.sent_at, lent.settings);
         if passage != PathPassage::InOrder {
             self.on_passage(packet, passage);
@@ -38,6 +42,16 @@ impl Receiver {
                     self.granted.on_loss();
                 }
             }
+        }
+    }
+
+    /// A PROBE asks how far its path has come: the next report tells it, since the one that told of
+    /// a loss may be lost.
+    pub(super) fn tell_passage(&mut self, header: &Header) {
+        let packet = mark_of(header);
+        let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
+        if self.order.may_be_kept() && !is_known {
+            self.skipped.push(packet);
         }
     }
 

@@ -4,9 +4,9 @@
 //!    says, than were granted before it.
 //! 2. When no segment has come from the peer for a wait, the messages whose grants are not heard
 //!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
-//! 3. The wait is twice the time that the peer takes to answer a grant, and a margin: a window that
-//!    was halved is silent for a round trip. Once packets of the peer were lost, the waits have no
-//!    margin, and there are [`REPEATS_LOSSY`]. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
+//! 3. The wait is twice the longest time that the peer should take to answer a grant, and a margin:
+//!    a window that was halved is silent for a round trip. Once packets of the peer were lost, it
+//!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
 //!    and grants go again only once: the path may be long.
 
 use super::message::ReceiveMessage;
@@ -126,10 +126,9 @@ impl GrantWatch {
     }
 
     fn wait(&self, gap: Span) -> Span {
-        let answered = self.answers.answer_wait() * ANSWERS_AWAITED;
         let first = match self.answers.is_known() {
-            true if self.is_lossy => answered,
-            true => answered + Rtt::reaction(gap),
+            true if self.is_lossy => self.answers.smoothed() * ANSWERS_AWAITED,
+            true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
             false => gap * GAPS_UNKNOWN,
         };
         first.min(WAIT_MAX) * (1 << self.repeats)

@@ -153,8 +153,8 @@ impl Sender {
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
             + match self.tail.record() {
-                PathRecord::Clean => doubled.min(longest),
-                PathRecord::Lossy => rtt
+                PathRecord::Clean if rtt.is_known() => doubled.min(longest),
+                _ => rtt
                     .retry_wait(settings.gap, sending.probe.retries)
                     .min(longest),
             };
@@ -312,7 +312,12 @@ impl Sender {
                 number: PathNumber::default(),
             });
         }
-        self.queue_marks(at, ends);
+        // Of the first ones, the last asks for all. A repeated one asks for its own path.
+        let asks_from = match is_first {
+            true => ends.len().saturating_sub(1),
+            false => 0,
+        };
+        self.queue_marks(at, ends, asks_from);
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
@@ -342,16 +347,15 @@ impl Sender {
         self.tail.due.extend(marks);
     }
 
-    /// Queues a PROBE on each of these paths. The last one asks for a report: it has the lowest
-    /// class, so that it waits in queues as long as the data does.
-    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>) {
+    /// Queues a PROBE on each of these paths. Those from `asks_from` on ask for a report; the last
+    /// one has the lowest class, so that it waits in queues as long as the data does.
+    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>, asks_from: usize) {
         paths.sort_by_key(|path| path.class);
         let message = self.messages[at].id();
-        let last = paths.len().saturating_sub(1);
         let marks = paths.into_iter().enumerate().map(|(at, path)| TailMark {
             message,
             path,
-            flags: if at == last {
+            flags: if at >= asks_from {
                 Flags::NONE
             } else {
                 Flags::MARKER

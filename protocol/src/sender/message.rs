@@ -98,6 +98,8 @@ pub(super) struct SendProgress {
     unscheduled: u64,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(super) granted: u32,
+    /// Segments that became holes, each of which leaves its place in the grant to another one.
+    freed: u32,
     /// Position in the sending order of the first segment never sent.
     next: u32,
     /// Index of the lane that `next` lies in.
@@ -177,6 +179,7 @@ impl SendMessage {
             progress: SendProgress {
                 unscheduled: start.bytes,
                 granted: start.segments,
+                freed: 0,
                 next: 0,
                 lane: 0,
                 in_flight: Bitmap::new(segments),
@@ -250,15 +253,16 @@ impl SendMessage {
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait { rtt, gap, record } = wait;
         if self.has_news(record) {
-            now
-        } else if self.waits_for_grant() {
-            now + grant_wait(rtt.probe_wait(gap))
-        } else {
-            let usual = rtt.probe_wait(gap);
-            now + match record {
-                PathRecord::Clean => usual,
-                PathRecord::Lossy => rtt.retry_wait(gap, self.probe.retries).min(usual),
-            }
+            return now;
+        }
+        let usual = rtt.probe_wait(gap);
+        let wait = match record {
+            PathRecord::Clean if rtt.is_known() => usual,
+            _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
+        };
+        now + match self.waits_for_grant() {
+            true => grant_wait(wait),
+            false => wait,
         }
     }
 
@@ -277,11 +281,15 @@ impl SendMessage {
         self.repair.holes().ones() > self.probe.holes_told
     }
 
+    /// Segments, in sending order, that may be sent by now.
+    fn allowed(&self) -> u32 {
+        let SendProgress { granted, freed, .. } = self.progress;
+        granted.saturating_add(freed).min(self.segments())
+    }
+
     /// Whether all granted segments were sent, and none of them is in flight.
     fn has_landed(&self) -> bool {
-        let progress = &self.progress;
-        let sent_all_granted = progress.next == progress.granted.min(self.segments());
-        sent_all_granted && progress.in_flight.ones() == 0
+        self.progress.next >= self.allowed() && self.progress.in_flight.ones() == 0
     }
 
     /// Whether the sender can only wait: the receiver grants others first.
@@ -351,7 +359,7 @@ impl SendMessage {
             self.repair.pop();
         }
         let progress = &self.progress;
-        let ready = progress.next < self.segments().min(progress.granted);
+        let ready = progress.next < self.allowed();
         ready.then(|| {
             let class = self.tags.lanes()[progress.lane].class;
             let segment = self.tags.at(progress.next);
@@ -375,10 +383,10 @@ impl SendMessage {
     }
 
     fn take_new(&mut self, most: u32, run: &mut SegmentRun) -> TakenRun {
-        let last = self.segments() - 1;
+        let (last, allowed) = (self.segments() - 1, self.allowed());
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
-        let end = (progress.next + most).min(lane.end).min(progress.granted);
+        let end = (progress.next + most).min(lane.end).min(allowed);
         while progress.next < end {
             let segment = self.tags.at(progress.next);
             run.push(segment);
@@ -549,8 +557,10 @@ impl SendMessage {
         let tie_breaker = TieBreaker::of(self.header.source, self.id());
         let need = self.tags.need(tie_breaker, segment);
         let tolerated = self.cut.holes_allowed(self.tolerance);
+        let before = self.repair.holes().ones();
         self.repair
             .leave(segment, need, tolerated, &self.progress.acked);
+        self.progress.freed += self.repair.holes().ones().saturating_sub(before);
     }
 
     /// A BITMAP has arrived: the receiver has chosen its holes, and needs all other segments.
