@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity, QueueSignal};
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::exchange;
@@ -19,6 +20,10 @@ const IP_AND_UDP: u32 = 48;
 /// The number of receivers to which a sender is assumed to send at once, if it has several.
 const OVERCOMMITMENT: u64 = 8;
 
+/// Where the core carries so much of what all hosts send at once, queues do not drop early: its
+/// ports are full for moments only, and what they drop there costs round trips. An oversubscribed
+/// core gains what it drops.
+pub const FULL_CORE: f64 = 0.9;
 /// A port that marks before it drops holds so many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 
@@ -49,6 +54,14 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     policy
 }
 
+/// Whether early drops save more time than they cost on a fabric (see [`FULL_CORE`]).
+pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
+    match exchange::core_share(fabric).get() {
+        FULL_CORE.. => EarlyDrop::Off,
+        _ => EarlyDrop::On,
+    }
+}
+
 /// A job with its defaults fitted to the rate and round trip of a fabric; the keys in `written`
 /// keep their values. The defaults of a job suit hosts whose kernel delays packets by milliseconds;
 /// a simulated host has no kernel.
@@ -77,6 +90,9 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     }
     if open("collectives.core") {
         job.collectives.core = Some(exchange::core_share(fabric));
+    }
+    if open("loss.early_drop") {
+        job.loss.early_drop = early_drop(fabric);
     }
     let transport = &mut job.transport;
     if open("transport.mtu") {

@@ -10,6 +10,7 @@
 //! queues of sprayed packets: with a smaller share, senders would slow down because of them.
 
 use gradwire_protocol::job::Job;
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
 /// Number of DSCPs: six bits.
@@ -172,6 +173,7 @@ impl QosPolicy {
             dscp,
             droppable: class
                 .checked_sub(1)
+                .filter(|_| job.loss.early_drop == EarlyDrop::On)
                 .and_then(|data| job.priority.droppable_dscps.get(data).copied()),
             marks_above: (class > 0).then_some(mark),
         });

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::parity::ParityRule;
-use crate::priority::{Policy, SendOrder, UntaggedTraffic};
+use crate::priority::{EarlyDrop, Policy, SendOrder, UntaggedTraffic};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::HEADER_BYTES;
 
@@ -136,6 +136,9 @@ job_keys! {
         /// counts as a change of phase.
         // DBLP, arXiv 2605.01989, after Accordion, MLSys 2021.
         tight_change: Share = share(0.5), AnyShare;
+        /// Whether switches drop segments that may be missing where they mark others ("on"), or only
+        /// when they are full.
+        early_drop: EarlyDrop = EarlyDrop::On, one_of();
         /// Spreads the values of each segment over many, so that a lost one takes a little from
         /// each; for gradients in which a few elements matter most.
         transform: GradientTransform = GradientTransform::None, one_of();
@@ -406,6 +409,7 @@ impl Job {
             protected_back_layers: self.loss.protected_back_layers,
             order: self.collectives.order,
             untagged: self.priority.untagged,
+            early_drop: self.loss.early_drop,
         }
     }
 

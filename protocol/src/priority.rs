@@ -47,6 +47,18 @@ pub struct Policy {
     pub order: SendOrder,
     /// The class of packets without a layer.
     pub untagged: UntaggedTraffic,
+    /// Whether queues may drop segments before they are full.
+    pub early_drop: EarlyDrop,
+}
+
+/// Whether queues drop segments that may be missing before they are full.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum EarlyDrop {
+    /// They drop them where they mark others.
+    On,
+    /// They mark all.
+    Off,
 }
 
 /// The class of packets without a layer: those of other programs, which have no DSCP of the job.
@@ -411,10 +423,9 @@ impl SegmentTags {
 
     /// The class and ECN bits of one segment.
     pub fn class_and_ecn(&self, policy: &Policy, segment: u32) -> (Class, Ecn) {
-        let ecn = if self.is_protected(segment) {
-            Ecn::Ect
-        } else {
-            Ecn::NotEct
+        let ecn = match policy.early_drop {
+            EarlyDrop::On if !self.is_protected(segment) => Ecn::NotEct,
+            EarlyDrop::On | EarlyDrop::Off => Ecn::Ect,
         };
         (policy.class_of(self.layer(segment), self.layer_count), ecn)
     }
@@ -491,6 +502,7 @@ mod tests {
             layer_tolerances: Vec::new(),
             order: SendOrder::Layers,
             untagged: UntaggedTraffic::Shares,
+            early_drop: EarlyDrop::On,
         }
     }
 

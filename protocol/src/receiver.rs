@@ -449,14 +449,17 @@ impl Receiver {
         };
         let receiving = &mut self.messages[at];
         let (body, is_marker) = (ProbeBody::decode(body), header.flags.has(Flags::MARKER));
-        let less = receiving.on_lost(body.holes);
-        lent.grants.settle(lent.place, less);
-        let had_gap = receiving.gap_ends().is_some();
+        let (before, now) = receiving.on_lost(body.holes, header.sent_segments());
+        lent.grants.settle(lent.place, before.saturating_sub(now));
+        lent.grants
+            .expect(lent.now, lent.place, now.saturating_sub(before));
+        let (had_gap, mut asks) = (receiving.gap_ends().is_some(), false);
         receiving.on_probe(lent.now, header, &body);
         receiving.hear_grant(lent.now, header.sent_segments());
         if receiving.stage != ReceiveStage::Complete {
             if !is_marker {
                 receiving.answer_probe();
+                asks = true;
             }
             // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
             if !had_gap {
@@ -465,6 +468,9 @@ impl Receiver {
         } else if !is_marker {
             // The sender would not ask if it had heard STOP.
             receiving.complete(lent.now, lent.gap);
+        }
+        if asks {
+            self.tell_passage(header);
         }
         self.watches_paths = true;
         self.look_at_paths(lent);

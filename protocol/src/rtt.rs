@@ -11,6 +11,8 @@ use crate::units::{Instant, Span};
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
 /// Initial guess of a round trip, in gaps of the job: 2 ms by default.
 const GAPS_GUESSED: u64 = 2;
+/// A wait for an answer doubles at most this often.
+const RETRY_DOUBLINGS: u32 = 12;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
 /// The minimum round trip is in doubt when delay has exceeded its target for this long, and for
@@ -145,12 +147,15 @@ impl Rtt {
         self.answer_wait().min(unqueued).max(Self::reaction(gap))
     }
 
-    /// How long a sender on lossy paths waits for an answer to the first PROBE of a message before
-    /// it asks again: it or the answer may be lost. Where a host takes longer to react, one PROBE
-    /// too many is sent.
-    pub fn first_wait(&self, gap: Span) -> Span {
-        self.probe_wait(gap)
-            .min(self.answer_wait() + self.smoothed())
+    /// How long a sender on lossy paths, or before the first answer, waits for an answer before it
+    /// asks, if it has asked this often since a segment last left or arrived: the packets or the
+    /// answer may be lost. Where a host takes longer to react, a few PROBEs too many are sent.
+    pub fn retry_wait(&self, gap: Span, asked: u32) -> Span {
+        let first = match self.is_known() {
+            true => (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap)),
+            false => gap,
+        };
+        first * (1 << asked.min(RETRY_DOUBLINGS))
     }
 
     /// As long as a host may take to react: half the gap of the job where that is shorter.

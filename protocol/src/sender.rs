@@ -60,7 +60,7 @@ use self::hearing::ReportsHeard;
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
-use self::message::{NewlyAcked, RunDeparture, SendMessage, UnscheduledStart};
+use self::message::{NewlyAcked, ReportWait, RunDeparture, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
 use self::tail::TailMarks;
@@ -454,8 +454,12 @@ impl Sender {
         if sending.takes_parity(flags) {
             self.parity_due.push_back(sending.id());
         }
-        let record = self.tail.on_sent(segments);
-        let probe_at = sending.next_probe(now, rtt.probe_wait(settings.gap), record);
+        let wait = ReportWait {
+            rtt,
+            gap: settings.gap,
+            record: self.tail.on_sent(segments),
+        };
+        let probe_at = sending.next_probe(now, wait);
         sending.probe.at = probe_at;
         self.note_probe(probe_at);
         self.path.on_sent(now);
@@ -598,6 +602,9 @@ impl Sender {
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {
             self.watch.hasten(now, wait);
+        }
+        if acked.segments > 0 {
+            self.messages[at].probe.retries = 0;
         }
         self.mark_awaited(at, report.awaited, echo);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {

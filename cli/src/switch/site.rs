@@ -7,9 +7,10 @@ use gradwire_fabric::policy::QosPolicy;
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_lab::job_file;
 use gradwire_protocol::job::Job;
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::Rate;
 use gradwire_switch_config::dialect::{self, Dialect};
-use gradwire_switch_config::plan::{Plan, Site, SwitchPort};
+use gradwire_switch_config::plan::{Note, NoteKind, Plan, Site, SwitchPort};
 use gradwire_switch_config::target::SwitchTarget;
 
 use super::plan_options::PlanOptions;
@@ -22,6 +23,7 @@ pub struct PlanOrigin<'a> {
     pub target: SwitchTarget,
     /// How it is spoken.
     pub dialect: &'static dyn Dialect,
+    job: Job,
     fabric: Fabric,
     policy: QosPolicy,
     options: &'a PlanOptions,
@@ -46,6 +48,7 @@ impl<'a> PlanOrigin<'a> {
         Ok(Self {
             target,
             dialect: dialect::of(target.platform),
+            job,
             fabric,
             policy,
             options,
@@ -103,10 +106,28 @@ impl<'a> PlanOrigin<'a> {
         let limits = self.dialect.limits(self.target.version);
         let asked = site.ports.len();
         let plan = Plan::new(self.target, &limits, &self.policy, site);
-        let plan = plan.map_err(|error| CommandError::Usage(error.to_string()))?;
+        let mut plan = plan.map_err(|error| CommandError::Usage(error.to_string()))?;
+        plan.notes.extend(self.early_drop_note());
         Ok(match asked < self.rates(switch).len() {
             true => plan.for_these_ports_only(),
             false => plan,
+        })
+    }
+
+    /// A note where the job's `loss.early_drop` costs time on this fabric.
+    fn early_drop_note(&self) -> Option<Note> {
+        let better = fitting::early_drop(&self.fabric);
+        let (word, why) = match better {
+            _ if self.job.greatest_tolerance().is_none() => return None,
+            EarlyDrop::Off => (
+                "off",
+                "the core carries what all hosts send, so early drops cost more time than they save",
+            ),
+            EarlyDrop::On => ("on", "the core is oversubscribed, so early drops save time"),
+        };
+        (self.job.loss.early_drop != better).then(|| Note {
+            kind: NoteKind::Warning,
+            text: format!("{why}; set loss.early_drop = \"{word}\" in the job"),
         })
     }
 

@@ -123,6 +123,7 @@ impl Communicator {
     pub fn with_limits(mut self, limits: CommunicatorLimits) -> Self {
         self.agreement.keep(limits.completed);
         self.planner.keep_plans(limits.plans);
+        self.parts.memory.times.learn_from(limits.learning);
         self
     }
 

@@ -8,6 +8,8 @@ pub struct CommunicatorLimits {
     pub completed: usize,
     /// Plans of operations, at least 1.
     pub plans: usize,
+    /// Steps of a tensor that wait for everything, so that its usual time is known, at least 1.
+    pub learning: usize,
 }
 
 impl CommunicatorLimits {
@@ -15,5 +17,6 @@ impl CommunicatorLimits {
     pub const USUAL: Self = Self {
         completed: 1024,
         plans: 256,
+        learning: 8,
     };
 }

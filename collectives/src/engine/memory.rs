@@ -10,7 +10,7 @@ use crate::numbers::magnitude::RunningMeans;
 use crate::operation::buffer::Buffer;
 
 /// The state of tensors that is kept between steps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StepMemory {
     pub(crate) residuals: Residuals,
     pub(crate) previous: PreviousResults,
@@ -28,7 +28,11 @@ impl StepMemory {
         Self {
             phases: TrainingPhases::of(job),
             times: UsualTimes::of(job),
-            ..Self::default()
+            residuals: Residuals::default(),
+            previous: PreviousResults::default(),
+            means: RunningMeans::default(),
+            spares: SpareScratch::default(),
+            cells: SpareScratch::default(),
         }
     }
 }

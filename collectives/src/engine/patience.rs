@@ -5,7 +5,7 @@
 //!
 //! 1. The usual time u is the lower quartile of the last [`REMEMBERED`] times t, so steps with
 //!    stragglers, even if they are more than half of all, hardly move it.
-//! 2. From step [`LEARNING`] on, patience ends m u after the start (rule 10 of
+//! 2. After [`CommunicatorLimits::learning`] steps, patience ends m u after the start (rule 10 of
 //!    [`gradwire_protocol::receiver`]). A step that ends so has taken m u. So where all steps
 //!    become slower, u grows by the factor m in every twelve steps, and stragglers alone are left
 //!    behind.
@@ -16,20 +16,20 @@ use std::collections::{BTreeMap, VecDeque};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Instant, Span};
 
+use crate::engine::limits::CommunicatorLimits;
 use crate::numbers::holes::HoleFilling;
 use crate::operation::Operation;
-
-/// Steps of a tensor that wait for everything, so that its usual time is known.
-pub(crate) const LEARNING: usize = 8;
 
 /// Steps of a tensor whose times are remembered.
 const REMEMBERED: usize = 16;
 
 /// The usual times of all tensors on this rank.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct UsualTimes {
     /// Patience as a multiple of the usual time; `None`: endless.
     multiple: Option<f64>,
+    /// Steps after which a tensor's usual time is known.
+    learning: usize,
     /// By tensor, the times of its last steps.
     of: BTreeMap<u64, VecDeque<Span>>,
 }
@@ -39,8 +39,14 @@ impl UsualTimes {
     pub(crate) fn of(job: &Job) -> Self {
         Self {
             multiple: job.collectives.patience,
+            learning: CommunicatorLimits::USUAL.learning,
             of: BTreeMap::new(),
         }
+    }
+
+    /// Learns from so many steps.
+    pub(crate) fn learn_from(&mut self, steps: usize) {
+        self.learning = steps;
     }
 
     /// Whether patience with this operation may end.
@@ -54,7 +60,7 @@ impl UsualTimes {
     /// When patience ends with an operation on this tensor that starts now.
     pub(crate) fn ends(&self, now: Instant, tensor_key: u64) -> Option<Instant> {
         let times = self.of.get(&tensor_key);
-        let usual = usual_of(times.filter(|times| times.len() >= LEARNING)?);
+        let usual = usual_of(times.filter(|times| times.len() >= self.learning)?);
         let picos = usual.as_picos() as f64 * self.multiple?;
         Some(now + Span::from_picos(picos as u64))
     }
@@ -101,10 +107,12 @@ mod tests {
     fn times(multiple: f64) -> UsualTimes {
         UsualTimes {
             multiple: Some(multiple),
+            learning: LEARNING,
             of: BTreeMap::new(),
         }
     }
 
+    const LEARNING: usize = CommunicatorLimits::USUAL.learning;
     const KEY: u64 = 7;
     const USUAL: Span = Span::from_millis(8);
 

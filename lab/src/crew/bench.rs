@@ -1,5 +1,6 @@
 //! The measurements of one rank: collectives in a loop, between barriers, each result checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
@@ -16,7 +17,7 @@ use super::exercise::Exercise;
 use super::kind::PerfCollective;
 use super::memory;
 use super::messages::{BucketsRound, Layering, Measured, Round};
-use super::pattern::{self, Expected, InexactSum};
+use super::pattern::{self, InexactSum, OwedSums};
 
 /// How long one operation may take.
 const OPERATION_PATIENCE: Span = Span::from_millis(120_000);
@@ -33,6 +34,8 @@ pub struct RankBench {
     group: Group,
     collectives: u32,
     step: u32,
+    /// By key, the tensors whose missing values come with later steps.
+    owed: BTreeMap<u64, OwedSums>,
 }
 
 impl RankBench {
@@ -44,6 +47,7 @@ impl RankBench {
             group: Group { id: 0, ranks },
             collectives: 0,
             step: 0,
+            owed: BTreeMap::new(),
         }
     }
 
@@ -78,7 +82,7 @@ impl RankBench {
                 measured.barrier_ns.push(done.span_ns);
             }
             measured.add_losses(&done.outcome);
-            self.check(&mut measured, &buffer, (round.kind, &exercise.expected));
+            self.check(&mut measured, &buffer, &exercise, TENSOR_KEY);
         }
         self.barrier()?;
         Ok(self.counted(measured, before))
@@ -111,7 +115,7 @@ impl RankBench {
         let mut tickets = Vec::new();
         for (layer, tensor) in (0..buckets.count).zip(tensors).rev() {
             let mut operation = self.collective(Collective::AllReduce, (tensor, None));
-            operation.tensor_key = TENSOR_KEY + 1 + u64::from(layer);
+            operation.tensor_key = bucket_key(layer);
             if buckets.layering == Layering::Known {
                 operation.layers = Layers {
                     count: buckets.count,
@@ -141,11 +145,7 @@ impl RankBench {
             measured.times_us[usize::from(layer)] = (ended_ns - start) as f64 / 1e3;
             measured.add_losses(&outcome);
             let result = bytes_of(buffer);
-            self.check(
-                &mut measured,
-                &result,
-                (PerfCollective::AllReduce, &exercise.expected),
-            );
+            self.check(&mut measured, &result, &exercise, bucket_key(layer));
         }
         self.barrier()?;
         Ok(self.counted(measured, before))
@@ -171,32 +171,32 @@ impl RankBench {
         }
     }
 
-    fn check(
-        &self,
-        measured: &mut Measured,
-        result: &[u8],
-        (kind, expected): (PerfCollective, &Option<Expected>),
-    ) {
-        let Some(expected) = expected else {
+    /// Checks the result of an exercise with the tensor of this key.
+    fn check(&mut self, measured: &mut Measured, result: &[u8], exercise: &Exercise, key: u64) {
+        let Some(expected) = &exercise.expected else {
             return;
         };
-        let job = self.rank.job();
-        let estimate = match job.holes {
-            HoleFilling::Rescale => InexactSum::Rescaled,
+        let (world, job) = (self.world(), self.rank.job());
+        let may_miss = exercise.kind.reduces() && !job.tolerance.is_none();
+        let compare = |estimate| pattern::deviations(result, expected, world, estimate);
+        let found = match job.holes {
+            HoleFilling::ErrorFeedback if may_miss => {
+                let owed = self.owed.entry(key).or_default();
+                owed.deviations(result, expected)
+            }
+            HoleFilling::Rescale => compare(InexactSum::Rescaled),
             HoleFilling::Zero | HoleFilling::Previous | HoleFilling::ErrorFeedback => {
-                InexactSum::Partial
+                compare(InexactSum::Partial)
             }
         };
-        let found = pattern::deviations(result, expected, self.world(), estimate);
-        let may_miss = kind.reduces() && !job.tolerance.is_none();
         measured.estimated_elements += found.estimated;
         measured.wrong_elements += if may_miss {
             found.wrong
         } else {
             found.estimated
         };
-        if kind == PerfCollective::AllReduce {
-            let is_exact = found.estimated == 0;
+        if exercise.kind == PerfCollective::AllReduce {
+            let is_exact = result == expected.exact;
             let hash = if is_exact { 0 } else { pattern::hash(result) };
             measured.hashes.push(hash);
         }
@@ -315,6 +315,11 @@ struct Done {
     buffer: Vec<u8>,
     input: Option<Vec<u8>>,
     outcome: OperationOutcome,
+}
+
+/// The key under which state of a layer's bucket is kept.
+fn bucket_key(layer: u16) -> u64 {
+    TENSOR_KEY + 1 + u64::from(layer)
 }
 
 fn task(operation: Operation) -> RankTask {

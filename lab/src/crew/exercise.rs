@@ -15,6 +15,8 @@ const ROOT: Rank = Rank(0);
 /// One collective of one size, from the side of one rank.
 #[derive(Clone, Debug)]
 pub struct Exercise {
+    /// Which collective.
+    pub kind: PerfCollective,
     /// The operation of one step; `None` for a ping-pong, which has two.
     pub collective: Option<Collective>,
     /// The buffer before.
@@ -79,6 +81,7 @@ impl Exercise {
             PerfCollective::SendRecv => return Self::ping_pong(rank, elements),
         };
         Self {
+            kind,
             collective: Some(collective),
             buffer,
             input,
@@ -91,6 +94,7 @@ impl Exercise {
         let others = pattern::contribution(rank ^ 1, 0..elements);
         let takes_part = rank < 2;
         Self {
+            kind: PerfCollective::SendRecv,
             collective: None,
             buffer: vec![0; others.len()],
             input: takes_part.then(|| pattern::contribution(rank, 0..elements)),

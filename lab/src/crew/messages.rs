@@ -106,7 +106,8 @@ pub struct Measured {
     pub barrier_ns: Vec<(u64, u64)>,
     /// Elements that no subset of the ranks' values explains.
     pub wrong_elements: u64,
-    /// Elements that are not the sum over all ranks.
+    /// Elements that are not the sum over all ranks; with error feedback, those whose results so
+    /// far are not.
     pub estimated_elements: u64,
     /// Of each iteration a hash of the result; 0 when it is the exact sum.
     pub hashes: Vec<u64>,

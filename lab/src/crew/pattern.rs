@@ -61,8 +61,40 @@ pub struct Deviations {
 pub enum InexactSum {
     /// The mean of some ranks' values, times the number of ranks.
     Rescaled,
-    /// The sum of some ranks' values, or that with something of an earlier, equal tensor.
+    /// The sum of some ranks' values, or that with a part of the previous result.
     Partial,
+}
+
+/// Values of one tensor that the results so far lack: with error feedback, their senders add them
+/// to the next step. A rank never gets more of them than it is owed.
+#[derive(Clone, Debug, Default)]
+pub struct OwedSums {
+    /// Number of the first element in the whole tensor.
+    first: u64,
+    /// Of each element, the exact sums of all steps so far less the results.
+    owed: Vec<f32>,
+}
+
+impl OwedSums {
+    /// Compares the result of one more step with the right one. An element counts as estimated if
+    /// values of it are still owed after the step, and as wrong if it is negative or has more than
+    /// was owed. A tensor of another size is owed nothing at first.
+    pub fn deviations(&mut self, result: &[u8], expected: &Expected) -> Deviations {
+        let elements = expected.exact.len() / 4;
+        if (self.first, self.owed.len()) != (expected.first, elements) {
+            (self.first, self.owed) = (expected.first, vec![0.0; elements]);
+        }
+        let mut found = Deviations::default();
+        let pairs = result.chunks_exact(4).zip(expected.exact.chunks_exact(4));
+        for (owed, (is, exact)) in self.owed.iter_mut().zip(pairs) {
+            let (is, exact) = (float(is), float(exact));
+            *owed += exact - is;
+            let slack = (exact.abs() + 1.0) * ROUNDING;
+            found.estimated += u64::from(owed.abs() > slack);
+            found.wrong += u64::from(!(*owed >= -slack && is >= -slack));
+        }
+        found
+    }
 }
 
 /// Compares a result with the right one.
@@ -152,5 +184,33 @@ mod tests {
         result[404..408].copy_from_slice(&1e6_f32.to_le_bytes());
         let found = deviations(&result, &expected, 2, InexactSum::Rescaled);
         assert_eq!((found.estimated, found.wrong), (2, 1));
+    }
+
+    #[test]
+    fn with_error_feedback_only_owed_values_may_come_later() {
+        let expected = expected(2, 500..1500);
+        let (exact, mut owed) = (expected.exact.clone(), OwedSums::default());
+        let with = |of_rank_0: f32| {
+            let mut result = exact.clone();
+            let own = float(&contribution(0, 501..502));
+            let other = float(&contribution(1, 501..502));
+            result[4..8].copy_from_slice(&(other + of_rank_0 * own).to_le_bytes());
+            result
+        };
+        // Rank 0 is missing in two steps; in the third one it adds both.
+        let found = [0.0, 0.0, 3.0, 1.0].map(|times| owed.deviations(&with(times), &expected));
+        let counts = found.map(|found| (found.estimated, found.wrong));
+        assert_eq!(counts, [(1, 0), (1, 0), (0, 0), (0, 0)]);
+        let found = owed.deviations(&with(2.0), &expected);
+        assert_eq!((found.estimated, found.wrong), (1, 1));
+    }
+
+    #[test]
+    fn a_tensor_of_another_size_is_owed_nothing() {
+        let mut owed = OwedSums::default();
+        let (long, short) = (expected(2, 0..600), expected(2, 0..300));
+        assert_eq!(owed.deviations(&[0; 2400], &long).estimated, 600);
+        let found = owed.deviations(&short.exact, &short);
+        assert_eq!(found, Deviations::default());
     }
 }

@@ -96,6 +96,11 @@ impl HoleState {
         news
     }
 
+    /// How many missing segments its sender has named last.
+    pub(super) fn named(&self) -> u32 {
+        self.lost.as_ref().map_or(0, Bitmap::ones)
+    }
+
     /// The receiver asks for repairs, so segments that the sender has given up may arrive after
     /// all.
     pub(super) fn forget_lost(&mut self) {

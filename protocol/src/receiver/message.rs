@@ -52,7 +52,11 @@ pub(super) enum ReceiveStage {
 struct GrantState {
     /// How many, in sending order.
     granted: u32,
-    /// How many of them are still in flight, as far as is known.
+    /// How many more it has sent in the place of holes.
+    freed: u32,
+    /// Holes that it has named so far.
+    named: u32,
+    /// How many of all these are still in flight, as far as is known.
     expected: u32,
     /// The last grant, until it is heard.
     unheard: Option<UnheardGrant>,
@@ -136,6 +140,8 @@ impl ReceiveMessage {
             begun: now,
             grants: GrantState {
                 granted: start,
+                freed: 0,
+                named: 0,
                 expected: start,
                 unheard: None,
                 timed: None,
@@ -187,12 +193,13 @@ impl ReceiveMessage {
         let segments = self.cut.segments();
         let received = self.received.ones();
         let grants = &mut self.grants;
-        let more = most.min(segments - grants.granted);
+        let more = most.min(segments.saturating_sub(grants.granted + grants.freed));
         grants.granted += more;
         // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
         // the rest of it, too: segments that have arrived are not in flight.
         let before = grants.expected;
-        grants.expected = before.max((before + more).min(grants.granted.saturating_sub(received)));
+        let sendable = grants.granted + grants.freed;
+        grants.expected = before.max((before + more).min(sendable.saturating_sub(received)));
         if more > 0 {
             let grant = UnheardGrant {
                 before: grants.granted - more,
@@ -202,7 +209,7 @@ impl ReceiveMessage {
             grants.timed.get_or_insert(grant);
             self.report.ack_now(now);
         }
-        let need = match grants.granted < segments {
+        let need = match sendable < segments {
             true => GrantNeed::More,
             false => GrantNeed::Nothing,
         };
@@ -244,10 +251,25 @@ impl ReceiveMessage {
         less
     }
 
-    /// Processes the holes that a PROBE names; returns how many fewer segments are in flight.
-    pub(super) fn on_lost(&mut self, told: Option<(SegmentReport, &[u8])>) -> u32 {
+    /// Processes the holes that a PROBE names, and that its sender has sent `sent` segments, some of
+    /// them perhaps in the place of holes; returns how many were in flight before, and how many
+    /// are.
+    pub(super) fn on_lost(
+        &mut self,
+        told: Option<(SegmentReport, &[u8])>,
+        sent: u32,
+    ) -> (u32, u32) {
         let news = self.holes.on_lost(told, &self.received);
-        self.settle_some(news)
+        let grants = &mut self.grants;
+        grants.named = grants.named.saturating_add(news);
+        let beyond = sent.saturating_sub(grants.granted).min(grants.named);
+        let more = beyond.saturating_sub(grants.freed);
+        grants.freed += more;
+        let before = grants.expected;
+        let landed = self.received.ones() + self.holes.named();
+        let most = (grants.granted + grants.freed).saturating_sub(landed);
+        grants.expected = (before + more).saturating_sub(news).min(most);
+        (before, grants.expected)
     }
 
     /// Its length and signature, as its sender says.

@@ -37,6 +37,16 @@ impl Receiver {
         }
     }
 
+    /// A PROBE asks how far its path has come: the next report tells it, since the one that told of
+    /// a loss may be lost.
+    pub(super) fn tell_passage(&mut self, header: &Header) {
+        let packet = PathMark::of(header);
+        let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
+        if self.order.may_be_kept() && !is_known {
+            self.skipped.push(packet);
+        }
+    }
+
     /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
     /// others are lost.
     pub(super) fn tell_skips(&mut self, header: &Header, passage: PathPassage, now: Instant) {

@@ -4,10 +4,10 @@
 //!    says, than were granted before it.
 //! 2. When no segment has come from the peer for a wait, the messages whose grants are not heard
 //!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
-//! 3. The wait is twice the time that the peer takes to answer a grant, and a margin: a window that
-//!    was halved is silent for a round trip. Once packets of the peer were lost, the first wait is
-//!    without the margin. Before the first answer it is [`GAPS_UNKNOWN`] gaps, and grants go again
-//!    only once: the path may be long.
+//! 3. The wait is twice the longest time that the peer should take to answer a grant, and a margin:
+//!    a window that was halved is silent for a round trip. Once packets of the peer were lost, it
+//!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
+//!    and grants go again only once: the path may be long.
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};
@@ -17,6 +17,7 @@ use crate::units::{Instant, Span};
 
 /// Repeats until a segment comes. Then the sender asks, by `sender/asking.rs`.
 const REPEATS_MAX: u32 = 5;
+const REPEATS_LOSSY: u32 = 8;
 /// Gaps until a grant goes again while it is not known how long an answer takes.
 const GAPS_UNKNOWN: u64 = 2;
 /// Answers that should have come until a grant goes again.
@@ -117,17 +118,17 @@ impl GrantWatch {
 
     /// How often grants go again until a segment comes.
     fn most(&self) -> u32 {
-        match self.answers.is_known() {
-            true => REPEATS_MAX,
-            false => 1,
+        match (self.answers.is_known(), self.is_lossy) {
+            (false, _) => 1,
+            (true, false) => REPEATS_MAX,
+            (true, true) => REPEATS_LOSSY,
         }
     }
 
     fn wait(&self, gap: Span) -> Span {
-        let answered = self.answers.answer_wait() * ANSWERS_AWAITED;
         let first = match self.answers.is_known() {
-            true if self.is_lossy && self.repeats == 0 => answered,
-            true => answered + Rtt::reaction(gap),
+            true if self.is_lossy => self.answers.smoothed() * ANSWERS_AWAITED,
+            true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
             false => gap * GAPS_UNKNOWN,
         };
         first.min(WAIT_MAX) * (1 << self.repeats)

@@ -1,8 +1,9 @@
 //! When messages are probed, and how much their receiver was told by PROBE.
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
-//!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths the first of these waits is
-//!    [`Rtt::first_wait`]. Where many go unanswered, every other one is short.
+//!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths these begin with
+//!    [`Rtt::retry_wait`], and double as long as no segment leaves or arrives, whether a PROBE is
+//!    answered or not. Where many go unanswered, every other one is short.
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -19,7 +20,7 @@
 use smallvec::SmallVec;
 
 use super::Sender;
-use super::message::{PathRecord, SendMessage, grant_wait};
+use super::message::{PathRecord, ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::TailMark;
 use crate::outlook::earlier;
@@ -39,8 +40,10 @@ const WATCHES_PER_TIMEOUT: u64 = 4;
 const VAIN_WAIT_MAX: Span = Span::from_millis(100);
 /// Growth of the wait between two probes of messages that rest.
 const WATCH_GROWTH: u64 = 4;
-/// Unanswered probes of one message after which its peer is silent.
+/// Unanswered probes of one message after which its peer is silent, if the first one was sent so
+/// many waits ago.
 const SILENT_PROBES: u32 = 3;
+const SILENT_WAITS: u64 = 2;
 /// A silent peer is probed after this part of its silence, which is also how much longer the
 /// recovery takes.
 const SILENCE_PART: u64 = 128;
@@ -148,11 +151,13 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.probe.count_vain(self.heard);
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let is_first = sending.probe.unanswered == 0 && self.tail.record() == PathRecord::Lossy;
-        let next = match is_first {
-            true => now + rtt.first_wait(settings.gap),
-            false => now + doubled.min(longest),
-        };
+        let next = now
+            + match self.tail.record() {
+                PathRecord::Clean if rtt.is_known() => doubled.min(longest),
+                _ => rtt
+                    .retry_wait(settings.gap, sending.probe.retries)
+                    .min(longest),
+            };
         let is_news = sending.is_news() || sending.has_untold_holes();
         let stage = sending.probe.stage;
         sending.on_probe(now, next);
@@ -172,7 +177,7 @@ impl Sender {
                 self.watch.begin(now, wait);
             }
         }
-        if unheard >= SILENT_PROBES {
+        if unheard >= SILENT_PROBES && now - first >= wait * SILENT_WAITS {
             self.fall_silent(now, first, doubled.min(longest));
         }
         self.queue_probe(at, stage, settings);
@@ -257,14 +262,9 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
-        let wait = rtt.probe_wait(gap);
         let (record, sending) = (self.tail.record(), &mut self.messages[at]);
         let ends_soon = record == PathRecord::Lossy && sending.all_sent();
-        let marks_again = sending.probe.marks_again();
-        let mut probe_at = match ends_soon && marks_again {
-            true => sending.next_probe(now, rtt.first_wait(gap), record),
-            false => sending.next_probe(now, wait, record),
-        };
+        let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
         let is_asked = sending.probe.stage == SendStage::SaidAllSent;
         if ends_soon && is_asked && echo < sending.probe.marked {
             // This report answers something else than the last PROBE.
@@ -286,7 +286,7 @@ impl Sender {
         if is_told && may_rest {
             // One that asked for all while none rested has no watch any more.
             if probe.duty == ProbeDuty::Itself || self.watch.at.is_none() {
-                self.watch.begin(now, wait);
+                self.watch.begin(now, rtt.probe_wait(gap));
             }
             probe.duty = ProbeDuty::Rests;
         } else {
@@ -312,7 +312,12 @@ impl Sender {
                 number: PathNumber::default(),
             });
         }
-        self.queue_marks(at, ends);
+        // Of the first ones, the last asks for all. A repeated one asks for its own path.
+        let asks_from = match is_first {
+            true => ends.len().saturating_sub(1),
+            false => 0,
+        };
+        self.queue_marks(at, ends, asks_from);
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
@@ -342,16 +347,15 @@ impl Sender {
         self.tail.due.extend(marks);
     }
 
-    /// Queues a PROBE on each of these paths. The last one asks for a report: it has the lowest
-    /// class, so that it waits in queues as long as the data does.
-    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>) {
+    /// Queues a PROBE on each of these paths. Those from `asks_from` on ask for a report; the last
+    /// one has the lowest class, so that it waits in queues as long as the data does.
+    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>, asks_from: usize) {
         paths.sort_by_key(|path| path.class);
         let message = self.messages[at].id();
-        let last = paths.len().saturating_sub(1);
         let marks = paths.into_iter().enumerate().map(|(at, path)| TailMark {
             message,
             path,
-            flags: if at == last {
+            flags: if at >= asks_from {
                 Flags::NONE
             } else {
                 Flags::MARKER

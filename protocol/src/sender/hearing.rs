@@ -107,6 +107,11 @@ impl ReportsHeard {
         }
     }
 
+    /// Whether all reports of late have come.
+    pub(super) fn are_complete(&self) -> bool {
+        self.missing == 0
+    }
+
     /// How much later than others reports may come, as far as these have shown.
     pub(super) fn lateness(&self) -> Span {
         self.late.expected()

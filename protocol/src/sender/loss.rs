@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use super::Sender;
 use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
-use super::probe::PROBE_WAIT_MAX;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, MessageId, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
@@ -97,8 +96,9 @@ impl LateSegments {
         self.doubted.push_back((class, flight));
     }
 
-    /// A report of a message has arrived; no segment is later than `most`.
-    fn on_report(&mut self, sending: &SendMessage, classes: &[ClassFlights], most: Span) {
+    /// A report of a message has arrived; no segment is later than `most`. If others were lost, a
+    /// segment may have come in time, and nothing is learned.
+    fn on_report(&mut self, sending: &SendMessage, classes: &[ClassFlights], most: Option<Span>) {
         self.lateness.fade();
         let lateness = &mut self.lateness;
         self.doubted.retain(|&(class, flight)| {
@@ -106,7 +106,8 @@ impl LateSegments {
             let is_same = is_reported && sending.sent_at(flight.segment) == flight.sent_at;
             let has_arrived = is_same && sending.progress.acked.has(flight.segment);
             // A segment that parity has restored did not come late.
-            if has_arrived && !sending.parity.was_sent() {
+            let learned = most.filter(|_| has_arrived && !sending.parity.was_sent());
+            if let Some(most) = learned {
                 let newest = newest_of(&classes[class..]);
                 lateness.learn(newest.since(flight.sent_at), most);
             }
@@ -193,6 +194,7 @@ impl Sender {
 
     /// The message at `at` has a new report: learns from segments that were late.
     pub(super) fn learn_lateness(&mut self, at: usize, most: Span) {
+        let most = self.reports.are_complete().then_some(most);
         (self.late).on_report(&self.messages[at], &self.classes, most);
     }
 
@@ -283,9 +285,10 @@ impl Sender {
         self.path.on_lost(now, bytes);
         sending.on_lost(flight.segment);
         sending.parity.on_lost();
-        // The receiver does not know of the new holes, so the next probe may be due now.
-        let probe_at = sending.next_probe(now, PROBE_WAIT_MAX, PathRecord::Lossy);
-        sending.probe.at = sending.probe.at.min(probe_at);
+        // The receiver does not know of the new holes.
+        if sending.has_news(PathRecord::Lossy) {
+            sending.probe.at = sending.probe.at.min(now);
+        }
         let probe_at = sending.probe.at;
         self.note_probe(probe_at);
         self.spray.on_loss(flight.entropy);

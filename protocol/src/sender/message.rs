@@ -12,6 +12,7 @@ use crate::bitmap::Bitmap;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
+use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
@@ -66,6 +67,15 @@ pub(super) enum PathRecord {
     Lossy,
 }
 
+/// How long a message waits for a report.
+#[derive(Clone, Copy)]
+pub(super) struct ReportWait<'a> {
+    pub(super) rtt: &'a Rtt,
+    /// The job's.
+    pub(super) gap: Span,
+    pub(super) record: PathRecord,
+}
+
 /// How the segments of a run are sent.
 pub(super) struct TakenRun {
     pub(super) class: Class,
@@ -88,6 +98,8 @@ pub(super) struct SendProgress {
     unscheduled: u64,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(super) granted: u32,
+    /// Segments that became holes, each of which leaves its place in the grant to another one.
+    freed: u32,
     /// Position in the sending order of the first segment never sent.
     next: u32,
     /// Index of the lane that `next` lies in.
@@ -167,6 +179,7 @@ impl SendMessage {
             progress: SendProgress {
                 unscheduled: start.bytes,
                 granted: start.segments,
+                freed: 0,
                 next: 0,
                 lane: 0,
                 in_flight: Bitmap::new(segments),
@@ -237,19 +250,30 @@ impl SendMessage {
     /// when all of it was sent, since its receiver waits for that information, and when more of it
     /// is found lost: until its receiver knows, it grants less to all peers. On lossy paths the end
     /// of every message is marked at once.
-    pub(super) fn next_probe(&self, now: Instant, wait: Span, record: PathRecord) -> Instant {
+    pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
+        let ReportWait { rtt, gap, record } = wait;
+        if self.has_news(record) {
+            return now;
+        }
+        let usual = rtt.probe_wait(gap);
+        let wait = match record {
+            PathRecord::Clean if rtt.is_known() => usual,
+            _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
+        };
+        now + match self.waits_for_grant() {
+            true => grant_wait(wait),
+            false => wait,
+        }
+    }
+
+    /// Whether its receiver is to hear of it at once.
+    pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
             true => says_all_sent && record == PathRecord::Lossy,
             false => says_all_sent || self.has_untold_holes(),
         };
-        if is_news && self.progress.acked.zeros() > 0 {
-            now
-        } else if self.waits_for_grant() {
-            now + grant_wait(wait)
-        } else {
-            now + wait
-        }
+        is_news && self.progress.acked.zeros() > 0
     }
 
     /// Whether more of it is lost than its receiver was told.
@@ -257,11 +281,15 @@ impl SendMessage {
         self.repair.holes().ones() > self.probe.holes_told
     }
 
+    /// Segments, in sending order, that may be sent by now.
+    fn allowed(&self) -> u32 {
+        let SendProgress { granted, freed, .. } = self.progress;
+        granted.saturating_add(freed).min(self.segments())
+    }
+
     /// Whether all granted segments were sent, and none of them is in flight.
     fn has_landed(&self) -> bool {
-        let progress = &self.progress;
-        let sent_all_granted = progress.next == progress.granted.min(self.segments());
-        sent_all_granted && progress.in_flight.ones() == 0
+        self.progress.next >= self.allowed() && self.progress.in_flight.ones() == 0
     }
 
     /// Whether the sender can only wait: the receiver grants others first.
@@ -331,7 +359,7 @@ impl SendMessage {
             self.repair.pop();
         }
         let progress = &self.progress;
-        let ready = progress.next < self.segments().min(progress.granted);
+        let ready = progress.next < self.allowed();
         ready.then(|| {
             let class = self.tags.lanes()[progress.lane].class;
             let segment = self.tags.at(progress.next);
@@ -355,10 +383,10 @@ impl SendMessage {
     }
 
     fn take_new(&mut self, most: u32, run: &mut SegmentRun) -> TakenRun {
-        let last = self.segments() - 1;
+        let (last, allowed) = (self.segments() - 1, self.allowed());
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
-        let end = (progress.next + most).min(lane.end).min(progress.granted);
+        let end = (progress.next + most).min(lane.end).min(allowed);
         while progress.next < end {
             let segment = self.tags.at(progress.next);
             run.push(segment);
@@ -544,8 +572,10 @@ impl SendMessage {
         let tie_breaker = TieBreaker::of(self.header.source, self.id());
         let need = self.tags.need(tie_breaker, segment);
         let tolerated = self.cut.holes_allowed(self.tolerance);
+        let before = self.repair.holes().ones();
         self.repair
             .leave(segment, need, tolerated, &self.progress.acked);
+        self.progress.freed += self.repair.holes().ones().saturating_sub(before);
     }
 
     /// A BITMAP has arrived: the receiver has chosen its holes, and needs all other segments.

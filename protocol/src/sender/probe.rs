@@ -52,6 +52,8 @@ pub(super) struct ProbeState {
     pub(super) unanswered: u32,
     /// When the first of those was sent.
     pub(super) asked: Instant,
+    /// Probes since a segment of the message last left or arrived.
+    pub(super) retries: u32,
     /// How often, since the last report, the peer answered other messages after this one asked.
     pub(super) vain: u32,
     /// Probes since the peer last answered, and when the first of them was sent.
@@ -81,6 +83,7 @@ impl ProbeState {
             at,
             unanswered: 0,
             asked: now,
+            retries: 0,
             vain: 0,
             unheard: (0, now),
             last: now,
@@ -96,6 +99,7 @@ impl ProbeState {
     /// Segments leave.
     pub(super) fn on_sent(&mut self) {
         self.stage = SendStage::Sending;
+        self.retries = 0;
         self.marked_again = 0;
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
@@ -143,6 +147,7 @@ impl ProbeState {
             self.asked = now;
         }
         self.unanswered += 1;
+        self.retries += 1;
         self.last = now;
         self.at = next;
         self.holes_told = holes;

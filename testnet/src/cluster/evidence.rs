@@ -27,6 +27,23 @@ pub(crate) type Found = (ClusterCheck, String);
 /// A message by its sender, its receiver and its key.
 pub(crate) type MessageName = (u16, u16, MessageKey);
 
+/// How much of a message its receiver may do without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoleTerms {
+    pub(crate) tolerance: Share,
+    pub(crate) patience: ReceiverPatience,
+}
+
+/// Whether a receiver may have lost patience with a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ReceiverPatience {
+    /// It accepts only segments that are lost.
+    Endless,
+    /// It may do without segments that are late, of whole messages too; so many messages at most
+    /// are added up in one place.
+    MayEnd { addends: u64 },
+}
+
 /// What is known of all messages.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -96,8 +113,8 @@ impl Evidence {
         }
     }
 
-    /// A DATA packet was sent; these copies will arrive.
-    pub(crate) fn sent(&mut self, to: u16, header: &Header, copies: &[Option<CarriedCopy>; 2]) {
+    /// A packet of a message was sent.
+    pub(crate) fn begun(&mut self, to: u16, header: &Header) {
         let name = (header.source.0, to, header.key);
         if !self.messages.contains_key(&name) {
             self.order.push_back(name);
@@ -107,9 +124,14 @@ impl Evidence {
             }
         }
         let segment_bytes = self.segment_bytes;
-        let seen =
-            (self.messages.entry(name)).or_insert_with(|| SeenMessage::of(header, segment_bytes));
-        let Some(segment) = seen.segments.get_mut(header.segment as usize) else {
+        let new = || SeenMessage::of(header, segment_bytes);
+        self.messages.entry(name).or_insert_with(new);
+    }
+
+    /// A DATA packet was sent; these copies will arrive.
+    pub(crate) fn sent(&mut self, to: u16, header: &Header, copies: &[Option<CarriedCopy>; 2]) {
+        self.begun(to, header);
+        let Some(segment) = self.segment(to, header) else {
             return;
         };
         segment.sent += 1;
@@ -183,13 +205,13 @@ impl Evidence {
     }
 
     /// A receiver names the holes of a message in a STOP, or in one of several. It decided about
-    /// them with what had arrived by `decided`, and tolerates this share.
+    /// them with what had arrived by `decided`, on these terms.
     pub(crate) fn stopped(
         &mut self,
         name: MessageName,
         report: (SegmentReport, &[u8]),
         decided: Instant,
-        tolerance: Share,
+        terms: HoleTerms,
     ) -> Result<(), Found> {
         let gap = self.gap;
         let Some(seen) = self.messages.get_mut(&name) else {
@@ -205,19 +227,49 @@ impl Evidence {
         };
         for segment in spoken {
             let evidence = &seen.segments[segment];
-            if let Some(why) = evidence.forbids(decided, gap, seen.begun) {
+            let forbidden = match terms.patience {
+                ReceiverPatience::Endless => evidence.forbids(decided, gap, seen.begun),
+                ReceiverPatience::MayEnd { .. } => evidence.was_there(decided),
+            };
+            if let Some(why) = forbidden {
                 let detail = format!("{} is a hole, but {why}", shown(segment));
                 return Err((ClusterCheck::Provenance, detail));
             }
         }
+        if let ReceiverPatience::MayEnd { addends } = terms.patience {
+            return self.sum_holds(name, terms.tolerance, addends);
+        }
         let holes = seen.holes.iter().filter(|hole| **hole).count();
-        let allowed = seen.cut.holes_allowed(tolerance) as usize;
+        let allowed = seen.cut.holes_allowed(terms.tolerance) as usize;
         if holes > allowed {
             let (from, to, key) = name;
             let detail = format!(
                 "message {:?} from {from} to {to} misses {holes} of {} segments, {allowed} allowed",
                 key.parts(),
                 seen.segments.len()
+            );
+            return Err((ClusterCheck::Bounds, detail));
+        }
+        Ok(())
+    }
+
+    /// A sum of so many messages misses no more than each of them tolerates to be lost, and as much
+    /// again that is late.
+    fn sum_holds(&self, name: MessageName, tolerance: Share, addends: u64) -> Result<(), Found> {
+        let (_, to, key) = name;
+        let (mut missing, mut longest) = (0, 0);
+        for (&(_, receiver, of), message) in &self.messages {
+            if (receiver, of) != (to, key) {
+                continue;
+            }
+            missing += message.told_holes().bytes;
+            longest = longest.max(u64::from(message.cut.bytes()));
+        }
+        let allowed = tolerance.of(longest) * addends * 2;
+        if missing > allowed {
+            let detail = format!(
+                "the sum {:?} at rank {to} misses {missing} bytes, {allowed} allowed",
+                key.parts()
             );
             return Err((ClusterCheck::Bounds, detail));
         }
@@ -319,6 +371,13 @@ impl SeenMessage {
 }
 
 impl SeenSegment {
+    /// Why a receiver that decided then must not have done without the segment, however late
+    /// others are.
+    fn was_there(&self, decided: Instant) -> Option<String> {
+        let handed = self.handed.filter(|&handed| handed < decided)?;
+        Some(format!("it was handed over {} before", decided - handed))
+    }
+
     /// Why a receiver that decided then must not have accepted the segment as a hole of a message
     /// that began to arrive at `begun`.
     fn forbids(&self, decided: Instant, gap: Span, begun: Option<Instant>) -> Option<String> {
@@ -331,8 +390,8 @@ impl SeenSegment {
         if self.handed == Some(decided) {
             return None; // read together with the packet that completed the message
         }
-        if let Some(handed) = self.handed.filter(|&handed| handed < decided) {
-            return Some(format!("it was handed over {} before", decided - handed));
+        if let Some(why) = self.was_there(decided) {
+            return Some(why);
         }
         // Clocks of hosts differ a little.
         let allowed = gap.beyond(gap.divided(50));

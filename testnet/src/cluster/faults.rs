@@ -110,6 +110,8 @@ faults! {
     MtuShrink = "mtu-shrink",
     /// Ranks remember so little that a short job reaches every limit.
     SmallLimits = "small-limits",
+    /// Ranks wait for late contributions no longer than usual, and learn that from few steps.
+    Impatience = "impatience",
 }
 
 impl ClusterFault {

@@ -244,6 +244,19 @@ impl ClusterProgram {
         if schedule.faults.has(ClusterFault::SmallLimits) {
             self.limits = small_limits(schedule);
         }
+        if schedule.faults.has(ClusterFault::Impatience) {
+            self.lose_patience(schedule);
+        }
+    }
+
+    /// Sums wait for late contributions as long as usual, as far as a few steps tell.
+    fn lose_patience(&mut self, schedule: &ClusterSchedule) {
+        let mut rng = draw::stream(schedule.seed, "patience", 0);
+        self.job.collectives.patience = Some(pick(&mut rng, &[1.0, 1.2, 2.0]));
+        self.limits.1.learning = rng.random_range(1..=2);
+        for tensor in &mut self.tensors {
+            (tensor.holes, tensor.dtype) = (HoleFilling::ErrorFeedback, DType::F64);
+        }
     }
 
     /// Adds an all-to-all of all ranks, of so many bytes for each; gives its index.
@@ -508,6 +521,7 @@ fn small_limits(schedule: &ClusterSchedule) -> (EndpointLimits, CommunicatorLimi
     let communicator = CommunicatorLimits {
         completed: rng.random_range(1..4),
         plans: rng.random_range(1..4),
+        ..CommunicatorLimits::USUAL
     };
     (endpoint, communicator)
 }

@@ -243,6 +243,7 @@ impl<'a> ClusterRun<'a> {
         let ended = (self.work())
             .and_then(|()| self.clean_paths_repair_nothing())
             .and_then(|()| self.budgets_hold())
+            .and_then(|()| self.patience_is_asked_for())
             .and_then(|()| self.contributions_add_up())
             .and_then(|()| self.recover())
             .and_then(|()| self.fall_silent());

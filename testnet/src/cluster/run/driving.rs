@@ -1,13 +1,15 @@
 //! Packets and the steps of drivers: the next event of a run, and what is noted of each packet.
 
+use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Instant, MessageKey, Rank, Share, Span};
 use gradwire_protocol::wire::{Header, PacketKind, SegmentReport};
 
 use super::{ClusterRun, Flying};
 use crate::cluster::draw::fold;
-use crate::cluster::evidence::Found;
+use crate::cluster::evidence::{Found, HoleTerms, ReceiverPatience};
 use crate::cluster::host::{ArrivedPacket, DriverStep, HostArrival, IDLE_ROUNDS_MAX};
+use crate::cluster::program::PlannedOperation;
 use crate::cluster::violation::ClusterCheck;
 
 /// Runs of packets that a driver sends before it reads again.
@@ -190,8 +192,10 @@ impl ClusterRun<'_> {
         if self.hosts[usize::from(from)].is_down(self.now) {
             copies = [None, None];
         }
-        if header.kind == PacketKind::Data {
-            self.evidence.sent(to, &header, &copies);
+        match header.kind {
+            PacketKind::Data => self.evidence.sent(to, &header, &copies),
+            PacketKind::Probe => self.evidence.begun(to, &header),
+            _ => {}
         }
         for copy in copies.into_iter().flatten() {
             let packet = ArrivedPacket {
@@ -260,17 +264,40 @@ impl ClusterRun<'_> {
             return Ok(());
         }
         let decided = self.hosts[usize::from(from)].decided;
-        let tolerance = self.tolerance(Rank(from), key);
+        let terms = self.hole_terms(Rank(from), key);
         let decided = decided.unwrap_or(self.now);
         self.evidence
-            .stopped((to, from, key), report, decided, tolerance)
+            .stopped((to, from, key), report, decided, terms)
     }
 
-    /// What a rank tolerates in a message that it receives.
-    pub(super) fn tolerance(&self, rank: Rank, key: MessageKey) -> Share {
-        let planned = self.program.find(key);
-        planned.map_or(Share::NONE, |planned| {
-            planned.tolerances[usize::from(rank.0)]
-        })
+    /// What a rank may do without in a message that it receives.
+    fn hole_terms(&self, rank: Rank, key: MessageKey) -> HoleTerms {
+        let mut terms = HoleTerms {
+            tolerance: Share::NONE,
+            patience: ReceiverPatience::Endless,
+        };
+        if let Some(planned) = self.program.find(key) {
+            terms.tolerance = planned.tolerances[usize::from(rank.0)];
+            if self.may_lose_patience(rank, planned) {
+                let addends = planned.group.ranks.len() as u64 - 1;
+                terms.patience = ReceiverPatience::MayEnd { addends };
+            }
+        }
+        terms
+    }
+
+    /// Whether the rank has learned how long sums of an operation's tensor take, and may wait for
+    /// one no longer. The tensor with key 0 is not known from step to step.
+    fn may_lose_patience(&self, rank: Rank, planned: &PlannedOperation) -> bool {
+        let Some(tensor) = planned.tensor.filter(|&tensor| tensor > 0) else {
+            return false;
+        };
+        let is_earlier = |other: &&PlannedOperation| {
+            other.tensor == Some(tensor) && self.results[other.index].contains_key(&rank)
+        };
+        let learned = self.program.operations[..planned.index].iter();
+        self.program.job.collectives.patience.is_some()
+            && planned.holes == HoleFilling::ErrorFeedback
+            && learned.filter(is_earlier).count() >= self.program.limits.1.learning
     }
 }

@@ -32,7 +32,8 @@ impl ClusterRun<'_> {
         }
         for host in &self.hosts {
             let sender = host.communicator.counters().sender;
-            let lost = host.communicator.counters().receiver.lost_segments;
+            let receiver = host.communicator.counters().receiver;
+            let lost = receiver.lost_segments - receiver.given_up_segments;
             if sender.repaired_segments + sender.found_lost + lost > 0 {
                 let detail = format!(
                     "rank {} repaired {} segments, found {} lost and did without {lost} on clean \
@@ -43,6 +44,21 @@ impl ClusterRun<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Only a rank whose patience may end gives up segments that are not lost.
+    pub(super) fn patience_is_asked_for(&self) -> Result<(), Found> {
+        let receiver = |host: &ClusterHost| host.communicator.counters().receiver;
+        let gave_up = |host: &&ClusterHost| receiver(host).given_up_segments > 0;
+        let is_endless = self.program.job.collectives.patience.is_none();
+        match self.hosts.iter().find(gave_up).filter(|_| is_endless) {
+            None => Ok(()),
+            Some(host) => {
+                let given_up = receiver(host).given_up_segments;
+                let detail = format!("rank {} gave up {given_up} segments", host.rank);
+                Err((ClusterCheck::Provenance, detail))
+            }
+        }
     }
 
     /// No step of a rank misses more than the messages of the step tolerate together, each at most
