@@ -14,7 +14,8 @@ const SIMPLE: usize = 2;
 /// `NCCL_ALGO_PROTO_IGNORE`.
 const IGNORE: f32 = -1.0;
 
-/// What NCCL holds for a communicator: whether it has several hosts. They are addresses that no one reads.
+/// What NCCL holds for a communicator: whether it has several hosts. They are addresses that no
+/// one reads.
 static ONE_HOST: u8 = 1;
 static SEVERAL_HOSTS: u8 = 2;
 
