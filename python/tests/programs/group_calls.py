@@ -11,12 +11,12 @@ CPU = torch.device("cpu")
 
 
 def tensors_elsewhere_are_refused_with_advice() -> None:
-    """The device is named, and both ways out: copy it, or NCCL."""
+    """The device is named, and where a tensor may be."""
     backend = dist.group.WORLD._get_backend(CPU)
     elsewhere = [torch.empty(4, device="meta")]
     options = dist.AllreduceOptions()
     refused(lambda: backend.allreduce(elsewhere, options), "its memory cannot be copied")
-    refused(lambda: backend.allreduce(elsewhere, options), "tensor.cpu()")
+    refused(lambda: backend.allreduce(elsewhere, options), "give a tensor in CPU memory")
 
 
 def a_monitored_barrier_names_who_did_not_come() -> None:
