@@ -206,7 +206,7 @@ mod tests {
             line(
                 origin,
                 &record
-                    .level(log::Level::Warn)
+                    .level(Level::Warn)
                     .args(format_args!("a {}", 1))
                     .build(),
             )
