@@ -1,8 +1,10 @@
 """Starts the ranks of a job as real processes and collects their reports."""
 
 import atexit
+import contextlib
 import functools
 import importlib.metadata
+import itertools
 import json
 import os
 import socket
@@ -19,6 +21,10 @@ from zygote import Rank, Start, Zygote
 PROGRAMS = Path(__file__).parent / "programs"
 ABOUT_ENDS = {"ending.py", "failing.py", "forked.py", "interrupted.py", "leaving.py"}
 """Programs of tests that look at the ends of ranks, not only at what they do."""
+
+_FIRST_PORT = 20_000 + os.getpid() % 60 * 200
+_PORTS = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + 200))
+"""Below those that the kernel gives away, and not those of the other test process."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,9 @@ def is_oldest_torch() -> bool:
 
 
 def free_port() -> int:
-    """Return a TCP port of loopback that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a TCP port of loopback that is free, and that no other test process asks for."""
+    while True:
+        port = next(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
