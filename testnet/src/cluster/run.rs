@@ -58,8 +58,6 @@ pub struct ClusterTally {
     pub failed: u64,
     /// Holes that receivers accepted.
     pub holes: u64,
-    /// Segments that impatient receivers gave up although they were not known to be lost.
-    pub given_up: u64,
     /// Segments sent again.
     pub repaired: u64,
     /// The most control packets per minute from one rank to another one while both waited, of waits
@@ -253,9 +251,6 @@ impl<'a> ClusterRun<'a> {
         self.tally.waiting_per_minute = self.traffic.most_per_minute();
         let repaired = |host: &ClusterHost| host.communicator.counters().sender.repaired_segments;
         self.tally.repaired = self.hosts.iter().map(repaired).sum();
-        let receiver = |host: &ClusterHost| host.communicator.counters().receiver;
-        let given_up = |host| receiver(host).given_up_segments;
-        self.tally.given_up = self.hosts.iter().map(given_up).sum();
         match ended {
             Ok(()) => Ok(self.tally),
             Err((check, detail)) => Err(ClusterViolation {
