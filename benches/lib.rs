@@ -5,7 +5,7 @@ pub mod group;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -91,6 +91,7 @@ impl EndpointPair {
             signature: Signature::NONE,
             step,
             bytes,
+            length: LengthRule::Exact,
             tolerance,
             urgency: None,
             patience_ends: None,

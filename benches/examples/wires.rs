@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::machine::{Datagram, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -131,6 +131,7 @@ fn offer(ends: &mut [End; 2], now: Instant, (sequence, bytes): (u32, u32)) {
         signature: Signature::NONE,
         step: Step(0),
         bytes,
+        length: LengthRule::Exact,
         tolerance: Share::NONE,
         urgency: None,
         patience_ends: None,

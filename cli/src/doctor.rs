@@ -2,13 +2,15 @@
 //! each, and the command that mends it.
 //!
 //! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge the
-//! measurements of `gradwire_transport::probe`, as findings of [`finding`]; [`mod@job`] lets all
+//! measurements of `gradwire_transport::probe`, as findings of [`finding`]; [`mod@nccl`] has the
+//! plugin of NCCL checked; [`mod@job`] lets all
 //! ranks of a job check each other; [`mod@print`] shows the findings.
 
 pub mod finding;
 pub mod host;
 pub mod job;
 pub mod machine;
+pub mod nccl;
 pub mod options;
 pub mod pair;
 pub mod print;
@@ -25,6 +27,7 @@ use gradwire_transport::interface;
 use gradwire_transport::probe::{ProbeServer, ProbeServerError, system};
 use serde_json::json;
 
+use crate::environment::Environment;
 use crate::exit::CommandError;
 use crate::job as job_file;
 use finding::FindingState;
@@ -89,11 +92,16 @@ pub fn host(
         ranks: options.ranks.min(world),
         world,
     };
+    let mut checks = host::check(&wanted);
+    if options.nccl {
+        let python = Environment::read().python(None);
+        checks.push(nccl::check(&python));
+    }
     Ok(HostReport {
         name: host_name(),
         rank: options.rank,
         addresses: addresses.iter().map(IpAddr::to_string).collect(),
-        checks: host::check(&wanted),
+        checks,
     })
 }
 

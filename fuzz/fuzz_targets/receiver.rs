@@ -9,7 +9,7 @@
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -59,6 +59,10 @@ impl Scene {
             signature: Signature::NONE,
             step: Step(0),
             bytes,
+            length: match key & 8 {
+                0 => LengthRule::Exact,
+                _ => LengthRule::AtMost,
+            },
             tolerance,
             urgency: None,
             patience_ends: None,

@@ -20,7 +20,7 @@ use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::Job;
 use crate::machine::{Datagram, Machine, SegmentRun, Transmit, UnsentRun};
-use crate::message::{ReceiveRequest, SendRequest, is_consistent};
+use crate::message::{LengthRule, ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
 use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement, Restoration};
@@ -29,7 +29,7 @@ use crate::settings::{EndpointLimits, EndpointSettings, Identity};
 use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
-pub use self::transmit::WantedPayload;
+pub use self::transmit::{NextPackets, WantedPayload};
 pub use crate::event::EndpointEvent;
 
 /// Stands for the grants among the peers in [`Endpoint::deadlines`].
@@ -218,11 +218,17 @@ impl Endpoint {
     /// arrival.
     ///
     /// # Panics
-    /// When `from` is this rank or not a rank of the job.
+    /// When `from` is this rank or not a rank of the job, or when a message whose length is open
+    /// has patience.
     pub fn expect(&mut self, now: Instant, from: Rank, incoming: ReceiveRequest) {
         assert_ne!(
             from, self.common.network.identity.rank,
             "a rank does not receive from itself"
+        );
+        let is_open = incoming.length == LengthRule::AtMost;
+        assert!(
+            !is_open || incoming.patience_ends.is_none(),
+            "its sum is not known"
         );
         let at = self.place(from);
         let peer = &mut self.peers[at];

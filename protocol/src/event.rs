@@ -23,6 +23,8 @@ pub enum EndpointEvent {
         from: Rank,
         /// Its key.
         key: MessageKey,
+        /// Its length in bytes.
+        bytes: u32,
         /// The segments that stay missing, if any.
         holes: Option<Bitmap>,
     },
@@ -60,7 +62,7 @@ pub enum EndpointEvent {
         /// Its key.
         key: MessageKey,
     },
-    /// A message arrived whose length or signature differs from the posted one. It is not taken.
+    /// A message arrived whose length or signature does not answer the posted one. It is not taken.
     Mismatch {
         /// Its sender.
         from: Rank,

@@ -1,5 +1,6 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
+use crate::budget::Ledger;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -33,8 +34,10 @@ pub struct ReceiveRequest {
     pub signature: Signature,
     /// The training step that it belongs to.
     pub step: Step,
-    /// Its length in bytes.
+    /// Its length in bytes, as `length` says.
     pub bytes: u32,
+    /// Whether it may be shorter.
+    pub length: LengthRule,
     /// The share that may be missing.
     pub tolerance: Share,
     /// How urgent it is; `None` when that is not known.
@@ -45,7 +48,33 @@ pub struct ReceiveRequest {
     pub patience_ends: Option<Instant>,
 }
 
+/// Which messages answer a [`ReceiveRequest`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LengthRule {
+    /// One of exactly its length.
+    Exact,
+    /// One that is no longer. [`EndpointEvent::Received`](crate::event::EndpointEvent::Received)
+    /// has its length. Such a message has no patience.
+    AtMost,
+}
+
 impl ReceiveRequest {
+    /// Whether a message answers it.
+    pub(crate) fn takes(&self, came: MessageOutline) -> bool {
+        let fits = match self.length {
+            LengthRule::Exact => came.bytes == self.bytes,
+            LengthRule::AtMost => came.bytes <= self.bytes,
+        };
+        fits && came.signature == self.signature
+    }
+
+    /// Books the loss that it tolerates in a message of `bytes`.
+    pub(crate) fn owe(&self, bytes: u32, ledger: &mut Ledger) {
+        if !self.tolerance.is_none() {
+            ledger.owe(self.step, bytes, self.tolerance);
+        }
+    }
+
     pub(crate) fn outline(&self) -> MessageOutline {
         MessageOutline {
             bytes: self.bytes,

@@ -4,7 +4,8 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. An early message is accepted up to its unscheduled start; when it is
+//!    and otherwise early. It answers a post of its own length, or one that says
+//!    [`LengthRule::AtMost`] with no less. An early message is accepted up to its unscheduled start; when it is
 //!    posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
 //!    waits for another one.
@@ -74,7 +75,7 @@ use crate::footprint::EndpointFootprint;
 use crate::grants::{GrantNeed, Grants};
 use crate::job::PacketOrder;
 use crate::machine::Ecn;
-use crate::message::{ReceiveRequest, find_open};
+use crate::message::{LengthRule, ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::parity::{ParityGroup, ParityGroups};
@@ -288,9 +289,8 @@ impl Receiver {
 
     /// Posts a message. It may have arrived already, in part or whole.
     pub fn expect(&mut self, request: ReceiveRequest, lent: &mut RankResources<'_>) {
-        if !request.tolerance.is_none() {
-            lent.ledger
-                .owe(request.step, request.bytes, request.tolerance);
+        if request.length == LengthRule::Exact {
+            request.owe(request.bytes, lent.ledger);
         }
         if request.patience_ends.is_some() {
             lent.ledger.share_patience(&request);
@@ -314,7 +314,7 @@ impl Receiver {
     fn post(&mut self, at: usize, request: &ReceiveRequest, lent: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
         let (ours, theirs) = (request.outline(), receiving.outline());
-        if ours != theirs {
+        if !request.takes(theirs) {
             // The ranks disagree, which ends the job: the message stays early until then.
             self.events.push_back(EndpointEvent::Mismatch {
                 from: self.peer,
@@ -323,6 +323,9 @@ impl Receiver {
                 theirs,
             });
             return;
+        }
+        if request.length == LengthRule::AtMost {
+            request.owe(theirs.bytes, lent.ledger);
         }
         self.early_segments -= u64::from(receiving.cut.segments());
         receiving.on_posted(request);
@@ -653,13 +656,17 @@ impl Receiver {
         receiving.complete(lent.now, lent.gap);
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
-        let (from, key) = (self.peer, receiving.key());
+        let (from, key, bytes) = (self.peer, receiving.key(), receiving.cut.bytes());
         if let Some(holes) = &holes {
             self.counters.lost_segments += u64::from(holes.ones());
             self.counters.given_up_segments += u64::from(receiving.given_up(holes));
         }
-        self.events
-            .push_back(EndpointEvent::Received { from, key, holes });
+        self.events.push_back(EndpointEvent::Received {
+            from,
+            key,
+            bytes,
+            holes,
+        });
     }
 
     /// Ends the gaps that are over: accepts holes, and requests the other missing segments. Ends

@@ -311,6 +311,13 @@ impl Header {
         Ok((header, payload))
     }
 
+    /// The job and the source that a datagram names; `None` if it is shorter than a header. No other
+    /// field is looked at.
+    pub fn origin(datagram: &[u8]) -> Option<(JobId, Rank)> {
+        let bytes = datagram.first_chunk::<HEADER_BYTES>()?;
+        Some((JobId(get32(bytes, 4)), Rank(get16(bytes, 10))))
+    }
+
     fn checked(&self, present: usize) -> Result<(), DecodeError> {
         let said = usize::from(self.length);
         if said != present {
@@ -410,6 +417,9 @@ mod tests {
         header().encode(&mut packet);
         let (decoded, payload) = Header::decode(&packet).expect("a whole packet");
         assert_eq!((decoded, payload.len()), (header(), 4));
+        let origin = Header::origin(&packet);
+        assert_eq!(origin, Some((header().job, header().source)));
+        assert_eq!(Header::origin(&packet[..63]), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gradwire_protocol::bitmap::{Bitmap, decode_runs};
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
@@ -78,6 +78,7 @@ impl Transfer {
             signature: Signature::NONE,
             step: Step(1),
             bytes,
+            length: LengthRule::Exact,
             tolerance,
             urgency: None,
             patience_ends: None,

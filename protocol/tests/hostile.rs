@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -58,6 +58,7 @@ fn busy_endpoint() -> Endpoint {
                 signature: Signature::NONE,
                 step,
                 bytes,
+                length: LengthRule::Exact,
                 tolerance,
                 urgency: None,
                 patience_ends: None,
@@ -213,6 +214,7 @@ fn replayed_segments_of_a_finished_message_start_no_message() {
             signature: Signature::NONE,
             step,
             bytes,
+            length: LengthRule::Exact,
             tolerance,
             urgency: None,
             patience_ends: None,

@@ -3,7 +3,7 @@
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::metrics::{ClassCounters, PeerStanding};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -43,6 +43,7 @@ fn transfer(ends: &mut [Endpoint; 2]) {
         signature: Signature::NONE,
         step,
         bytes: BYTES,
+        length: LengthRule::Exact,
         tolerance,
         urgency: None,
         patience_ends: None,

@@ -63,7 +63,7 @@ def load() -> ModuleType:
 def _loaded() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
-    library = _library()
+    library = core_library()
     if not compiles(environment):
         module = _fallback(library, environment)
         sys.modules[_MODULE] = module
@@ -138,7 +138,7 @@ def _checked_torch() -> str:
     return version
 
 
-def _library() -> Path:
+def core_library() -> Path:
     """Find the Rust core, which the build of the package put beside this file."""
     found = sorted((_PACKAGE / "_native").glob(f"{_LIBRARY}*.so"))
     if not found:
@@ -281,7 +281,7 @@ def _ninja_on_path() -> Iterator[None]:
 
 def ahead_of_time() -> Path:
     """Compile for all users of this package if it is writable, else for this one."""
-    environment, torch_version, library = Environment.read(), _checked_torch(), _library()
+    environment, torch_version, library = Environment.read(), _checked_torch(), core_library()
     name = _name_of_build(torch_version, library)
     found = _finished(name, environment)
     return found or _made(name, library, (_SHARED, *environment.caches))

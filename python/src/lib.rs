@@ -1,9 +1,11 @@
-//! The C ABI under the PyTorch backend: `python/include/gradwire.h`, function by function.
+//! The C ABI under the PyTorch backend: `python/include/gradwire.h`, function by function. And the
+//! net plugin of NCCL.
 //!
 //! Start here:
 //! - [`abi`]: the entry points. Each catches panics and refuses null and invalid arguments.
 //! - `layout`: the structures of the header, field by field.
 //! - [`residuals`]: one more entry point, for checkpoints; [`tuning`]: two, for the first steps.
+//! - [`nccl`]: the plugin by which NCCL sends, beside that interface.
 //! - `lent`: the memory of tensors while an operation has it.
 //! - `operation`: turns a C operation into one of `gradwire-collectives`.
 //!
@@ -13,6 +15,7 @@
 pub mod abi;
 pub mod layout;
 mod lent;
+pub mod nccl;
 mod operation;
 pub mod residuals;
 mod text;

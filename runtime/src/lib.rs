@@ -6,6 +6,7 @@
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
 //!   that wait for its operations. `inbox` is how other threads reach it.
+//! - [`party`]: connections with other processes that come and go, without a job's world.
 //! - [`promise`]: submitted operations, and the duty to call back exactly once.
 //! - `inquiry`: the questions that ranks ask each other when an operation takes too long.
 //! - `vigil`: notices dead processes of this host.
@@ -28,6 +29,7 @@ mod inquiry;
 pub mod log;
 pub mod metrics;
 pub mod open;
+pub mod party;
 mod path_faults;
 pub mod pool;
 pub mod promise;
@@ -42,6 +44,7 @@ mod vigil;
 pub use counters::RankCounters;
 pub use error::{EndError, OpenError, RankJoinError, ResidualError};
 pub use gradwire_transport::control::{CertificateError, CertificateFiles};
+pub use gradwire_transport::interface;
 pub use metrics::Snapshot;
 pub use open::{AUTO_MTU_MAX, OpenRank, Opening};
 pub use promise::{Done, EndedOperation, RankTask, Ticket};

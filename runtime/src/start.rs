@@ -1,6 +1,7 @@
 //! The line that rank 0 logs when its job starts: job, ranks, hosts, wire and metrics.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use gradwire_collectives::ignores_tolerance;
 use gradwire_protocol::job::{Job, MetricsAccess, ReduceAlgorithm};
@@ -15,6 +16,12 @@ pub(crate) struct JobName(String);
 impl JobName {
     pub(crate) fn of(job: &Job) -> Self {
         Self(format!("{} ({:08x})", job.name, hash(job)))
+    }
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -11,7 +11,7 @@ use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit, UnsentRun};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::priority::MessageShape;
@@ -150,7 +150,9 @@ impl Recorder {
     fn collect(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                EndpointEvent::Received { from, key, holes } => {
+                EndpointEvent::Received {
+                    from, key, holes, ..
+                } => {
                     assert_eq!(
                         self.received.insert((from, key), holes),
                         None,
@@ -360,6 +362,7 @@ impl Scenario {
                     signature: Signature::NONE,
                     step: message.outgoing.step,
                     bytes,
+                    length: LengthRule::Exact,
                     tolerance,
                     urgency: None,
                     patience_ends: None,

@@ -15,9 +15,13 @@
 //! the outcome of its command [drives itself](DriverLink::drive). This saves two thread switches,
 //! which cost more than a small message. The driver's thread comes back when no caller has driven
 //! for a millisecond.
+//!
+//! Beside the ranks of its job, a driver may know [guests](DriverGuest): peers of other jobs, taken
+//! and forgotten while it runs.
 
 mod counters;
 mod engine;
+mod guests;
 mod patience;
 mod receiving;
 mod sending;
@@ -39,6 +43,8 @@ use crate::wires::WireThreads;
 
 pub use counters::DriverCounters;
 use engine::DriverEngine;
+pub use guests::{DriverGuest, GuestName};
+use guests::{DriverOrder, GuestChange};
 pub use setup::{DriverSetup, MachineCommand, ProgressHook};
 use shared::DriverShared;
 pub use shared::DriverStopped;
@@ -51,7 +57,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Other threads reach a driver's machine through this link. Dropping it stops the driver.
 #[derive(Debug)]
 pub struct DriverLink<M> {
-    commands: SyncSender<MachineCommand<M>>,
+    orders: SyncSender<DriverOrder<M>>,
     waker: Arc<ThreadWaker>,
     shared: Arc<DriverShared>,
     engine: Arc<Mutex<Option<DriverEngine<M>>>>,
@@ -68,7 +74,7 @@ pub fn spawn<M: Machine + Send + 'static>(
     setup: DriverSetup,
     progress: impl FnMut(&mut M) + Send + 'static,
 ) -> io::Result<DriverLink<M>> {
-    let (commands, waiting) = sync_channel(COMMANDS_WAITING);
+    let (orders, waiting) = sync_channel(COMMANDS_WAITING);
     let threads = setup.sockets.threads();
     let engine = DriverEngine::new(machine, setup, Box::new(progress), waiting)?;
     let (waker, shared) = (Arc::clone(&engine.waker), Arc::clone(&engine.shared));
@@ -78,7 +84,7 @@ pub fn spawn<M: Machine + Send + 'static>(
         .name("gradwire-driver".to_owned())
         .spawn(move || drive_until_stopped(&driven, &seen))?;
     Ok(DriverLink {
-        commands,
+        orders,
         waker,
         shared,
         engine,
@@ -94,22 +100,24 @@ fn drive_until_stopped<M: Machine>(engine: &Mutex<Option<DriverEngine<M>>>, shar
             std::thread::park_timeout(NAP);
             continue;
         }
+        if shared.polled.swap(false, Ordering::SeqCst) {
+            std::thread::park_timeout(NAP);
+            continue;
+        }
         let mut engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = || shared.called.load(Ordering::Relaxed);
         // A failure is recorded in `shared`, where callers find it.
-        let _ = turn(&mut engine, None, wanted);
+        let _ = turn(&mut engine, |running| running.run(None, wanted));
     }
     // Dropping the machine tells pending operations that they will not end.
     *engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
     shared.ended("it was asked to".to_owned());
 }
 
-/// Lets the engine run a command, and rounds until `is_over`. Removes an engine that fails or whose
-/// machine panics.
+/// Lets the engine work. Removes an engine that fails or whose machine panics.
 fn turn<M: Machine>(
     engine: &mut Option<DriverEngine<M>>,
-    command: Option<MachineCommand<M>>,
-    is_over: impl FnMut() -> bool,
+    work: impl FnOnce(&mut DriverEngine<M>) -> io::Result<()>,
 ) -> Result<(), DriverStopped> {
     let Some(running) = engine else {
         return Err(DriverStopped {
@@ -117,7 +125,7 @@ fn turn<M: Machine>(
         });
     };
     let shared = Arc::clone(&running.shared);
-    let result = catch_unwind(AssertUnwindSafe(|| running.run(command, is_over)));
+    let result = catch_unwind(AssertUnwindSafe(|| work(running)));
     let reason = match result {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => {
@@ -152,11 +160,35 @@ impl<M: Machine> DriverLink<M> {
         if self.threads == WireThreads::First || self.shared.called.swap(true, Ordering::SeqCst) {
             return self.submit(command);
         }
+        self.turn_here(|running| running.run(Some(command), is_done))
+    }
+
+    /// Drives one round on this thread, unless another one drives: for a caller that asks again and
+    /// again. The driver's own thread stays away for a millisecond. Never sleeps.
+    ///
+    /// # Errors
+    /// [`DriverStopped`] when the driver no longer runs.
+    pub fn poll(&self) -> Result<(), DriverStopped> {
+        if self.threads == WireThreads::First || self.shared.called.swap(true, Ordering::SeqCst) {
+            return match self.shared.stop.load(Ordering::Relaxed) {
+                true => Err(self.shared.stopped()),
+                false => Ok(()),
+            };
+        }
+        self.shared.polled.store(true, Ordering::SeqCst);
+        self.turn_here(DriverEngine::run_once)
+    }
+
+    /// Works with the engine on this thread, which has called it.
+    fn turn_here(
+        &self,
+        work: impl FnOnce(&mut DriverEngine<M>) -> io::Result<()>,
+    ) -> Result<(), DriverStopped> {
         // The driver's thread may be asleep while it holds the engine.
         self.waker.wake();
         let result = {
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            turn(&mut engine, Some(command), is_done)
+            turn(&mut engine, work)
         };
         self.shared.called.store(false, Ordering::SeqCst);
         result.map_err(|_| self.shared.stopped())
@@ -177,7 +209,28 @@ impl<M> DriverLink<M> {
     /// # Errors
     /// [`DriverStopped`] when the driver no longer runs.
     pub fn submit(&self, command: MachineCommand<M>) -> Result<(), DriverStopped> {
-        let sent = self.commands.send(command);
+        self.order(DriverOrder::Command(command))
+    }
+
+    /// Takes a peer of another job. Orders that follow find it there.
+    ///
+    /// # Errors
+    /// [`DriverStopped`] when the driver no longer runs.
+    pub fn take_guest(&self, name: GuestName, guest: DriverGuest) -> Result<(), DriverStopped> {
+        self.order(DriverOrder::Guest(GuestChange::Take(name, Box::new(guest))))
+    }
+
+    /// Forgets a peer of another job, once the orders before this have run: by then the machine
+    /// sends nothing more to it.
+    ///
+    /// # Errors
+    /// [`DriverStopped`] when the driver no longer runs.
+    pub fn forget_guest(&self, name: GuestName) -> Result<(), DriverStopped> {
+        self.order(DriverOrder::Guest(GuestChange::Forget(name)))
+    }
+
+    fn order(&self, order: DriverOrder<M>) -> Result<(), DriverStopped> {
+        let sent = self.orders.send(order);
         sent.map_err(|_| self.shared.stopped())?;
         self.waker.wake();
         if !self.shared.called.load(Ordering::SeqCst) {

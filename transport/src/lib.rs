@@ -14,6 +14,7 @@
 //! - [`process`]: tells a process from its forked children.
 //! - [`probe`]: the measurements of `gradwire doctor`.
 //! - [`http`]: a few pages for those who watch a rank.
+//! - [`pair`]: two processes that meet by a ticket, without a job's control plane.
 //! - [`control`]: rendezvous, agreement on the job, detection of lost ranks.
 //!
 //! Not here: rules of the protocol, and the meaning of messages.
@@ -27,6 +28,7 @@ mod hkdf;
 pub mod http;
 pub mod interface;
 mod message;
+pub mod pair;
 pub mod probe;
 pub mod process;
 pub mod rdma;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{IdleMode, Job, Mtu};
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit, UnsentRun};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -153,6 +153,7 @@ impl Victim {
                     signature: Signature::NONE,
                     step,
                     bytes,
+                    length: LengthRule::Exact,
                     tolerance,
                     urgency: None,
                     patience_ends: None,

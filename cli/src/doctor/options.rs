@@ -13,6 +13,7 @@ pub const DOCTOR_EXAMPLES: &str = "\
 Examples:
   gradwire doctor                                        this host alone
   gradwire doctor --ranks 8 --world 64 --job job.toml    this host for such a job
+  gradwire doctor --nccl                                 this host, and the plugin of NCCL
   gradwire doctor --serve --bind 10.0.0.2                on one host: answer probes, and
   gradwire doctor --peer 10.0.0.2:29410 --json           on another: check the path to it
   gradwire doctor --rank 0 --world 2 --rendezvous 10.0.0.1:29400 --token secret
@@ -53,6 +54,10 @@ pub struct Doctor {
     /// Print one JSON object instead of the list.
     #[arg(long)]
     pub json: bool,
+    /// Check the plugin of NCCL too, by the Python of the active environment: its symbols, and
+    /// messages through two connections.
+    #[arg(long, conflicts_with = "serve")]
+    pub nccl: bool,
     /// Check the path to a host where `gradwire doctor --serve` runs; may be given several times.
     #[arg(long, value_name = "HOST:PORT", help_heading = "Paths to other hosts")]
     pub peer: Vec<String>,

@@ -22,7 +22,7 @@ use smallvec::{SmallVec, smallvec};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::job::SumOrder;
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::segment::Segmentation;
@@ -244,6 +244,7 @@ impl RunningOperation {
             signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
+            length: LengthRule::Exact,
             tolerance: cut.usable(terms.tolerance),
             urgency: terms.urgency,
             patience_ends: self

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{CONTROL, MessageShape, Policy};
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::{
@@ -316,7 +316,9 @@ impl FlowMessages {
             EndpointEvent::Announced { from, key, outline } => {
                 self.post(now, from, key, outline.bytes);
             }
-            EndpointEvent::Received { from, key, holes } => {
+            EndpointEvent::Received {
+                from, key, holes, ..
+            } => {
                 let bytes = self.arriving.remove(&(from, key)).unwrap_or(0);
                 let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
                 let holes = holes.iter().flat_map(|holes| holes.iter_ones());
@@ -341,6 +343,7 @@ impl FlowMessages {
             signature: Signature::NONE,
             step: Step(0),
             bytes,
+            length: LengthRule::Exact,
             tolerance: self.tolerance_of(bytes),
             urgency: None,
             patience_ends: None,

@@ -32,6 +32,16 @@ pub struct WantedPayload<'r> {
     pub segment_bytes: u32,
 }
 
+/// The next packets of an endpoint, as [`Endpoint::poll_next`] has taken them.
+#[derive(Debug)]
+pub struct NextPackets(PacketChoice);
+
+#[derive(Debug)]
+enum PacketChoice {
+    Control(usize, Header),
+    Data(usize, Burst),
+}
+
 impl Endpoint {
     /// [`Machine::poll_transmit`](crate::machine::Machine::poll_transmit) for a caller that has the
     /// bytes. If `payload` returns none, the packets carry only lengths.
@@ -40,10 +50,35 @@ impl Endpoint {
         now: Instant,
         payload: impl FnOnce(WantedPayload<'_>) -> Option<Payload<'a>>,
     ) -> Option<Transmit<'a>> {
-        if let Some((at, header)) = self.poll_control(now) {
-            return Some(self.control_transmit(at, header));
+        let next = self.poll_next(now)?;
+        Some(self.transmit(next, payload))
+    }
+
+    /// Takes the next packets, for a caller that asks several endpoints for one that has any. They
+    /// count as sent: [`Endpoint::transmit`] follows before any other call.
+    pub fn poll_next(&mut self, now: Instant) -> Option<NextPackets> {
+        let control = self.poll_control(now);
+        let choice = match control {
+            Some((at, header)) => PacketChoice::Control(at, header),
+            None => {
+                let (at, burst) = self.poll_data(now)?;
+                PacketChoice::Data(at, burst)
+            }
+        };
+        Some(NextPackets(choice))
+    }
+
+    /// The packets that [`Endpoint::poll_next`] has just taken. If `payload` returns none, they
+    /// carry only lengths.
+    pub fn transmit<'a>(
+        &'a mut self,
+        NextPackets(choice): NextPackets,
+        payload: impl FnOnce(WantedPayload<'_>) -> Option<Payload<'a>>,
+    ) -> Transmit<'a> {
+        match choice {
+            PacketChoice::Control(at, header) => self.control_transmit(at, header),
+            PacketChoice::Data(at, burst) => self.data_transmit((at, burst), payload),
         }
-        self.data_transmit(now, payload)
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<(usize, Header)> {
@@ -98,10 +133,9 @@ impl Endpoint {
 
     fn data_transmit<'a>(
         &'a mut self,
-        now: Instant,
+        (at, burst): (usize, Burst),
         payload: impl FnOnce(WantedPayload<'_>) -> Option<Payload<'a>>,
-    ) -> Option<Transmit<'a>> {
-        let (at, burst) = self.poll_data(now)?;
+    ) -> Transmit<'a> {
         let template = burst.template;
         let is_parity = template.kind == PacketKind::Parity;
         let peer = &mut self.peers[at];
@@ -138,7 +172,7 @@ impl Endpoint {
         if let Some(traffic) = &mut peer.traffic {
             traffic.on_sent(&transmit);
         }
-        Some(transmit)
+        transmit
     }
 
     /// The peer that data goes to next: the one whose next segment has the first turn, among equal

@@ -53,6 +53,7 @@ impl Receiver {
         self.events.push_back(EndpointEvent::Received {
             from: self.peer,
             key,
+            bytes: request.bytes,
             holes: Some(holes),
         });
     }

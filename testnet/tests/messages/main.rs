@@ -3,6 +3,7 @@
 
 mod cancels;
 mod ids;
+mod lengths;
 mod memory;
 mod order;
 mod pair;

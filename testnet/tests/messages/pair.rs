@@ -2,7 +2,7 @@
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, PacketSecurity};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
@@ -104,12 +104,13 @@ impl TestMessage {
         }
     }
 
-    fn incoming(self) -> ReceiveRequest {
+    pub(crate) fn incoming(self) -> ReceiveRequest {
         ReceiveRequest {
             key: self.key,
             signature: Signature::NONE,
             step: self.step,
             bytes: self.bytes,
+            length: LengthRule::Exact,
             tolerance: self.tolerance,
             urgency: None,
             patience_ends: None,

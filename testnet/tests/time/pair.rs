@@ -2,7 +2,7 @@
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{GrantWindow, Job};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::{EndpointLimits, Identity};
@@ -158,6 +158,7 @@ impl Pair {
             signature: Signature::NONE,
             step: Step(self.posted),
             bytes: message.bytes,
+            length: LengthRule::Exact,
             tolerance: message.tolerance,
             urgency: None,
             patience_ends: None,

@@ -33,6 +33,11 @@ use crate::hkdf::{Secret, expand};
 pub struct PairSecrets(Vec<Secret>);
 
 impl PairSecrets {
+    /// The secrets of each of two ranks that have agreed on one.
+    pub(crate) fn of_two(secret: Secret) -> Self {
+        Self(vec![secret; 2])
+    }
+
     /// How many ranks the job has.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

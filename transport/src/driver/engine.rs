@@ -11,6 +11,7 @@ use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Instant, Span};
 
 use super::counters::DriverCounters;
+use super::guests::{DriverOrder, GuestTable};
 use super::patience::{DrainWatch, IdlePatience};
 use super::sending::FullPath;
 use super::setup::{DriverSetup, MachineCommand, ProgressHook};
@@ -53,7 +54,8 @@ pub(super) struct DriverEngine<M> {
     pub(super) machine: M,
     pub(super) setup: DriverSetup,
     progress: ProgressHook<M>,
-    commands: Receiver<MachineCommand<M>>,
+    orders: Receiver<DriverOrder<M>>,
+    pub(super) guests: GuestTable,
     pub(super) waker: Arc<ThreadWaker>,
     pub(super) shared: Arc<DriverShared>,
     pub(super) clock: DriverClock,
@@ -77,14 +79,15 @@ impl<M: Machine> DriverEngine<M> {
         machine: M,
         setup: DriverSetup,
         progress: ProgressHook<M>,
-        commands: Receiver<MachineCommand<M>>,
+        orders: Receiver<DriverOrder<M>>,
     ) -> io::Result<Self> {
         Ok(Self {
             machine,
             patience: IdlePatience::new(setup.idle),
             setup,
             progress,
-            commands,
+            orders,
+            guests: GuestTable::default(),
             waker: Arc::new(ThreadWaker::new()?),
             shared: Arc::new(DriverShared::default()),
             clock: DriverClock::start(),
@@ -147,11 +150,22 @@ impl<M: Machine> DriverEngine<M> {
         self.setup.sockets.disarm()
     }
 
-    /// Runs the commands that wait; returns whether there were any.
+    /// Runs one round, and does not sleep.
+    pub(super) fn run_once(&mut self) -> io::Result<()> {
+        if !self.shared.stop.load(Ordering::Relaxed) {
+            self.round()?;
+        }
+        Ok(())
+    }
+
+    /// Runs the commands that wait, and takes and forgets guests; returns whether there were any.
     fn run_commands(&mut self) -> bool {
         let mut busy = false;
-        while let Ok(command) = self.commands.try_recv() {
-            command(&mut self.machine, self.clock.now());
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                DriverOrder::Command(command) => command(&mut self.machine, self.clock.now()),
+                DriverOrder::Guest(change) => self.guests.apply(change),
+            }
             busy = true;
         }
         busy

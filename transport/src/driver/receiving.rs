@@ -133,7 +133,10 @@ impl<M: Machine> DriverEngine<M> {
         let Some(faults) = &mut self.setup.faults else {
             return FaultVerdict::Pass;
         };
-        let seal = &mut self.setup.seal;
+        let seal = match self.guests.sender(packet) {
+            Some(guest) => &guest.seal,
+            None => &self.setup.seal,
+        };
         faults.arrive(now);
         let look = || {
             let header = seal.read(packet).ok()?;
@@ -191,6 +194,9 @@ impl<M: Machine> DriverEngine<M> {
         packet: &mut [u8],
         from: Option<Address>,
     ) -> Result<Header, PacketRejection> {
+        if let Some(guest) = self.guests.sender(packet) {
+            return guest.accept(packet, from);
+        }
         let header = self.setup.seal.read(packet)?;
         let peer = self.setup.peers.get(usize::from(header.source.0));
         let path = usize::from(header.entropy.0);

@@ -11,6 +11,7 @@ use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Entropy, Instant, Span};
 
 use super::engine::DriverEngine;
+use super::guests::DriverGuest;
 use super::setup::DriverSetup;
 use crate::seal::Destination;
 use crate::wake::RoomNotice;
@@ -57,8 +58,16 @@ impl<M: Machine> DriverEngine<M> {
                     (sent, None)
                 }
                 None => {
-                    let addresses = &peers[usize::from(transmit.to.0)];
-                    let sent = sockets.send(&transmit, Destination { addresses, seal })?;
+                    let rank = usize::from(transmit.to.0);
+                    let to = match (self.guests.receiver(&transmit), peers.get(rank)) {
+                        (Some(DriverGuest { addresses, seal }), _) => {
+                            Destination { addresses, seal }
+                        }
+                        (None, Some(addresses)) => Destination { addresses, seal },
+                        // A guest that is forgotten gets nothing more.
+                        (None, None) => continue,
+                    };
+                    let sent = sockets.send(&transmit, to)?;
                     (sent, Some(transmit.entropy))
                 }
             };

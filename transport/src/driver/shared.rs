@@ -20,6 +20,8 @@ pub(super) struct DriverShared {
     pub(super) stop: AtomicBool,
     /// Whether a caller drives, or is about to.
     pub(super) called: AtomicBool,
+    /// Whether a caller has driven a single round since the driver's thread last looked.
+    pub(super) polled: AtomicBool,
     failure: Mutex<Option<String>>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gradwire_protocol::budget::LossAccount;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
-use gradwire_protocol::message::{ReceiveRequest, SendRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
@@ -237,6 +237,7 @@ impl Member {
             signature: Signature::NONE,
             step: Step(0),
             bytes: message.bytes,
+            length: LengthRule::Exact,
             tolerance: message.tolerance,
             urgency: None,
             patience_ends: None,
@@ -267,14 +268,11 @@ pub(crate) fn await_whole([left, right]: &[Member; 2], key: MessageKey) {
     let counters = || (left.link.counters(), right.link.counters());
     let received = right.events.recv_timeout(WAIT);
     let received = received.unwrap_or_else(|_| panic!("nothing arrived: {:#?}", counters()));
-    assert_eq!(
+    let is_whole = matches!(
         received,
-        EndpointEvent::Received {
-            from: Rank(0),
-            key,
-            holes: None
-        }
+        EndpointEvent::Received { from: Rank(0), key: came, holes: None, .. } if came == key
     );
+    assert!(is_whole, "{received:?}");
     let heard = || {
         let event = left.events.recv_timeout(WAIT);
         event.expect("the sender hears of it")

@@ -73,7 +73,9 @@ impl Communicator {
                 self.start_matched(now);
                 self.take_announced(UnpostedMessage { from, key, outline });
             }
-            EndpointEvent::Received { from, key, holes } => {
+            EndpointEvent::Received {
+                from, key, holes, ..
+            } => {
                 self.parity.forget(from, key);
                 let Some(RunningMessage { slot, message }) = self.table.find_in(from, key) else {
                     return;
