@@ -17,7 +17,8 @@
 //! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has arrived:
 //!    with it the receiver has accepted all the holes that it may, and needs the rest.
 //! 6. lost -> hole: in all other cases. As soon as there are more holes than the message tolerates,
-//!    the most needed of them is queued (`sender/repair.rs`).
+//!    the most needed of them is queued (`sender/repair.rs`). A hole frees its place in the window,
+//!    and in the receiver's grant: another segment may leave at once.
 //! 7. Rules 3 and 4 trust only packets of the same class and of lower ones. Strict priority lets
 //!    higher classes overtake: a segment that waits in a low class is late, not lost.
 //! 8. A PROBE is due when no report has arrived for [`Rtt::probe_wait`], and at once when a message

@@ -3,6 +3,7 @@
 use gradwire_netsim::results::statistics;
 use gradwire_netsim::setup::Setup;
 use gradwire_protocol::job::ReduceAlgorithm;
+use gradwire_protocol::priority::EarlyDrop;
 
 use super::world::{lines, run, tolerant};
 
@@ -33,6 +34,24 @@ fn a_thin_core_keeps_tolerant_reductions_in_a_ring() {
 fn lost_marks_of_an_end_cost_no_gaps() {
     let ratio = ratio("single:8@100G,loss=2.53%", "all-to-all:500KB", 1);
     assert!(ratio <= 1.1, "{ratio:.3}");
+}
+
+/// What a full core drops early it would have carried a moment later.
+#[test]
+fn a_full_core_drops_nothing_early() {
+    let early_drop = |shape| lines(shape, "permutation:2MB", 1).job.loss.early_drop;
+    assert_eq!(early_drop("fat-tree:k=4@100G"), EarlyDrop::Off);
+    assert_eq!(early_drop("leaf-spine:4x4x2@25G"), EarlyDrop::On);
+    let ratio = ratio("fat-tree:k=4@100G", "permutation:2MB", 1);
+    assert!(ratio <= 1.01, "{ratio:.3}");
+}
+
+/// Each sender of an incast may have a segment or two on its way: a hole that held its place in
+/// the grant until PROBE had told made the incast 1.28 times as long.
+#[test]
+fn a_hole_frees_its_grant_at_once() {
+    let ratio = ratio("single:17@100G,loss=5.13%", "incast:16x1MB", 1);
+    assert!(ratio <= 1.01, "{ratio:.3}");
 }
 
 /// In a direct reduction each rank receives from all others, which are granted as much as a port

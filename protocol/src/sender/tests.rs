@@ -99,6 +99,8 @@ struct Clocked {
     sender: Sender,
     rtt: Rtt,
     now: Instant,
+    /// How many reports it has heard.
+    reports: u32,
 }
 
 impl Clocked {
@@ -113,7 +115,9 @@ impl Clocked {
     /// Takes the report that such a message has arrived, after so many microseconds.
     fn hear(&mut self, sent: &Header, micros: u64) {
         self.now = self.now + Span::from_micros(micros);
-        let (header, report) = report_of(sent, SEGMENTS);
+        let (mut header, report) = report_of(sent, SEGMENTS);
+        header.number = settings().first_number.plus(self.reports);
+        self.reports += 1;
         let packet = ReportPacket {
             header: &header,
             report,
@@ -132,6 +136,7 @@ fn segments_that_were_late_make_others_wait() {
         sender: Sender::new(Rank(1), &settings, 1),
         rtt: Rtt::new(settings.gap),
         now: Instant::START + Span::from_millis(1),
+        reports: 0,
     };
     for sequence in 0..20 {
         let sent = clocked.send(sequence);
