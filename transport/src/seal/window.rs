@@ -52,7 +52,7 @@ impl ReplayWindow {
             self.words.resize(WORDS as usize, 0);
         }
         let word = number / 64;
-        if number == self.next && number % 64 != 0 {
+        if number == self.next && !number.is_multiple_of(64) {
             // Most packets follow the one before, in the same word.
             self.next += 1;
         } else if number >= self.next {
