@@ -22,9 +22,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 ABOUT_ENDS = {"ending.py", "failing.py", "forked.py", "interrupted.py", "leaving.py"}
 """Programs of tests that look at the ends of ranks, not only at what they do."""
 
-_FIRST_PORT = 20_000 + os.getpid() % 60 * 200
-_PORTS = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + 200))
-"""Below those that the kernel gives away, and not those of the other test process."""
+_FIRST_PORT = 20_000 + os.getpid() % 30 * 400
+_PORTS = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + 400, 8))
+"""Below those that the kernel gives away, and not those of the other test process. Metrics of
+several ranks take the numbers between two of them."""
 
 
 @dataclass(frozen=True)
