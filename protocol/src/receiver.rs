@@ -4,9 +4,9 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. It answers a post of its own length, or of [`LengthRule::AtMost`] more.
-//!    An early message is accepted up to its unscheduled start; when it is posted, the rest is
-//!    granted in turn ([`crate::grants`]).
+//!    and otherwise early. It answers a post of its own length, or one that says
+//!    [`LengthRule::AtMost`] with no less. An early message is accepted up to its unscheduled
+//!    start; when it is posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.
@@ -453,13 +453,12 @@ impl Receiver {
         lent.grants.settle(lent.place, before.saturating_sub(now));
         lent.grants
             .expect(lent.now, lent.place, now.saturating_sub(before));
-        let (had_gap, mut asks) = (receiving.gap_ends().is_some(), false);
+        let had_gap = receiving.gap_ends().is_some();
         receiving.on_probe(lent.now, header, &body);
         receiving.hear_grant(lent.now, header.sent_segments());
         if receiving.stage != ReceiveStage::Complete {
             if !is_marker {
                 receiving.answer_probe();
-                asks = true;
             }
             // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
             if !had_gap {
@@ -469,9 +468,7 @@ impl Receiver {
             // The sender would not ask if it had heard STOP.
             receiving.complete(lent.now, lent.gap);
         }
-        if asks {
-            self.tell_passage(header);
-        }
+        self.tell_passage(header);
         self.watches_paths = true;
         self.look_at_paths(lent);
         self.tell_skips(header, passage, lent.now);

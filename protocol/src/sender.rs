@@ -604,9 +604,6 @@ impl Sender {
         if is_progress {
             self.watch.hasten(now, wait);
         }
-        if acked.segments > 0 {
-            self.messages[at].probe.retries = 0;
-        }
         self.mark_awaited(at, report.awaited, echo);
         if is_newest || acked.segments > 0 || self.messages[at].is_answered(echo) {
             self.on_answer(now, at, echo, (rtt, settings.gap));

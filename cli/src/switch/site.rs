@@ -121,7 +121,7 @@ impl<'a> PlanOrigin<'a> {
             _ if self.job.greatest_tolerance().is_none() => return None,
             EarlyDrop::Off => (
                 "off",
-                "the core carries what all hosts send, so early drops cost more time than they save",
+                "the core carries what all hosts send, so early drops cost more than they save",
             ),
             EarlyDrop::On => ("on", "the core is oversubscribed, so early drops save time"),
         };

@@ -251,9 +251,8 @@ impl ReceiveMessage {
         less
     }
 
-    /// Processes the holes that a PROBE names, and that its sender has sent `sent` segments, some of
-    /// them perhaps in the place of holes; returns how many were in flight before, and how many
-    /// are.
+    /// Processes the holes that a PROBE names, and that its sender has sent `sent` segments, some
+    /// perhaps in the place of holes; returns how many were in flight before, and how many are.
     pub(super) fn on_lost(
         &mut self,
         told: Option<(SegmentReport, &[u8])>,

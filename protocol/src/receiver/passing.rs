@@ -4,7 +4,7 @@
 use super::{DataEffect, RankResources, Receiver};
 use crate::order::PathPassage;
 use crate::units::Instant;
-use crate::wire::{Header, PathMark};
+use crate::wire::{Flags, Header, PathMark};
 
 impl Receiver {
     /// A packet of a path has arrived.
@@ -42,7 +42,7 @@ impl Receiver {
     pub(super) fn tell_passage(&mut self, header: &Header) {
         let packet = PathMark::of(header);
         let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
-        if self.order.may_be_kept() && !is_known {
+        if !header.flags.has(Flags::MARKER) && self.order.may_be_kept() && !is_known {
             self.skipped.push(packet);
         }
     }

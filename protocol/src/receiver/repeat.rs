@@ -6,8 +6,8 @@
 //!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
 //! 3. The wait is twice the longest time that the peer should take to answer a grant, and a margin:
 //!    a window that was halved is silent for a round trip. Once packets of the peer were lost, it
-//!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer it is [`GAPS_UNKNOWN`] gaps,
-//!    and grants go again only once: the path may be long.
+//!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer
+//!    it is [`GAPS_UNKNOWN`] gaps, and grants go again only once: the path may be long.
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};

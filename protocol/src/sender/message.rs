@@ -533,6 +533,9 @@ impl SendMessage {
         let end = segments.end.min(self.segments());
         let segments = segments.start.min(end)..end;
         let new = self.progress.acked.insert_range(segments.clone());
+        if new > 0 {
+            self.probe.retries = 0;
+        }
         self.repair.on_acked(segments.clone());
         let last = self.segments() - 1;
         let in_flight = &mut self.progress.in_flight;
