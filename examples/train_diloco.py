@@ -64,10 +64,10 @@ class Replica:
     def train(self) -> tuple[list[float], list[float]]:
         """Train; return the losses, and the seconds of each step that met the other replicas."""
         store = dist.TCPStore(self.chosen.host, 0, is_master=True, wait_for_workers=False)
-        manager = manager_of(self.chosen, store, self)
+        members = membership_of(self.chosen, store, self)
         losses, met = [], []
         every = self.chosen.every
-        with DiLoCo(manager, [self.model], self.inner, self.outer, sync_every=every):
+        with DiLoCo(members, [self.model], self.inner, self.outer, sync_every=every):
             for step in range(1, self.chosen.steps + 1):
                 inputs, targets = batch(step, 8, part=self.chosen.replica)
                 self.inner.zero_grad()
@@ -78,11 +78,11 @@ class Replica:
                 losses.append(loss.item())
                 if step % every == 0:
                     met.append(time.monotonic() - started)
-        manager.shutdown(wait=False)
+        members.shutdown(wait=False)
         return losses, met
 
 
-def manager_of(chosen: argparse.Namespace, store: dist.TCPStore, replica: Replica) -> Manager:
+def membership_of(chosen: argparse.Namespace, store: dist.TCPStore, replica: Replica) -> Manager:
     """Make the manager of a replica that is one process."""
     return Manager(
         pg=group_of(chosen),

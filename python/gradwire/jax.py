@@ -69,14 +69,14 @@ class _Rank:
         self.number, self.world = _place(environment)
         master = _master(environment)
         self._core = native.library(build.core_library())
-        self._handler = ctypes.CDLL(str(_built(environment)))
-        self._handler.gradwire_jax_use.argtypes = (
+        self._target = ctypes.CDLL(str(_built(environment)))
+        self._target.gradwire_jax_use.argtypes = (
             ctypes.c_void_p,
             ctypes.c_uint32,
             ctypes.c_double,
         )
         log.route(build.core_library())
-        _register(self._handler)
+        _register(self._target)
         self._handle = self._opened(environment, master[1])
         error = ctypes.create_string_buffer(native.ERROR_BYTES)
         host = f"[{master[0]}]" if ":" in master[0] else master[0]
@@ -84,7 +84,7 @@ class _Rank:
         if self._core.gw_join(self._handle, meeting, timeout, error, len(error)):
             self._core.gw_close(self._handle, 0.0)
             raise RuntimeError(error.value.decode())
-        self._handler.gradwire_jax_use(self._handle, self.world, timeout)
+        self._target.gradwire_jax_use(self._handle, self.world, timeout)
 
     def _opened(self, environment: Environment, port: int) -> int:
         host = interfaces.bind_address(environment.interface, environment.master_address)
@@ -110,7 +110,7 @@ class _Rank:
 
     def close(self) -> None:
         jax.effects_barrier()
-        self._handler.gradwire_jax_use(None, 0, 0.0)
+        self._target.gradwire_jax_use(None, 0, 0.0)
         self._core.gw_close(self._handle, _LEAVE_SECONDS)
 
 

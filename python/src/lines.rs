@@ -1,4 +1,4 @@
-//! Entry points for lines: the log's lines go to a function of the caller, on a thread of their own.
+//! An entry point for lines: those of the log go to a function of the caller, on an own thread.
 //!
 //! The threads that log must not wait for a foreign function, which may need a lock that they hold.
 //! Here a channel is between them. If it is full, lines go to standard error as without a function.

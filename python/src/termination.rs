@@ -1,9 +1,9 @@
-//! Writes the flight recorders of this process when it is told to end (SIGTERM), as `torchrun` tells
-//! the ranks that survive another one's failure.
+//! Writes the flight recorders of this process when it is told to end (SIGTERM), as
+//! `torchrun` tells the ranks that survive another one's failure.
 //!
 //! - The signal wakes a thread, which writes; a thread that waits in an operation does not matter.
-//! - A process that would have ended by the signal then ends by it. A handler that was there before,
-//!   such as Python's, is called at once, and decides as if there were no recorder.
+//! - A process that would have ended by the signal then ends by it. A handler that was there
+//!   before, such as Python's, is called at once, and decides as if there were no recorder.
 //! - A fork inherits the signal's handler but not the thread: there the signal does as before.
 #![expect(
     unsafe_code,

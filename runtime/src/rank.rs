@@ -125,12 +125,12 @@ impl LocalRank {
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
         let metrics = watched_at.as_ref().map(HttpServer::address);
-        let own = RankInUse {
-            rank,
-            wire,
-            metrics,
-        };
-        start::tell(&name, &job, control.roster(), own);
+        start::tell(
+            &name,
+            &job,
+            control.roster(),
+            RankInUse::of(rank, wire, metrics),
+        );
         Ok(Self {
             schedule: Mutex::new(JobTuner::own_point(&job)),
             tuner: Mutex::new(JobTuner::new(&job)),

@@ -47,6 +47,16 @@ pub(crate) struct RankInUse {
     pub(crate) metrics: Option<SocketAddr>,
 }
 
+impl RankInUse {
+    pub(crate) fn of(rank: Rank, wire: &'static str, metrics: Option<SocketAddr>) -> Self {
+        Self {
+            rank,
+            wire,
+            metrics,
+        }
+    }
+}
+
 /// Logs one line per job, and at level debug one per rank.
 pub(crate) fn tell(name: &JobName, job: &Job, roster: &[RosterPeer], own: RankInUse) {
     let RankInUse { rank, wire, .. } = own;

@@ -220,8 +220,8 @@ impl SearchEvidence<'_> {
         if deviation > WIDE_SPREAD * margin {
             warnings.push(format!(
                 "the seed alone moves {} by {} (one deviation), {:.0} times the margin: trials of \
-                 equal seeds agree, but two runs may differ by more than the margin anyway; a wider \
-                 --margin, or longer trials, would say more",
+                 equal seeds agree, but two runs may differ by more than the margin anyway; a \
+                 wider --margin, or longer trials, would say more",
                 self.question.metric,
                 number_text(deviation),
                 deviation / margin
