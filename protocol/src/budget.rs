@@ -93,8 +93,12 @@ impl Ledger {
             .is_some_and(|at| begun <= at + KNOWN_AFTER)
     }
 
-    /// A message of `bytes`, of which `tolerance` may be lost, was posted in `step`.
+    /// A message of `bytes`, of which `tolerance` may be lost, was posted in `step`. A lossless one
+    /// is not counted.
     pub fn owe(&mut self, step: Step, bytes: u32, tolerance: Share) {
+        if tolerance.is_none() {
+            return;
+        }
         let bytes = u64::from(bytes);
         let allowed = tolerance.min(self.cap).of(bytes);
         if self.step(step).is_none() {

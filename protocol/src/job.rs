@@ -136,8 +136,8 @@ job_keys! {
         /// counts as a change of phase.
         // DBLP, arXiv 2605.01989, after Accordion, MLSys 2021.
         tight_change: Share = share(0.5), AnyShare;
-        /// Whether switches drop segments that may be missing where they mark others ("on"), or only
-        /// when they are full.
+        /// Whether switches drop segments that may be missing where they mark others ("on"), or
+        /// only when they are full.
         early_drop: EarlyDrop = EarlyDrop::On, one_of();
         /// Spreads the values of each segment over many, so that a lost one takes a little from
         /// each; for gradients in which a few elements matter most.

@@ -1,6 +1,5 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
-use crate::budget::Ledger;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -66,13 +65,6 @@ impl ReceiveRequest {
             LengthRule::AtMost => came.bytes <= self.bytes,
         };
         fits && came.signature == self.signature
-    }
-
-    /// Books the loss that it tolerates in a message of `bytes`.
-    pub(crate) fn owe(&self, bytes: u32, ledger: &mut Ledger) {
-        if !self.tolerance.is_none() {
-            ledger.owe(self.step, bytes, self.tolerance);
-        }
     }
 
     pub(crate) fn outline(&self) -> MessageOutline {

@@ -59,6 +59,7 @@ mod repeat;
 mod report;
 mod restoring;
 mod runs;
+mod unsent;
 
 use std::collections::VecDeque;
 
@@ -291,7 +292,8 @@ impl Receiver {
     /// Posts a message. It may have arrived already, in part or whole.
     pub fn expect(&mut self, request: ReceiveRequest, lent: &mut RankResources<'_>) {
         if request.length == LengthRule::Exact {
-            request.owe(request.bytes, lent.ledger);
+            lent.ledger
+                .owe(request.step, request.bytes, request.tolerance);
         }
         if request.patience_ends.is_some() {
             lent.ledger.share_patience(&request);
@@ -326,7 +328,8 @@ impl Receiver {
             return;
         }
         if request.length == LengthRule::AtMost {
-            request.owe(theirs.bytes, lent.ledger);
+            lent.ledger
+                .owe(request.step, theirs.bytes, request.tolerance);
         }
         self.early_segments -= u64::from(receiving.cut.segments());
         receiving.on_posted(request);

@@ -35,6 +35,7 @@
 
 mod asking;
 mod cancel;
+mod forgetting;
 mod hearing;
 mod lateness;
 mod least;

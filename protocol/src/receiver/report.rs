@@ -1,6 +1,5 @@
 //! When a message has something to report, and the packet that the report echoes.
 
-use super::Receiver;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Span};
 use crate::wire::{Header, PacketKind, SegmentReport, is_later};
@@ -10,20 +9,6 @@ const ACK_WAIT: Span = Span::from_micros(50);
 
 /// Packets that arrive less than this apart carry stamps of the same turn of 2^32 microseconds.
 const STAMPS_COMPARED: Span = Span::from_micros(1 << 30);
-
-impl Receiver {
-    /// This host did not send a report: it is due again, and covers the whole message.
-    pub(crate) fn report_again(&mut self, report: &Header) {
-        // The next report has the number after it, and must not stand for it.
-        self.reports.1 = None;
-        // The sender asks again about a message that is closed here.
-        let Some(at) = self.find(report.message) else {
-            return;
-        };
-        self.messages[at].report.again(report.kind);
-        self.note(at);
-    }
-}
 
 /// The next report of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,45 +7,14 @@
 //!    answered, the next one repeats it at once, so many cancelled messages cost no more packets
 //!    than one.
 
-use super::Sender;
 use crate::priority::CONTROL;
-use crate::units::{Instant, MessageId, MessageKey, Span};
+use crate::units::{Instant, MessageId, Span};
 use crate::wire::{Flags, Header, PacketKind};
 
 /// The longest wait between two RESETs.
 const RESET_WAIT_MAX: Span = Span::from_millis(1_000);
 /// RESETs of a message after which only the oldest message repeats its RESET.
 const RESETS_EACH: u32 = 8;
-
-impl Sender {
-    /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
-    /// and its receiver is told until it answers.
-    pub fn cancel(&mut self, key: MessageKey) {
-        let newest = (self.messages.iter().rev()).find(|(_, sending)| sending.key() == key);
-        let Some(at) = newest.map(|(at, _)| at) else {
-            return;
-        };
-        let header = self.forget(at, |sending| sending.template(Instant::START));
-        self.cancelled.add(header);
-    }
-
-    /// Processes REFUSE: the receiver has forgotten the message, and accepts no more of it.
-    pub fn handle_refuse(&mut self, now: Instant, header: &Header) {
-        self.on_heard(now);
-        if self.cancelled.on_answer(header.message) {
-            return;
-        }
-        if let Some(at) = self.position(header.message) {
-            let key = self.forget(at, |sending| sending.key());
-            self.refused.push(key);
-        }
-    }
-
-    /// A message that the receiver has refused since the last call.
-    pub fn take_refused(&mut self) -> Option<MessageKey> {
-        self.refused.pop()
-    }
-}
 
 /// A message whose RESET was not answered.
 #[derive(Debug)]
