@@ -25,7 +25,7 @@ def a_rank_that_is_told_to_end_leaves_its_recorder(tmp_path: Path) -> None:
     assert trace["operations"][-1]["needs"]["ranks"] == [1]
 
 
-def a_handler_that_was_there_before_decides(tmp_path: Path) -> None:
+def the_action_that_was_set_before_decides(tmp_path: Path) -> None:
     for ended in _told("handled", (("GRADWIRE_TRACE", str(tmp_path)),)):
         assert ended.succeeded() == {"told": [signal.SIGTERM]}
     assert len(list(tmp_path.glob("gradwire-*.json"))) == 2

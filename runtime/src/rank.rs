@@ -124,13 +124,8 @@ impl LocalRank {
         drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
-        let metrics = watched_at.as_ref().map(HttpServer::address);
-        start::tell(
-            &name,
-            &job,
-            control.roster(),
-            RankInUse::of(rank, wire, metrics),
-        );
+        let in_use = RankInUse::of(rank, wire, watched_at.as_ref().map(HttpServer::address));
+        start::tell(&name, &job, control.roster(), in_use);
         Ok(Self {
             schedule: Mutex::new(JobTuner::own_point(&job)),
             tuner: Mutex::new(JobTuner::new(&job)),
