@@ -149,7 +149,8 @@ impl ArrivalOrder {
         }
     }
 
-    /// Whether this packet is the next one of its path, so that those behind it in its run are, too.
+    /// Whether this packet is the next one of its path, so that those behind it in its run are the
+    /// ones after it.
     pub(crate) fn expects(&self, packet: PathMark, settings: &EndpointSettings) -> bool {
         let path = place(packet.class, packet.entropy, settings.entropies);
         packet.entropy.0 < settings.entropies

@@ -301,8 +301,8 @@ impl Sender {
         }
     }
 
-    /// Drops the first flights of a class as far as they are of this message, which is at `at` if it
-    /// is open, and have landed or were sent again; returns how many.
+    /// Drops the first flights of a class as far as they are of this message, which is at `at` if
+    /// it is open, and have landed or were sent again; returns how many.
     fn drop_ended(&mut self, class: usize, message: MessageId, at: Option<usize>) -> usize {
         let sending = at.map(|at| &self.messages[at]);
         let has_ended = |flight: &&SegmentFlight| {
