@@ -34,7 +34,7 @@ fn help_of_perf_has_examples_and_explains_the_columns() {
         "--against gloo",
         "algbw",
         "busbw",
-        "giga*bits*",
+        "gigabytes (10^9 bytes) per second",
         "--tolerance",
     ] {
         assert!(text.contains(word), "{word} is in\n{text}");

@@ -133,10 +133,12 @@ fn collectives_other_than_all_reduce_survive_loss_too() {
 
 #[test]
 fn error_feedback_brings_missing_values_a_step_later() {
+    let job = file("feedback.toml", "holes = \"error-feedback\"\n");
+    let job = job.to_str().expect("a plain path");
     for collective in ["all-reduce", "reduce-scatter"] {
         let line = format!("{collective} -n 3 -b 256K -e 1M -f 4 --iterations 5 --drop 8%");
-        let feedback = "--tolerance 10% --set holes=error-feedback --seed 7";
-        let (rows, _) = measured(&format!("{line} {feedback}"));
+        let feedback = "--tolerance 10% --seed 7";
+        let (rows, _) = measured(&format!("{line} {feedback} --job {job}"));
         assert!(sum(&rows, "lost_segments") > 0.0, "{rows:?}");
         assert_eq!(sum(&rows, "wrong"), 0.0, "{rows:?}");
     }
