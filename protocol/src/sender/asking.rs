@@ -2,8 +2,8 @@
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths these begin with
-//!    [`Rtt::retry_wait`], and double as long as no segment leaves or arrives, whether a PROBE is
-//!    answered or not. Where many go unanswered, every other one is short.
+//!    [`Rtt::retry_wait`]. There the wait after an answer doubles, too, as long as no segment
+//!    leaves or arrives. Where many go unanswered, every other one is short.
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -155,7 +155,7 @@ impl Sender {
             + match self.tail.record() {
                 PathRecord::Clean if rtt.is_known() => doubled.min(longest),
                 _ => rtt
-                    .retry_wait(settings.gap, sending.probe.retries)
+                    .retry_wait(settings.gap, sending.probe.unanswered)
                     .min(longest),
             };
         let is_news = sending.is_news() || sending.has_untold_holes();
