@@ -191,7 +191,7 @@ mod tests {
             };
             let name = JobName("job (12345678)".to_owned());
             let line = line(&name, &job, &roster(&["a", "b", "b"]), own);
-            line.split_once("wire ").expect("a wire").1.to_owned()
+            line.split_once(", wire ").expect("a wire").1.to_owned()
         };
         let wanted = "udp, security aead, the job's tolerance 0%, algorithm auto, metrics at port \
                       9401 of loopback";

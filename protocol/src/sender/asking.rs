@@ -140,7 +140,8 @@ impl Sender {
             }
             let first = self.longest_unasked(SendMessage::is_told);
             if first.is_none() {
-                self.watch = PeerWatch::default();
+                // Messages that rest are still asked about in turn.
+                self.watch.silence = None;
             }
             first
         } else {
