@@ -7,7 +7,7 @@
 //!    and otherwise early. It answers a post of its own length, or one that says
 //!    [`LengthRule::AtMost`] with no less. An early message is accepted up to its unscheduled
 //!    start; when it is posted, the rest is granted in turn ([`crate::grants`]).
-//! 2. A new segment is placed exactly once ([`Receiver::handle_data`]), in any order: no segment
+//! 2. A new segment is placed exactly once (`Receiver::handle_data`), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.
 //! 4. Holes are accepted when a *gap* ends: no segment of the message has arrived for longer than
