@@ -20,9 +20,9 @@ const IP_AND_UDP: u32 = 48;
 /// The number of receivers to which a sender is assumed to send at once, if it has several.
 const OVERCOMMITMENT: u64 = 8;
 
-/// Where the core carries so much of what all hosts send at once, queues do not drop early: its
-/// ports are full for moments only, and what they drop there costs round trips. An oversubscribed
-/// core gains what it drops.
+/// If the core carries this share of the hosts' combined rate, queues do not drop early: its ports
+/// are full for moments only, and each early drop costs a round trip. In an oversubscribed core
+/// early drops save time.
 pub const FULL_CORE: f64 = 0.9;
 /// A port that marks before it drops holds so many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;

@@ -167,7 +167,7 @@ impl RunLength {
         ahead > 0 && message::is_consistent(&last, segment_bytes)
     }
 
-    /// The first `packets` of these packets, of which the first has `full` bytes.
+    /// The first `packets` of these packets; the run begins with one of `full` bytes.
     pub(crate) fn first(self, packets: u32, full: u16) -> Self {
         Self {
             packets,
@@ -251,8 +251,8 @@ impl<'a> From<Payload<'a>> for RunPayloads<'a> {
 }
 
 impl<'a> RunPayloads<'a> {
-    /// Payloads of `each` bytes, the last of which ends where `bytes` end; they start `apart` bytes
-    /// after each other.
+    /// Payloads of `each` bytes that start `apart` bytes after each other. The last one ends with
+    /// `bytes`, and may be shorter.
     pub fn new(bytes: &'a [u8], each: u16, apart: usize) -> Self {
         let each = usize::from(each);
         Self {

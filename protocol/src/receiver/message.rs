@@ -295,7 +295,7 @@ impl ReceiveMessage {
         self.received.alike(header.segment..end)
     }
 
-    /// Stores this many new segments, the first of which has this header.
+    /// Stores this many new segments, from the one with this header on.
     pub(super) fn on_data(&mut self, header: &Header, segments: u32, ledger: &mut Ledger) {
         let segment = header.segment;
         self.received.insert_range(segment..segment + segments);

@@ -17,6 +17,7 @@ use crate::units::{Instant, Span};
 
 /// Repeats until a segment comes. Then the sender asks, by `sender/asking.rs`.
 const REPEATS_MAX: u32 = 5;
+/// The same once packets of the peer were lost: repeats may be lost, too.
 const REPEATS_LOSSY: u32 = 8;
 /// Gaps until a grant goes again while it is not known how long an answer takes.
 const GAPS_UNKNOWN: u64 = 2;
