@@ -24,10 +24,10 @@ fn post_at_most(pair: &mut Pair, message: TestMessage) {
     });
 }
 
-/// Carries a message to a receive with `room` bytes; returns the events at its receiver.
-fn carried(message: TestMessage, room: u32, order: PostOrder, seed: u64) -> Vec<EndpointEvent> {
+/// Carries a message to a receive with `room` bytes over a path that loses `loss`.
+fn carry(message: TestMessage, room: u32, order: PostOrder, loss: f64, seed: u64) -> Pair {
     let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
-    let mut pair = Pair::new(ends, rough(0.05), seed);
+    let mut pair = Pair::new(ends, rough(loss), seed);
     let posted = TestMessage {
         bytes: room,
         ..message
@@ -41,6 +41,12 @@ fn carried(message: TestMessage, room: u32, order: PostOrder, seed: u64) -> Vec<
         post_at_most(&mut pair, posted);
     }
     pair.run_for(Span::from_millis(5_000));
+    pair
+}
+
+/// The same with 5 % lost; returns the events at the receiver.
+fn carried(message: TestMessage, room: u32, order: PostOrder, seed: u64) -> Vec<EndpointEvent> {
+    let mut pair = carry(message, room, order, 0.05, seed);
     let events = pair.events(RIGHT).into_iter();
     let is_news = |event: &EndpointEvent| !matches!(event, EndpointEvent::Announced { .. });
     events.filter(is_news).collect()
@@ -92,18 +98,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let message = TestMessage::lossless(1, bytes).tolerating(share(0.1));
-        let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
-        let mut pair = Pair::new(ends, rough(0.2), seed);
-        let posted = TestMessage { bytes: 1 << 30, ..message };
-        if order == PostOrder::First {
-            post_at_most(&mut pair, posted);
-        }
-        pair.send(LEFT, message);
-        pair.run_for(Span::from_millis(3));
-        if order == PostOrder::Late {
-            post_at_most(&mut pair, posted);
-        }
-        pair.run_for(Span::from_millis(5_000));
+        let pair = carry(message, 1 << 30, order, 0.2, seed);
         let lost = pair.end(RIGHT).ledger().total().lost_bytes;
         let most = Share::of(share(0.1), u64::from(bytes));
         prop_assert!(lost <= most, "{lost} bytes of {bytes} lost, {most} tolerated");
