@@ -17,28 +17,13 @@
 
 use gradwire_protocol::units::{ByteCount, Layer, Span};
 
-use super::programs::Tasks;
-use super::{StepEnds, Training, Worker};
+use super::exchange::{ProductGrid, Training};
+use super::step_ends::{StepEnds, Worker};
+use super::tasks::ProgramTasks;
 use crate::model::{ELEMENT_BYTES, Gradient, Model};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
-/// A grid of hosts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ProductGrid {
-    /// Rows, and columns, of a layer.
-    pub side: u32,
-    /// Number of layers.
-    pub depth: u32,
-    /// Tokens in one host's share of the batch.
-    pub tokens: u32,
-}
-
 impl ProductGrid {
-    /// Returns the number of its hosts.
-    pub fn hosts(self) -> u32 {
-        self.side * self.side * self.depth
-    }
-
     fn rows(self) -> u32 {
         self.side * self.depth
     }
@@ -104,7 +89,7 @@ pub(super) fn workload(training: &Training, whole: &Model, grid: ProductGrid) ->
             training,
             matrices: &matrices,
             seat: GridSeat { grid, host },
-            tasks: Tasks::new(slow),
+            tasks: ProgramTasks::new(slow),
             complete: Vec::new(),
             updates: vec![None; model.layers.len()],
         };
@@ -191,7 +176,7 @@ struct GridSteps<'a> {
     training: &'a Training,
     matrices: &'a [Option<Matrix>],
     seat: GridSeat,
-    tasks: Tasks,
+    tasks: ProgramTasks,
     /// The tasks after which the product or layer before is complete.
     complete: Vec<u32>,
     /// By layer, the task that brings the sum of its weights' gradient.

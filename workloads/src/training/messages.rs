@@ -2,7 +2,7 @@
 
 use gradwire_protocol::units::Layer;
 
-use super::{GradientExchange, Parts, Training};
+use super::exchange::{GradientExchange, Parts, Training};
 use crate::model::{ELEMENT_BYTES, Gradient};
 
 /// Sizes in bytes at which the first bucket is closed, and each other one.

@@ -2,12 +2,12 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
+use super::exchange::{GradientExchange, Training, Update};
 use super::messages::{GradientMessage, messages};
-use super::{GradientExchange, StepEnds, Training, Update, Worker};
+use super::step_ends::{StepEnds, Worker};
+use super::tasks::ProgramTasks;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
-/// The unit that computes.
-const COMPUTE: u16 = 0;
 /// A server is the first member of its group with a worker.
 const SERVER: u32 = 0;
 
@@ -134,52 +134,12 @@ fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) ->
     Task::new(format!("{word} {}", message.name), work, after)
 }
 
-/// The tasks of a program so far; those that compute follow one another.
-pub(super) struct Tasks {
-    pub(super) list: Vec<Task>,
-    /// The last computing task.
-    computed: Option<u32>,
-    /// Computing time so far.
-    pub(super) took: Span,
-    /// Computing time over that of the model.
-    slow: f64,
-}
-
-impl Tasks {
-    pub(super) fn new(slow: f64) -> Self {
-        Self {
-            list: Vec::new(),
-            computed: None,
-            took: Span::ZERO,
-            slow,
-        }
-    }
-
-    /// Adds a computing task after the last one and after `after`.
-    pub(super) fn compute(&mut self, name: String, span: Span, after: Vec<u32>, step: u32) -> u32 {
-        let picos = span.as_picos() as f64 * self.slow;
-        let span = Span::from_picos(picos.round() as u64);
-        self.took = self.took + span;
-        let unit = COMPUTE;
-        let others = after.into_iter().filter(|&one| Some(one) != self.computed);
-        let after = self.computed.into_iter().chain(others).collect();
-        let task = self.add(Task::new(name, Work::Compute { span, unit }, after), step);
-        self.computed = Some(task);
-        task
-    }
-
-    pub(super) fn add(&mut self, task: Task, step: u32) -> u32 {
-        self.list.push(Task { step, ..task });
-        self.list.len() as u32 - 1
-    }
-}
-
 /// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
     messages: &'a [GradientMessage],
     seat: WorkerSeat,
-    tasks: Tasks,
+    tasks: ProgramTasks,
     /// By layer, the tasks that bring its update.
     updates: Vec<Vec<u32>>,
 }
@@ -194,7 +154,7 @@ impl<'a> Steps<'a> {
             training,
             messages,
             seat,
-            tasks: Tasks::new(slow),
+            tasks: ProgramTasks::new(slow),
             updates: vec![Vec::new(); training.model.layers.len()],
         }
     }
