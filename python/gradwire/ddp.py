@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from gradwire import adasum
 from gradwire.gradients import (
     Groups,
     LayerOrder,
@@ -30,13 +31,21 @@ from gradwire.gradients import (
     agree,
     backend_of,
     check_state,
+    codec_of,
     next_step,
     state_of,
     tolerances,
 )
 from gradwire.tuning import Tuning
 
-__all__ = ["GradientHook", "LayerOrder", "all_reduce_hook", "backend_of", "register"]
+__all__ = [
+    "GradientHook",
+    "LayerOrder",
+    "adasum_hook",
+    "all_reduce_hook",
+    "backend_of",
+    "register",
+]
 
 Reduced = torch.futures.Future[torch.Tensor]
 
@@ -48,6 +57,8 @@ def register(
     groups: Groups | None = None,
     priority: Sequence[str] = (),
     scaler: LossScaler | None = None,
+    codec: str | None = None,
+    reduce: str = "average",
 ) -> "GradientHook":
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -65,12 +76,32 @@ def register(
             runs them, since the next one needs them so.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
+        codec: shortens gradients between hosts: ``"onebit"``, ``"tbq"``, ``"terngrad"``,
+            ``"blockfloat"``, ``"topk"`` or ``"topk:0.01"`` with the share of the values that are
+            sent; ``"none"`` for none, by default the job's. See ``docs/codecs.md``.
+        reduce: ``"average"``, or ``"adasum"`` to combine gradients by Adasum: lossless, without a
+            codec, and among a power of two of ranks.
 
     Returns:
         The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose
-        ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"``.
+        ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"`` or
+        there is a codec.
     """
-    hook = GradientHook(model, tolerance, groups=groups, priority=priority, scaler=scaler)
+    if reduce == adasum.ADASUM:
+        adasum.check_size(model.process_group.size())
+        if tolerance or groups or codec not in (None, "none"):
+            raise ValueError(
+                'gradwire: reduce="adasum" is lossless and has no codec: leave tolerance, groups '
+                "and codec out"
+            )
+    elif reduce != "average":
+        raise ValueError(f'gradwire: reduce={reduce!r}: give "average" or "adasum"')
+    hook = GradientHook(
+        model, tolerance, groups=groups, priority=priority, scaler=scaler, codec=codec
+    )
+    if reduce == adasum.ADASUM:
+        model.register_comm_hook(hook, adasum_hook)
+        return hook
     model.register_comm_hook(hook, all_reduce_hook)
     return hook
 
@@ -97,6 +128,7 @@ class GradientHook:
         groups: Groups | None = None,
         priority: Sequence[str] = (),
         scaler: LossScaler | None = None,
+        codec: str | None = None,
     ) -> None:
         """Prepare the hook for ``model``; see :func:`register`."""
         if model.mixed_precision is not None:
@@ -112,13 +144,19 @@ class GradientHook:
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model.module, default, groups)
-        agree(self._group, shares, priority)
+        agree(self._group, shares, priority, codec)
         self._tolerances = _by_parameter(model, shares)
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
-        self._residuals = Residuals(self._backend, scaler)
+        self._codec = codec_of(codec)
+        self._residuals = Residuals(self._backend, scaler, self._codec)
         self._tuning = Tuning(self._group, self._backend)
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """The ranks whose gradients are combined."""
+        return self._group
 
     def all_reduce(self, bucket: dist.GradBucket) -> Reduced:
         """Start the all-reduce of one bucket; the future holds the averaged bucket."""
@@ -172,6 +210,8 @@ class GradientHook:
             step=self._wire_step,
             tensor_key=piece.message.key,
             op=op,
+            codec=self._codec.number,
+            codec_share=self._codec.share,
         )
 
     def _begin_step(self) -> None:
@@ -223,6 +263,19 @@ class GradientHook:
 def all_reduce_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
     """Pass one bucket to ``state``: the signature of DDP's communication hooks."""
     return state.all_reduce(bucket)
+
+
+def adasum_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
+    """Combine one bucket by Adasum, layer by layer, before the next one begins."""
+    flat = bucket.buffer()
+    parts = bucket.gradients()
+    starts = [part.storage_offset() - flat.storage_offset() for part in parts]
+    adasum.all_reduce(flat, group=state.group, starts=starts)
+    if bucket.is_last():
+        state.step += 1
+    done: Reduced = torch.futures.Future()
+    done.set_result(flat)
+    return done
 
 
 def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> dict[int, float]:
