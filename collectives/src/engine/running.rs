@@ -3,13 +3,14 @@
 //! - `progress` knows which gates are open and which messages are done.
 //! - `tensor_bytes` holds the bytes that segments land in and messages out carry, `ordered_sum`
 //!   the order in which they are summed.
-//! - `coding` says which messages are encoded.
+//! - `coding` says which messages are encoded, `encoding` does it.
 //! - `loss_rules` says how much may be lost; `loss_record` counts the losses, `residual_draft`
 //!   keeps those that the next step will repair.
 //!
 //! This file drives them: it posts messages, opens gates, and sends.
 
 pub(crate) mod coding;
+mod encoding;
 mod loss_record;
 pub(crate) mod loss_rules;
 mod ordered_sum;
@@ -35,11 +36,8 @@ use crate::engine::parts::EngineParts;
 use crate::engine::patience::OperationPatience;
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
-use crate::numbers::codec::{BlockCut, EncodedValues};
-use crate::numbers::dtype::ReduceOp;
 use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
-use crate::numbers::kernels;
 use crate::operation::buffer::Buffer;
 use crate::operation::call::ContributionForm;
 use crate::operation::{
@@ -309,13 +307,13 @@ impl RunningOperation {
     /// Puts segments that follow each other where they belong, from `offset` on.
     pub(crate) fn place<'p>(
         &mut self,
-        inbound: usize,
+        at: usize,
         offset: u32,
         parts: impl Iterator<Item = Payload<'p>> + Clone,
         cells: &mut SpareScratch,
     ) {
-        let blocks = self.coding.inbound(inbound);
-        let inbound = &self.plan.inbounds[inbound];
+        let blocks = self.coding.inbound(at);
+        let inbound = &self.plan.inbounds[at];
         let mut offset = offset as usize;
         let length: usize = parts.clone().map(|payload| payload.len()).sum();
         let posted = blocks.map_or(inbound.region.bytes, |blocks| blocks.message_bytes());
@@ -327,27 +325,11 @@ impl RunningOperation {
             return; // a simulated buffer has no bytes
         }
         if let Some(blocks) = blocks {
-            let (operation, first) = (&mut self.operation, offset / blocks.segment_bytes());
-            let parts = parts.map(|payload| {
-                let bytes = payload.bytes();
-                bytes.expect("buffers of bytes are filled by drivers with bytes")
-            });
-            let mut values = cells.take(blocks.block_bytes());
-            let segments = parts.flat_map(|bytes| bytes.chunks(blocks.segment_bytes()));
-            for (number, block) in (first..).zip(segments) {
-                blocks.decode_block(number, block, &mut values);
-                let offset = number * blocks.block_bytes();
-                let landed = LandedBytes {
-                    offset,
-                    bytes: &values,
-                };
-                (self.bytes).place(operation, inbound, std::iter::once(landed), cells);
-            }
-            return cells.keep(values);
+            let payloads = parts.map(bytes_of);
+            return self.place_blocks(at, (blocks, offset), payloads, cells);
         }
         let landed = parts.map(|payload| {
-            let bytes = payload.bytes();
-            let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
+            let bytes = bytes_of(payload);
             let landed = LandedBytes { offset, bytes };
             offset += bytes.len();
             landed
@@ -358,10 +340,14 @@ impl RunningOperation {
 
     /// The bytes of a message out.
     pub(crate) fn source(&self, outbound: usize) -> Payload<'_> {
-        let PlannedSend { region, gate, .. } = self.plan.outbounds[outbound];
-        match (self.coding.outbound(outbound), self.coding.sum(gate)) {
-            (Some(_), Some(sum)) => Payload::Bytes(sum),
-            (Some(blocks), None) if self.operation.buffer.bytes().is_none() => {
+        let PlannedSend {
+            region, form, gate, ..
+        } = self.plan.outbounds[outbound];
+        let encoded = self.coding.outbound(outbound);
+        let sum = encoded.and_then(|_| self.coding.sum(gate));
+        match (encoded, sum) {
+            (Some(_), Some(sum)) if form != MessageForm::Contribution => Payload::Bytes(sum),
+            (Some(blocks), _) if self.operation.buffer.bytes().is_none() => {
                 Payload::Length(blocks.message_bytes())
             }
             _ => self.bytes.source(&self.operation, region, outbound),
@@ -440,22 +426,6 @@ impl RunningOperation {
         }
         mixing.unmix(&mut values);
         lose(0, &values);
-    }
-
-    /// Notes the decoded values of missing blocks.
-    fn lose_blocks(
-        &mut self,
-        region: TensorRegion,
-        message: &[u8],
-        (missing, blocks): (&Bitmap, BlockCut),
-    ) {
-        let segments: Vec<&[u8]> = message.chunks(blocks.segment_bytes()).collect();
-        for segment in missing.iter_ones().map(|segment| segment as usize) {
-            let mut values = Vec::new();
-            blocks.decode_block(segment, segments[segment], &mut values);
-            let offset = region.offset + segment * blocks.block_bytes();
-            self.residuals.lose(ResidualPiece { offset, values });
-        }
     }
 
     /// How a message out is mixed, or `None` if it is not.
@@ -551,32 +521,6 @@ impl RunningOperation {
         if let Some(blocks) = sum_blocks {
             self.encode_sum(gate, region, blocks);
         }
-    }
-
-    /// Encodes a finished sum, and replaces it by the values that its receivers decode.
-    fn encode_sum(&mut self, gate: GateId, region: TensorRegion, blocks: BlockCut) {
-        let seed = self.key(gate.0 as u16).0;
-        let Operation { dtype, op, .. } = self.operation;
-        let Some(buffer) = self.operation.buffer.bytes_mut() else {
-            return;
-        };
-        let values = &mut buffer[region.range()];
-        let EncodedValues {
-            message,
-            mut unsent,
-        } = blocks.encode(values, seed);
-        blocks.decode(&message, values);
-        if op == ReduceOp::Avg {
-            // This rank's contribution is one of many to the next average.
-            let contributors = self.operation.group.ranks.len() as f64;
-            kernels::multiply(dtype, &mut unsent, contributors);
-        }
-        let offset = region.offset;
-        self.residuals.lose(ResidualPiece {
-            offset,
-            values: unsent,
-        });
-        self.coding.keep_sum(gate, message);
     }
 
     /// A message out may be sent: now, or when the scheduler lets it go if its layers are known.
@@ -701,24 +645,6 @@ impl RunningOperation {
         self.bytes.keep_copy(at, copy);
     }
 
-    /// Encodes a contribution, including the values that were lost or not sent a step ago.
-    fn encode_contribution(&mut self, at: usize, blocks: BlockCut, residuals: &mut Residuals) {
-        let PlannedSend { region, part, .. } = self.plan.outbounds[at];
-        let source = self.bytes.values(&self.operation, region);
-        let Some(mut values) = source.bytes().map(<[u8]>::to_vec) else {
-            return;
-        };
-        let (key, shape, offset) = (self.operation.tensor_key, self.shape(), region.offset);
-        let taken = residuals.add_to(key, shape, offset, &mut values);
-        self.residuals.take(taken);
-        let EncodedValues { message, unsent } = blocks.encode(&values, self.key(part).0);
-        self.residuals.lose(ResidualPiece {
-            offset,
-            values: unsent,
-        });
-        self.bytes.keep_copy(at, message);
-    }
-
     /// The layers of a message's segments: each has the layer of its first byte.
     fn segment_spans(
         &self,
@@ -821,6 +747,11 @@ impl RunningOperation {
             unfinished,
         }
     }
+}
+
+fn bytes_of(payload: Payload<'_>) -> &[u8] {
+    let bytes = payload.bytes();
+    bytes.expect("buffers of bytes are filled by drivers with bytes")
 }
 
 /// Whether a message in may lose segments: memory loses none.

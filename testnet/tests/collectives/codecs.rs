@@ -70,7 +70,8 @@ fn owed(world: &mut World, elements: usize) -> Vec<f64> {
 #[test]
 fn sent_and_owed_are_the_sum_of_all_inputs() {
     let layouts: [&[u16]; 3] = [&[0, 1, 2], &[0, 0, 1, 1], &[0, 0, 0, 1, 1]];
-    let elements = 6000;
+    let elements = 20_000;
+    let mut lost = 0;
     for (seed, (codec, layout)) in CODECS
         .into_iter()
         .flat_map(|codec| layouts.map(|layout| (codec, layout)))
@@ -79,7 +80,6 @@ fn sent_and_owed_are_the_sum_of_all_inputs() {
         let mut world = World::on_hosts(layout, &job(), rough(0.05), seed as u64);
         let ranks = layout.len() as u16;
         let (mut inputs, mut results) = (vec![0.0; elements], vec![0.0; elements]);
-        let mut lost = 0;
         for step in 0..5 {
             let ends = world.perform(|rank| {
                 let values = gradients(DType::F32, rank, step, elements);
@@ -118,11 +118,8 @@ fn sent_and_owed_are_the_sum_of_all_inputs() {
                 "{codec:?} on {layout:?}, {index}: {kept} of {input}, seed {seed}"
             );
         }
-        assert!(
-            lost > 0 || codec != CodecName::Blockfloat,
-            "no loss to tell of, seed {seed}"
-        );
     }
+    assert!(lost > 0, "no packet was lost for good");
 }
 
 #[test]

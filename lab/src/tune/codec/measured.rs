@@ -1,7 +1,7 @@
 //! The time that this host takes to encode, decode and add.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gradwire_collectives::codec::{BlockCut, Codec};
 use gradwire_collectives::dtype::{DType, ReduceOp};
@@ -10,10 +10,12 @@ use gradwire_protocol::job::{CodecName, CodecTerms};
 use gradwire_protocol::units::Share;
 use gradwire_tuning::selective::{CodecCosts, ExchangeCosts, LinearCost};
 
+use crate::sim::cost::now;
+
 /// The codecs that are compared, the one with the shortest encodings first.
 pub const CODECS: [CodecName; 5] = [
-    CodecName::Onebit,
     CodecName::Topk,
+    CodecName::Onebit,
     CodecName::Tbq,
     CodecName::Terngrad,
     CodecName::Blockfloat,
@@ -89,10 +91,9 @@ impl CodecTimes {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command measures time")]
 fn fastest(mut run: impl FnMut()) -> f64 {
     let times = (0..ROUNDS).map(|_| {
-        let started = Instant::now();
+        let started = now();
         run();
         started.elapsed()
     });
