@@ -25,7 +25,7 @@ _registered: set[str] = set()
 _DEVICES = ["cpu", "cuda", "xpu"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import PyTorch only for names that need it."""
     if name not in ("ADASUM", "all_reduce"):
         raise AttributeError(f"module 'gradwire' has no attribute {name!r}")

@@ -16,13 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ADASUM = "adasum"
 """Names the reduction: ``gradwire.all_reduce(tensor, op=gradwire.ADASUM)``."""
@@ -181,11 +177,10 @@ def _combine(
 
 def tree(gradients: Sequence[torch.Tensor], starts: Sequence[int] = (0,)) -> torch.Tensor:
     """Return the Adasum of whole gradients, in pairs of pairs: the definition, for checks."""
-    pair_up: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda a, b: _pair(a, b, starts)
     level = list(gradients)
     check_size(len(level))
     while len(level) > 1:
-        level = [pair_up(a, b) for a, b in zip(level[::2], level[1::2], strict=True)]
+        level = [_pair(a, b, starts) for a, b in zip(level[::2], level[1::2], strict=True)]
     return level[0]
 
 

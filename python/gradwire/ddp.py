@@ -15,7 +15,7 @@ where the tolerance changes, so that each gradient has exactly its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -27,9 +27,11 @@ from gradwire.gradients import (
     LayerOrder,
     LossScaler,
     Message,
+    Reduction,
     Residuals,
     agree,
     backend_of,
+    check_reduction,
     check_state,
     codec_of,
     next_step,
@@ -37,6 +39,9 @@ from gradwire.gradients import (
     tolerances,
 )
 from gradwire.tuning import Tuning
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "GradientHook",
@@ -57,8 +62,7 @@ def register(
     groups: Groups | None = None,
     priority: Sequence[str] = (),
     scaler: LossScaler | None = None,
-    codec: str | None = None,
-    reduce: str = "average",
+    **how: "Unpack[Reduction]",
 ) -> "GradientHook":
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -76,30 +80,26 @@ def register(
             runs them, since the next one needs them so.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
-        codec: shortens gradients between hosts: ``"onebit"``, ``"tbq"``, ``"terngrad"``,
+        how: ``codec`` shortens gradients between hosts: ``"onebit"``, ``"tbq"``, ``"terngrad"``,
             ``"blockfloat"``, ``"topk"`` or ``"topk:0.01"`` with the share of the values that are
-            sent; ``"none"`` for none, by default the job's. See ``docs/codecs.md``.
-        reduce: ``"average"``, or ``"adasum"`` to combine gradients by Adasum: lossless, without a
-            codec, and among a power of two of ranks.
+            sent; ``"none"`` for none, by default the job's. ``reduce="adasum"`` combines gradients
+            by Adasum, lossless and among a power of two of ranks, instead of their average. See
+            ``docs/codecs.md``.
 
     Returns:
         The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose
         ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"`` or
         there is a codec.
     """
-    if reduce == adasum.ADASUM:
+    is_adasum = check_reduction(how).get("reduce") == adasum.ADASUM
+    if is_adasum:
         adasum.check_size(model.process_group.size())
-        if tolerance or groups or codec not in (None, "none"):
+        if tolerance or groups:
             raise ValueError(
-                'gradwire: reduce="adasum" is lossless and has no codec: leave tolerance, groups '
-                "and codec out"
+                'gradwire: reduce="adasum" is lossless: leave tolerance and groups out'
             )
-    elif reduce != "average":
-        raise ValueError(f'gradwire: reduce={reduce!r}: give "average" or "adasum"')
-    hook = GradientHook(
-        model, tolerance, groups=groups, priority=priority, scaler=scaler, codec=codec
-    )
-    if reduce == adasum.ADASUM:
+    hook = GradientHook(model, tolerance, groups=groups, priority=priority, scaler=scaler, **how)
+    if is_adasum:
         model.register_comm_hook(hook, adasum_hook)
         return hook
     model.register_comm_hook(hook, all_reduce_hook)
@@ -128,7 +128,7 @@ class GradientHook:
         groups: Groups | None = None,
         priority: Sequence[str] = (),
         scaler: LossScaler | None = None,
-        codec: str | None = None,
+        **how: "Unpack[Reduction]",
     ) -> None:
         """Prepare the hook for ``model``; see :func:`register`."""
         if model.mixed_precision is not None:
@@ -144,12 +144,12 @@ class GradientHook:
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model.module, default, groups)
-        agree(self._group, shares, priority, codec)
+        agree(self._group, shares, priority, how)
         self._tolerances = _by_parameter(model, shares)
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
-        self._codec = codec_of(codec)
+        self._codec = codec_of(how.get("codec"))
         self._residuals = Residuals(self._backend, scaler, self._codec)
         self._tuning = Tuning(self._group, self._backend)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,15 +22,20 @@ from gradwire.gradients import (
     LayerOrder,
     LossScaler,
     Message,
+    Reduction,
     Residuals,
     agree,
     backend_of,
+    check_reduction,
     check_state,
     codec_of,
     next_step,
     state_of,
     tolerances,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _ROOT = "(root)"
 """Stands for the name of the model itself, which is empty."""
@@ -43,7 +48,7 @@ def register(
     groups: Groups | None = None,
     priority: Sequence[str] = (),
     scaler: LossScaler | None = None,
-    codec: str | None = None,
+    **how: Unpack[Reduction],
 ) -> ShardedGradients:
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -57,14 +62,16 @@ def register(
         priority: names of modules whose gradients go before all others, the most urgent first.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
-        codec: shortens gradients between hosts, as in :func:`gradwire.ddp.register`.
+        how: ``codec`` shortens gradients between hosts, as in :func:`gradwire.ddp.register`.
 
     Returns:
         The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
         on the hook of :func:`gradwire.ddp.register`.
     """
+    if check_reduction(how).get("reduce") == "adasum":
+        raise ValueError('gradwire: reduce="adasum" is for DistributedDataParallel')
     gradients = ShardedGradients(
-        model, tolerance, groups=groups, priority=priority, scaler=scaler, codec=codec
+        model, tolerance, groups=groups, priority=priority, scaler=scaler, **how
     )
     for unit in gradients.units:
         unit.modules[0].set_custom_reduce_scatter(TaggedReduceScatter(gradients, unit))
@@ -94,7 +101,7 @@ class ShardedGradients:
         groups: Groups | None = None,
         priority: Sequence[str] = (),
         scaler: LossScaler | None = None,
-        codec: str | None = None,
+        **how: Unpack[Reduction],
     ) -> None:
         """Prepare for ``model``; see :func:`register`."""
         if not isinstance(model, FSDPModule):
@@ -111,10 +118,10 @@ class ShardedGradients:
         self._order = LayerOrder(model, priority)
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model, default, groups)
-        agree(self._group, shares, priority, codec)
+        agree(self._group, shares, priority, how)
         self.units = list(_units_of(model, shares))
         self._messages: dict[str, Message] = {}
-        self._codec = codec_of(codec)
+        self._codec = codec_of(how.get("codec"))
         self._residuals = Residuals(self._backend, scaler, self._codec)
 
     def tags_of(self, unit: Unit, gradients: torch.Tensor) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -198,27 +198,28 @@ def tolerances(module: nn.Module, default: float, groups: Groups | None) -> dict
 
 
 def agreed_settings(
-    shares: Mapping[str, float], priority: Sequence[str], codec: str | None = None
+    shares: Mapping[str, float], priority: Sequence[str], how: Reduction | None = None
 ) -> dict[str, object]:
     """Return the arguments of ``register`` that must be equal on all ranks, by their names."""
     settings: dict[str, object] = {f"the tolerance of {name}": s for name, s in shares.items()}
-    return settings | {"priority": list(priority), "codec": codec or "job"}
+    named = {name: value for name, value in (how or {}).items() if value is not None}
+    return settings | {"priority": list(priority)} | named
 
 
 def agree(
     group: dist.ProcessGroup,
     shares: Mapping[str, float],
     priority: Sequence[str],
-    codec: str | None = None,
+    how: Reduction | None = None,
 ) -> None:
     """Raise unless the ranks of ``group`` registered alike; its first rank says what is in effect.
 
     ``shares`` are the tolerances of the model's parameters by name.
     """
-    check_agreed(group, agreed_settings(shares, priority, codec))
+    check_agreed(group, agreed_settings(shares, priority, how))
     if group.rank() == 0:
-        encoded = f"; codec {codec}" if codec else ""
-        log.say(logging.INFO, _in_effect(list(shares.values()), priority) + encoded)
+        named = "".join(f"; {name} {value}" for name, value in (how or {}).items())
+        log.say(logging.INFO, _in_effect(list(shares.values()), priority) + named)
 
 
 def _in_effect(shares: Sequence[float], priority: Sequence[str]) -> str:
@@ -262,6 +263,27 @@ class Codec(NamedTuple):
     number: int
     share: float
     """Share of the values that top-k sends; 0 is the job's."""
+
+
+class Reduction(TypedDict, total=False):
+    """How gradients become one: the arguments of ``register`` beyond loss and order."""
+
+    codec: str | None
+    reduce: str
+
+
+def check_reduction(how: Reduction) -> Reduction:
+    """Return the arguments, if they are known and agree with each other."""
+    unknown = set(how) - set(Reduction.__annotations__)
+    if unknown:
+        raise TypeError(f"gradwire: register() has no argument {sorted(unknown)[0]!r}")
+    codec_of(how.get("codec"))
+    reduce = how.get("reduce", "average")
+    if reduce not in ("average", "adasum"):
+        raise ValueError(f'gradwire: reduce={reduce!r}: give "average" or "adasum"')
+    if reduce == "adasum" and how.get("codec") not in (None, "none"):
+        raise ValueError('gradwire: reduce="adasum" has no codec: leave codec out')
+    return how
 
 
 _CODECS = {"none": 0, "job": 1, "onebit": 2, "tbq": 3, "terngrad": 4, "topk": 5, "blockfloat": 6}
@@ -339,7 +361,7 @@ class Residuals:
         self,
         backend: _binding.Backend,
         scaler: LossScaler | None = None,
-        codec: Codec = Codec(0, 0.0),
+        codec: Codec | None = None,
     ) -> None:
         """Start without residuals; keep them in the scale of ``scaler``, if there is one."""
         self._backend = backend
@@ -349,7 +371,8 @@ class Residuals:
         self._owed: dict[str, torch.Tensor] = {}
         self._messages: list[Message] = []
         job = backend.job()  # values as in a job file
-        encodes = codec.number > 1 or (codec.number == 1 and job["collectives.codec"] != '"none"')
+        number = codec.number if codec else 0
+        encodes = number > 1 or (number == 1 and job["collectives.codec"] != '"none"')
         self._exist_always = encodes
         self._exist = job["holes"] == '"error-feedback"'
 

@@ -69,9 +69,7 @@ def the_loss_budget_is_kept_by_steps() -> None:
 
 ENCODED = '[collectives]\ncodec_min = 0\n[transport]\nmtu = 1500\nwire = "udp"\n'
 ENCODED_LOSSY = (
-    'tolerance = "10%"\nholes = "error-feedback"\n'
-    + ENCODED
-    + '[faults]\nseed = 3\ndrop = "5%"\n'
+    'tolerance = "10%"\nholes = "error-feedback"\n' + ENCODED + '[faults]\nseed = 3\ndrop = "5%"\n'
 )
 
 
