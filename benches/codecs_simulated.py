@@ -1,9 +1,9 @@
 """Steps of training between 16 hosts of 8 ranks at 25 Gb/s, simulated: dense and with codecs.
 
 ``python3 benches/codecs_simulated.py GRADWIRE [--scale 8] [--gbps 2]``. Only the stage between
-hosts is simulated, one rank per host with the host's bandwidth: the stages within a host are the same for
-all rows. The simulator counts no time for codecs. ``added`` is what 8 cores of a host take at
-``--gbps`` each, nothing of it overlapped: every byte is encoded once and decoded twice.
+hosts is simulated, one rank per host with the host's bandwidth: the stages within a host are the
+same for all rows. The simulator counts no time for codecs. ``added`` is what 8 cores of a host
+take at ``--gbps`` each, nothing of it overlapped: every byte is encoded and decoded twice.
 """
 
 import argparse

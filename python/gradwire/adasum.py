@@ -1,4 +1,4 @@
-"""Adasum: a reduction of gradients that keeps what two of them agree on, once.
+"""Adasum: a reduction that averages parallel gradients and adds orthogonal ones.
 
 The sum of two gradients of a layer is ``(1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b``: their sum if
 they are orthogonal, their average if they are parallel (Maleki et al., MLSys 2021, arXiv

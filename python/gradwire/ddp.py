@@ -269,7 +269,7 @@ def adasum_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
     """Combine one bucket by Adasum, layer by layer, before the next one begins."""
     flat = bucket.buffer()
     parts = bucket.gradients()
-    starts = [part.storage_offset() - flat.storage_offset() for part in parts]
+    starts = sorted(part.storage_offset() - flat.storage_offset() for part in parts)
     adasum.all_reduce(flat, group=state.group, starts=starts)
     if bucket.is_last():
         state.step += 1

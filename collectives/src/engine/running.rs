@@ -513,7 +513,7 @@ impl RunningOperation {
         let sum = RegionSum {
             gate,
             region,
-            segment_bytes: block_bytes.unwrap_or(self.rules.segment_bytes()),
+            segment_bytes: block_bytes.unwrap_or_else(|| self.rules.segment_bytes()),
             missing: missing.as_deref(),
             previous: keeps_result.then_some(&mut parts.memory.previous),
         };

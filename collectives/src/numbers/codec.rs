@@ -18,6 +18,7 @@
 //! the overflow. Top-k sends such an element as one of its largest.
 
 mod bits;
+mod block_codec;
 mod blockfloat;
 mod elements;
 mod onebit;
@@ -32,6 +33,7 @@ use gradwire_protocol::units::Share;
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::numbers::dtype::DType;
+use block_codec::BlockCodec;
 use blockfloat::BlockFloat;
 use onebit::Onebit;
 use tbq::Tbq;
@@ -40,20 +42,6 @@ use topk::TopK;
 
 /// Elements of a block that an encoding of few values may spread over.
 const BLOCK_ELEMENTS_MAX: usize = 1 << 20;
-
-/// One way to encode a block. Methods are inlined into a kernel that `pulp` compiles for each level
-/// of the processor's vector units.
-trait BlockCodec: Copy {
-    /// Length of an encoded block.
-    fn encoded_bytes(self, elements: usize) -> usize;
-    /// The most elements whose encoding fits into so many bytes.
-    fn elements_within(self, bytes: usize) -> usize;
-    /// Encodes `values` into `block`, which is as long as the encoding. Leaves the part of each
-    /// value that the block does not carry. `seed` is for draws.
-    fn encode(self, values: &mut [f32], block: &mut [u8], seed: u64);
-    /// Decodes a block, which may hold any bytes, into all of `values`.
-    fn decode(self, block: &[u8], values: &mut [f32]);
-}
 
 /// A codec and its parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]

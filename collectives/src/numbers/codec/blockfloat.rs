@@ -1,7 +1,7 @@
 //! Block floating point: one exponent, and a signed integer of 8 bits per value.
 
-use super::BlockCodec;
 use super::bits::peak_bits;
+use super::block_codec::BlockCodec;
 
 const HEADER: usize = 1;
 /// The exponent field of numbers that are not finite.

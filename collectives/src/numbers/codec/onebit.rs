@@ -1,7 +1,7 @@
 //! Onebit: the sign of each value, and one scale, the mean of |x|.
 
-use super::BlockCodec;
 use super::bits::{float_at, mean_abs, pack, unpack};
+use super::block_codec::BlockCodec;
 
 const HEADER: usize = 4;
 

@@ -3,8 +3,8 @@
 //! The threshold is twice the block's mean of |x|, so it follows the gradients. Codes: 1 is zero, 2
 //! is plus, 0 is minus.
 
-use super::BlockCodec;
 use super::bits::{float_at, mean_abs, pack, unpack};
+use super::block_codec::BlockCodec;
 
 const HEADER: usize = 4;
 

@@ -1,8 +1,8 @@
 //! TernGrad with two bits: four even levels from the least to the largest value. Each value goes to
 //! one of the two levels around it, drawn so that the mean of many draws is the value.
 
-use super::BlockCodec;
 use super::bits::{draw, float_at, pack, unpack};
+use super::block_codec::BlockCodec;
 
 /// The least value, and the gap between levels.
 const HEADER: usize = 8;

@@ -10,8 +10,8 @@
 
 use gradwire_protocol::units::Share;
 
-use super::BlockCodec;
 use super::bits::{magnitude_bits, mean_abs, peak_bits};
+use super::block_codec::BlockCodec;
 
 /// A position and a value.
 pub(super) const VALUE_BYTES: usize = 8;

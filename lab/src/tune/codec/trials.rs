@@ -22,7 +22,7 @@ use crate::tune::loss::trial::{TrialBench, TrialRequest};
 pub struct CodecTrials {
     /// How a script is run. Its job has no codec.
     pub bench: TrialBench,
-    /// What a codec must not cost.
+    /// The margin of the metric.
     pub goal: MetricGoal,
     /// How many seeds a codec gets.
     pub looks: TrialLooks,
