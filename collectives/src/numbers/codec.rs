@@ -132,7 +132,7 @@ pub struct BlockCut {
 }
 
 /// An encoded message, and the values that it does not carry.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EncodedValues {
     /// The message: one block behind the other, each but the last as long as a segment.
     pub message: Vec<u8>,
@@ -190,12 +190,20 @@ impl BlockCut {
     /// # Panics
     /// When `values` is not as long as the cut says.
     pub fn encode(&self, values: &[u8], seed: u64) -> EncodedValues {
+        let mut encoded = EncodedValues::default();
+        self.encode_into(values, seed, &mut encoded);
+        encoded
+    }
+
+    /// As [`BlockCut::encode`], into memory that is used again.
+    ///
+    /// # Panics
+    /// When `values` is not as long as the cut says.
+    pub fn encode_into(&self, values: &[u8], seed: u64, target: &mut EncodedValues) {
         assert_eq!(values.len(), self.elements * self.dtype.bytes());
-        let mut encoded = EncodedValues {
-            message: vec![0; self.message_bytes()],
-            unsent: vec![0; values.len()],
-        };
-        let (cut, target) = (*self, &mut encoded);
+        target.message.resize(self.message_bytes(), 0);
+        target.unsent.resize(values.len(), 0);
+        let cut = *self;
         each_codec!(self.codec, codec => Arch::new().dispatch(EncodeKernel {
             codec,
             cut,
@@ -203,7 +211,6 @@ impl BlockCut {
             seed,
             target,
         }));
-        encoded
     }
 
     /// Decodes block number `block` into `values`, which gets its length in the tensor. A block of
@@ -273,7 +280,8 @@ impl<C: BlockCodec> WithSimd for EncodeKernel<'_, C> {
         let segments = message.chunks_mut(self.cut.segment_bytes);
         for (number, ((source, unsent), segment)) in sources.zip(unsent).zip(segments).enumerate() {
             let elements = source.len() / dtype.bytes();
-            let (block, _) = segment.split_at_mut(self.codec.encoded_bytes(elements));
+            let (block, padding) = segment.split_at_mut(self.codec.encoded_bytes(elements));
+            padding.fill(0);
             let floats = &mut floats[..elements];
             elements::load(dtype, source, floats);
             let seed = bits::mix(self.seed.wrapping_add(number as u64));

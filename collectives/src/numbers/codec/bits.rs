@@ -1,36 +1,49 @@
 //! Small codes packed into bytes, element 0 in the lowest bits; sums, peaks and draws that more
 //! than one codec needs.
 
-/// Elements whose codes are packed at a time.
-const LANES: usize = 32;
+/// Elements whose codes are computed at a time, a multiple of those in a byte.
+const GROUP: usize = 64;
 
 /// Packs a code of `WIDTH` bits per element, 1 or 2. `code` also leaves the element's residual.
 #[inline(always)]
 pub(super) fn pack<const WIDTH: usize>(
     values: &mut [f32],
     codes: &mut [u8],
-    code: impl Fn(usize, &mut f32) -> u32,
+    code: impl Fn(usize, &mut f32) -> u8,
 ) {
-    let per_word = LANES / WIDTH;
-    let (words, rest) = codes.as_chunks_mut::<4>();
-    let mut groups = values.chunks_exact_mut(per_word);
+    let in_group = GROUP * WIDTH / 8;
+    let (groups, rest) = values.as_chunks_mut::<GROUP>();
+    let mut single = [0; GROUP];
     let mut first = 0;
-    for (word, group) in words.iter_mut().zip(&mut groups) {
-        let mut packed = 0;
+    let (whole, tail) = codes.split_at_mut(groups.len() * in_group);
+    for (group, packed) in groups.iter_mut().zip(whole.chunks_exact_mut(in_group)) {
         for (lane, value) in group.iter_mut().enumerate() {
-            packed |= code(first + lane, value) << (WIDTH * lane);
+            single[lane] = code(first + lane, value);
         }
-        *word = packed.to_le_bytes();
-        first += per_word;
+        gather::<WIDTH>(&single, packed);
+        first += GROUP;
     }
-    let mut packed = 0;
-    for (lane, value) in groups.into_remainder().iter_mut().enumerate() {
-        packed |= code(first + lane, value) << (WIDTH * lane);
+    single = [0; GROUP];
+    for (lane, value) in rest.iter_mut().enumerate() {
+        single[lane] = code(first + lane, value);
     }
-    let full = words.len().min(first / per_word);
-    let tail = words[full..].as_flattened_mut().iter_mut().chain(rest);
-    for (byte, packed) in tail.zip(u32::to_le_bytes(packed)) {
-        *byte = packed;
+    gather::<WIDTH>(&single, tail);
+}
+
+/// Moves codes of one byte each next to each other. A product shifts each code to its place; no two
+/// of its terms share a bit.
+#[inline(always)]
+fn gather<const WIDTH: usize>(single: &[u8; GROUP], packed: &mut [u8]) {
+    if WIDTH == 1 {
+        for (byte, codes) in packed.iter_mut().zip(single.as_chunks::<8>().0) {
+            let product = u64::from_le_bytes(*codes).wrapping_mul(0x0102_0408_1020_4080);
+            *byte = (product >> 56) as u8;
+        }
+    } else {
+        for (byte, codes) in packed.iter_mut().zip(single.as_chunks::<4>().0) {
+            let product = u32::from_le_bytes(*codes).wrapping_mul(0x0104_1040);
+            *byte = (product >> 24) as u8;
+        }
     }
 }
 
@@ -41,15 +54,25 @@ pub(super) fn unpack<const WIDTH: usize>(
     values: &mut [f32],
     value_of: impl Fn(u32) -> f32,
 ) {
+    const LANES: usize = 16;
     let mask = (1 << WIDTH) - 1;
-    let per_word = LANES / WIDTH;
-    for (group, code) in values.chunks_mut(per_word).zip(codes.chunks(4)) {
+    let in_lanes = LANES * WIDTH / 8;
+    let (groups, rest) = values.as_chunks_mut::<LANES>();
+    let (whole, tail) = codes.split_at(groups.len() * in_lanes);
+    let word_of = |codes: &[u8]| {
         let mut word = [0; 4];
-        word[..code.len()].copy_from_slice(code);
-        let word = u32::from_le_bytes(word);
+        word[..codes.len()].copy_from_slice(codes);
+        u32::from_le_bytes(word)
+    };
+    for (group, codes) in groups.iter_mut().zip(whole.chunks_exact(in_lanes)) {
+        let word = word_of(codes);
         for (lane, value) in group.iter_mut().enumerate() {
             *value = value_of((word >> (WIDTH * lane)) & mask);
         }
+    }
+    let word = word_of(tail);
+    for (lane, value) in rest.iter_mut().enumerate() {
+        *value = value_of((word >> (WIDTH * lane)) & mask);
     }
 }
 

@@ -23,7 +23,7 @@ impl BlockCodec for Onebit {
         let (header, codes) = block.split_at_mut(HEADER);
         header.copy_from_slice(&scale.to_le_bytes());
         pack::<1>(values, codes, |_, value| {
-            let sign = value.to_bits() >> 31;
+            let sign = (value.to_bits() >> 31) as u8;
             *value -= scale.copysign(*value);
             sign
         });

@@ -26,8 +26,8 @@ impl BlockCodec for Tbq {
         let (header, codes) = block.split_at_mut(HEADER);
         header.copy_from_slice(&threshold.to_le_bytes());
         pack::<2>(values, codes, |_, value| {
-            let code = 1 + u32::from(*value >= threshold) - u32::from(*value <= -threshold);
-            *value -= decoded(code, threshold);
+            let code = 1 + u8::from(*value >= threshold) - u8::from(*value <= -threshold);
+            *value -= decoded(code.into(), threshold);
             code
         });
     }

@@ -30,8 +30,8 @@ impl BlockCodec for TernGrad {
         pack::<2>(values, codes, |element, value| {
             let level = (*value - least) * per_gap + draw(seed as u32, element);
             // A NaN becomes level 0; the gap tells.
-            let code = level.clamp(0.0, LEVELS - 1.0) as u32;
-            *value -= least + code as f32 * gap;
+            let code = level.clamp(0.0, LEVELS - 1.0) as u8;
+            *value -= least + f32::from(code) * gap;
             code
         });
     }

@@ -119,7 +119,9 @@ impl ThresholdBounds {
         let mut found = Vec::with_capacity(self.reach_lower);
         let lower = self.lower as i32; // below a value's bits, or equal to them
         let mut first = 0;
-        for group in values.chunks(GROUP) {
+        let (groups, rest) = values.as_chunks::<GROUP>();
+        let groups = groups.iter().map(<[f32; GROUP]>::as_slice);
+        for group in groups.chain([rest]) {
             if peak_bits(group) >= lower {
                 let reaches = |(_, value): &(u32, &f32)| magnitude_bits(**value) >= lower;
                 found.extend((first..).zip(group).filter(reaches).map(|(at, _)| at));
