@@ -15,8 +15,8 @@ CORES = 8
 WAYS = {
     "dense ring": ("collectives.algorithm=ring",),
     "dense direct": ("collectives.algorithm=direct",),
-    "onebit": ("collectives.codec=onebit",),
-    "top-k 1%": ("collectives.codec=topk",),
+    "onebit": ("collectives.codec=onebit", "collectives.codec_min=32KiB"),
+    "top-k 1%": ("collectives.codec=topk", "collectives.codec_min=32KiB"),
     "top-k 0.1%": ("collectives.codec=topk", "collectives.codec_share=0.1%"),
     "blockfloat": ("collectives.codec=blockfloat",),
 }

@@ -59,18 +59,17 @@ pub(super) fn unpack<const WIDTH: usize>(
     let in_lanes = LANES * WIDTH / 8;
     let (groups, rest) = values.as_chunks_mut::<LANES>();
     let (whole, tail) = codes.split_at(groups.len() * in_lanes);
-    let word_of = |codes: &[u8]| {
-        let mut word = [0; 4];
-        word[..codes.len()].copy_from_slice(codes);
-        u32::from_le_bytes(word)
-    };
     for (group, codes) in groups.iter_mut().zip(whole.chunks_exact(in_lanes)) {
-        let word = word_of(codes);
+        let word = match *codes {
+            [a, b] => u32::from_le_bytes([a, b, 0, 0]),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+            _ => unreachable!("codes of one or two bits"),
+        };
         for (lane, value) in group.iter_mut().enumerate() {
             *value = value_of((word >> (WIDTH * lane)) & mask);
         }
     }
-    let word = word_of(tail);
+    let word = tail.iter().rev().fold(0, |word, code| word << 8 | u32::from(*code));
     for (lane, value) in rest.iter_mut().enumerate() {
         *value = value_of((word >> (WIDTH * lane)) & mask);
     }
