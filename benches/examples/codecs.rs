@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gradwire_benches::gradients;
-use gradwire_collectives::codec::{BlockCut, Codec, EncodedValues};
+use gradwire_collectives::codec::{BlockCut, Codec};
 use gradwire_collectives::dtype::DType;
 use gradwire_protocol::job::{CodecName, CodecTerms};
 use gradwire_protocol::units::{ByteCount, Share};
@@ -29,7 +29,7 @@ fn main() {
         min_tensor: ByteCount::new(0),
     };
     let (values, mut target) = (gradients(bytes), vec![0; bytes]);
-    let mut encoded = EncodedValues::default();
+    let (mut left, mut message) = (values.clone(), Vec::new());
     let mut started = Instant::now();
     for round in 0..=rounds {
         if round == 1 {
@@ -38,8 +38,8 @@ fn main() {
         match Codec::of(terms) {
             Some(codec) => {
                 let cut = BlockCut::new(codec, DType::F32, bytes, SEGMENT_BYTES);
-                cut.encode_into(black_box(&values), u64::from(round), &mut encoded);
-                cut.decode(&encoded.message, black_box(&mut target));
+                cut.encode(black_box(&mut left), u64::from(round), &mut message);
+                cut.decode(&message, black_box(&mut target));
             }
             None if name == "copy" => black_box(&mut target).copy_from_slice(black_box(&values)),
             None => {}

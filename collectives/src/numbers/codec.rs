@@ -131,15 +131,6 @@ pub struct BlockCut {
     segment_bytes: usize,
 }
 
-/// An encoded message, and the values that it does not carry.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct EncodedValues {
-    /// The message: one block behind the other, each but the last as long as a segment.
-    pub message: Vec<u8>,
-    /// Input minus decoded, element by element, as bytes of the tensor's type.
-    pub unsent: Vec<u8>,
-}
-
 impl BlockCut {
     /// Cuts `bytes` of a tensor into blocks whose encodings fill segments of `segment_bytes`.
     ///
@@ -185,31 +176,22 @@ impl BlockCut {
         }
     }
 
-    /// Encodes the bytes of a tensor. `seed` is for draws: a new one for each message.
+    /// Encodes the bytes of a tensor into `message`: one block behind the other, each but the last
+    /// as long as a segment. Leaves in `values` the part of each that the message does not carry:
+    /// input minus decoded. `seed` is for draws: a new one for each message.
     ///
     /// # Panics
     /// When `values` is not as long as the cut says.
-    pub fn encode(&self, values: &[u8], seed: u64) -> EncodedValues {
-        let mut encoded = EncodedValues::default();
-        self.encode_into(values, seed, &mut encoded);
-        encoded
-    }
-
-    /// As [`BlockCut::encode`], into memory that is used again.
-    ///
-    /// # Panics
-    /// When `values` is not as long as the cut says.
-    pub fn encode_into(&self, values: &[u8], seed: u64, target: &mut EncodedValues) {
+    pub fn encode(&self, values: &mut [u8], seed: u64, message: &mut Vec<u8>) {
         assert_eq!(values.len(), self.elements * self.dtype.bytes());
-        target.message.resize(self.message_bytes(), 0);
-        target.unsent.resize(values.len(), 0);
+        message.resize(self.message_bytes(), 0);
         let cut = *self;
         each_codec!(self.codec, codec => Arch::new().dispatch(EncodeKernel {
             codec,
             cut,
             values,
             seed,
-            target,
+            message,
         }));
     }
 
@@ -262,9 +244,9 @@ impl BlockCut {
 struct EncodeKernel<'a, C> {
     codec: C,
     cut: BlockCut,
-    values: &'a [u8],
+    values: &'a mut [u8],
     seed: u64,
-    target: &'a mut EncodedValues,
+    message: &'a mut [u8],
 }
 
 impl<C: BlockCodec> WithSimd for EncodeKernel<'_, C> {
@@ -273,27 +255,45 @@ impl<C: BlockCodec> WithSimd for EncodeKernel<'_, C> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _level: S) {
         let BlockCut { dtype, .. } = self.cut;
-        let mut floats = vec![0.0; self.cut.block_elements.min(self.cut.elements)];
-        let EncodedValues { message, unsent } = self.target;
-        let sources = self.values.chunks(self.cut.block_bytes());
-        let unsent = unsent.chunks_mut(self.cut.block_bytes());
-        let segments = message.chunks_mut(self.cut.segment_bytes);
-        for (number, ((source, unsent), segment)) in sources.zip(unsent).zip(segments).enumerate() {
-            let elements = source.len() / dtype.bytes();
+        let blocks = self.values.chunks_mut(self.cut.block_bytes());
+        let segments = self.message.chunks_mut(self.cut.segment_bytes);
+        let mut scratch = BlockScratch::default();
+        for (number, (values, segment)) in (0..).zip(blocks.zip(segments)) {
+            let elements = values.len() / dtype.bytes();
             let (block, padding) = segment.split_at_mut(self.codec.encoded_bytes(elements));
             padding.fill(0);
-            let floats = &mut floats[..elements];
-            elements::load(dtype, source, floats);
-            let seed = bits::mix(self.seed.wrapping_add(number as u64));
-            self.codec.encode(floats, block, seed);
-            if dtype == DType::F32 {
-                elements::store(dtype, floats, unsent);
-            } else {
-                // The receiver rounds decoded values to the tensor's type.
-                self.codec.decode(block, floats);
-                elements::store_difference(dtype, source, floats, unsent);
+            let seed = bits::mix(self.seed.wrapping_add(number));
+            let in_place = match dtype {
+                DType::F32 => bytemuck::try_cast_slice_mut(values).ok(),
+                _ => None,
+            };
+            match in_place {
+                Some(values) => self.codec.encode(values, block, seed),
+                None => {
+                    scratch.load(dtype, values);
+                    self.codec.encode(&mut scratch.floats, block, seed);
+                    // The receiver rounds decoded values to the tensor's type.
+                    self.codec.decode(block, &mut scratch.floats);
+                    elements::store_difference(dtype, &scratch.source, &scratch.floats, values);
+                }
             }
         }
+    }
+}
+
+/// A block of another type than f32, and its values.
+#[derive(Default)]
+struct BlockScratch {
+    source: Vec<u8>,
+    floats: Vec<f32>,
+}
+
+impl BlockScratch {
+    fn load(&mut self, dtype: DType, values: &[u8]) {
+        self.source.clear();
+        self.source.extend_from_slice(values);
+        self.floats.resize(values.len() / dtype.bytes(), 0.0);
+        elements::load(dtype, values, &mut self.floats);
     }
 }
 

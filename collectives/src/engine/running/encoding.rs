@@ -5,7 +5,7 @@ use gradwire_protocol::bitmap::Bitmap;
 use crate::engine::memory::SpareScratch;
 use crate::engine::running::RunningOperation;
 use crate::engine::running::ordered_sum::LandedBytes;
-use crate::numbers::codec::{BlockCut, EncodedValues};
+use crate::numbers::codec::BlockCut;
 use crate::numbers::dtype::ReduceOp;
 use crate::numbers::holes::{ResidualPiece, Residuals};
 use crate::numbers::kernels;
@@ -53,11 +53,9 @@ impl RunningOperation {
         let (key, shape, offset) = (self.operation.tensor_key, self.shape(), region.offset);
         let taken = residuals.add_to(key, shape, offset, &mut values);
         self.residuals.take(taken);
-        let EncodedValues { message, unsent } = blocks.encode(&values, self.key(part).0);
-        self.residuals.lose(ResidualPiece {
-            offset,
-            values: unsent,
-        });
+        let mut message = Vec::new();
+        blocks.encode(&mut values, self.key(part).0, &mut message);
+        self.residuals.lose(ResidualPiece { offset, values });
         self.bytes.keep_copy(at, message);
     }
 
@@ -69,10 +67,8 @@ impl RunningOperation {
             return;
         };
         let values = &mut buffer[region.range()];
-        let EncodedValues {
-            message,
-            mut unsent,
-        } = blocks.encode(values, seed);
+        let (mut unsent, mut message) = (values.to_vec(), Vec::new());
+        blocks.encode(&mut unsent, seed, &mut message);
         blocks.decode(&message, values);
         if op == ReduceOp::Avg {
             // This rank's contribution is one of many to the next average.

@@ -69,7 +69,10 @@ pub(super) fn unpack<const WIDTH: usize>(
             *value = value_of((word >> (WIDTH * lane)) & mask);
         }
     }
-    let word = tail.iter().rev().fold(0, |word, code| word << 8 | u32::from(*code));
+    let word = tail
+        .iter()
+        .rev()
+        .fold(0, |word, code| word << 8 | u32::from(*code));
     for (lane, value) in rest.iter_mut().enumerate() {
         *value = value_of((word >> (WIDTH * lane)) & mask);
     }

@@ -10,6 +10,18 @@ use crate::numbers::kernels::accumulate;
 const SEGMENT_BYTES: u32 = 1372;
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
+/// An encoded message, and the values that it does not carry.
+struct EncodedValues {
+    message: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+fn encode(cut: BlockCut, values: &[u8], seed: u64) -> EncodedValues {
+    let (mut message, mut unsent) = (Vec::new(), values.to_vec());
+    cut.encode(&mut unsent, seed, &mut message);
+    EncodedValues { message, unsent }
+}
+
 fn share(value: f64) -> Share {
     Share::new(value).expect("a share")
 }
@@ -65,7 +77,7 @@ fn sent_plus_residual_is_the_input() {
         for (seed, values) in tensors(7).enumerate() {
             let input = bytes_of(dtype, &values);
             let cut = BlockCut::new(codec, dtype, input.len(), SEGMENT_BYTES);
-            let EncodedValues { message, unsent } = cut.encode(&input, seed as u64);
+            let EncodedValues { message, unsent } = encode(cut, &input, seed as u64);
             assert_eq!(message.len(), cut.message_bytes());
             let mut sent = vec![0; input.len()];
             cut.decode(&message, &mut sent);
@@ -98,7 +110,7 @@ fn top_k_sends_exactly_k_values_unchanged() {
         }
         let bytes = bytes_of(DType::F32, &values);
         let cut = BlockCut::new(codec, DType::F32, bytes.len(), SEGMENT_BYTES);
-        let encoded = cut.encode(&bytes, seed as u64);
+        let encoded = encode(cut, &bytes, seed as u64);
         let blocks = values.chunks(cut.block_elements);
         let messages = encoded.message.chunks(SEGMENT_BYTES as usize);
         for (values, block) in blocks.zip(messages) {
@@ -127,7 +139,7 @@ fn top_k_sends_exactly_k_values_unchanged() {
 fn recall(values: &[f32], kept: f64, segment: u32) -> f64 {
     let bytes = bytes_of(DType::F32, values);
     let cut = BlockCut::new(Codec::TopK(share(kept)), DType::F32, bytes.len(), segment);
-    let unsent = floats_of(DType::F32, &cut.encode(&bytes, 1).unsent);
+    let unsent = floats_of(DType::F32, &encode(cut, &bytes, 1).unsent);
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[b].abs().total_cmp(&values[a].abs()));
     let largest = &order[..(kept * values.len() as f64).ceil() as usize];
@@ -159,7 +171,7 @@ fn a_block_with_a_nan_or_infinity_decodes_to_one() {
             let bytes = bytes_of(DType::F32, &values);
             let cut = BlockCut::new(codec, DType::F32, bytes.len(), SEGMENT_BYTES);
             let mut decoded = vec![0; bytes.len()];
-            cut.decode(&cut.encode(&bytes, 0).message, &mut decoded);
+            cut.decode(&encode(cut, &bytes, 0).message, &mut decoded);
             let decoded = floats_of(DType::F32, &decoded);
             assert!(
                 !decoded[at].is_finite(),
@@ -235,7 +247,7 @@ fn terngrad_is_right_on_average() {
     let draws = 4000;
     for seed in 0..draws {
         let mut decoded = vec![0; bytes.len()];
-        cut.decode(&cut.encode(&bytes, seed).message, &mut decoded);
+        cut.decode(&encode(cut, &bytes, seed).message, &mut decoded);
         for (sum, value) in sums.iter_mut().zip(floats_of(DType::F32, &decoded)) {
             *sum += f64::from(value);
         }
