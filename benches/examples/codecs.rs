@@ -1,7 +1,7 @@
 //! Encodes and decodes a tensor, for the count of instructions and for short runs at high priority.
 //!
-//! `codecs NAME MIB ROUNDS [SHARE]` prints the gigabytes of the tensor per second of processor time.
-//! `copy` as name copies the tensor instead, and `none` only makes it: subtract its instructions.
+//! `codecs NAME MIB ROUNDS [SHARE]` prints the gigabytes of the tensor per second. The name `copy`
+//! copies the tensor instead, and `none` only makes it: subtract its instructions.
 
 use std::hint::black_box;
 use std::time::Instant;

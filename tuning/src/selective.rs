@@ -5,10 +5,11 @@
 //! costs [`LinearCost`] of the elements it takes. With N servers, or N ranks in a ring, and
 //! encodings of r m elements:
 //!
-//! | | plain | encoded |
-//! |---|---|---|
-//! | servers | gather(m/K) + broadcast(m/K) | gather(rm/K) + broadcast(rm/K) + min(K+1, N) encode(m/K) + min(N-1+K, 2(N-1)) decode(rm/K) |
-//! | ring | 2(N-1) send(m/K) | 2(N-1) send(rm/K) + N encode(m/K) + N decode(rm/K) |
+//! - Servers, plain: gather(m/K) + broadcast(m/K).
+//! - Servers, encoded: gather(rm/K) + broadcast(rm/K) + min(K+1, N) encode(m/K)
+//!   + min(N-1+K, 2(N-1)) decode(rm/K).
+//! - Ring, plain: 2(N-1) send(m/K).
+//! - Ring, encoded: 2(N-1) send(rm/K) + N encode(m/K) + N decode(rm/K).
 //!
 //! Both add N-1 aggregations of m/K elements. The plan takes the K from 1 to N with the least time,
 //! and encodes a tensor if that is less than the least time of the plain one.

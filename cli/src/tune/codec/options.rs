@@ -32,8 +32,8 @@ pub struct TuneCodecOptions {
     /// The plan.
     #[command(flatten)]
     pub question: CodecQuestion,
-    /// Try codecs with a training script, the shortest encodings first, and find the first that this
-    /// metric bears; the script prints the metric as for `gradwire tune loss`.
+    /// Try codecs with a training script, the shortest encodings first, and find the first that
+    /// this metric bears; the script prints the metric as for `gradwire tune loss`.
     #[arg(long, requires = "command", value_name = "NAME")]
     pub metric: Option<String>,
     /// Lower values of the metric are better: a loss, an error, a perplexity.
