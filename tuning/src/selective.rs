@@ -7,7 +7,7 @@
 //!
 //! - Servers, plain: gather(m/K) + broadcast(m/K).
 //! - Servers, encoded: gather(rm/K) + broadcast(rm/K) + min(K+1, N) encode(m/K)
-//!   + min(N-1+K, 2(N-1)) decode(rm/K).
+//!   and min(N-1+K, 2(N-1)) decode(rm/K).
 //! - Ring, plain: 2(N-1) send(m/K).
 //! - Ring, encoded: 2(N-1) send(rm/K) + N encode(m/K) + N decode(rm/K).
 //!
