@@ -153,9 +153,8 @@ fn top_k_of_a_block_recalls_the_largest() {
     let values = normal(&mut rng, 1_000_000, 1.0);
     let global = recall(&values, 0.01, 80_000);
     let local = recall(&values, 0.01, SEGMENT_BYTES);
-    println!("recall of the exact top 1 %: one block {global:.5}, a block per packet {local:.5}");
-    assert!(global >= 0.999, "{global}");
-    assert!(local >= 0.9, "{local}");
+    assert!(global >= 0.999, "in one block {global}");
+    assert!(local >= 0.95, "in a block per packet {local}");
 }
 
 #[test]
