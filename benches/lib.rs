@@ -136,3 +136,17 @@ impl EndpointPair {
         packets
     }
 }
+
+/// A tensor of f32 with values as gradients have them: of both signs, most of them small.
+pub fn gradients(bytes: usize) -> Vec<u8> {
+    let value = |at: usize| {
+        // Bits of a hash (Murmur3's finaliser); the sum of four numbers is nearly normal.
+        let mut hash = (at as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        let parts = [0, 16, 32, 48].map(|shift| (hash >> shift & 0xffff) as f32 / 65_536.0);
+        parts.iter().sum::<f32>() - 2.0
+    };
+    (0..bytes / 4)
+        .flat_map(|at| value(at).to_le_bytes())
+        .collect()
+}

@@ -20,5 +20,5 @@ mod plan;
 pub use algorithms::outline;
 pub use algorithms::selection::ignores_tolerance;
 pub use engine::{communicator, limits, overdue, scheduler};
-pub use numbers::{dtype, hadamard, holes, kernels, magnitude};
+pub use numbers::{codec, dtype, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

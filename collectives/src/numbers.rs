@@ -1,6 +1,7 @@
 //! Elements of tensors: their types, the loops over them, and the values that stand in for lost
 //! ones. This room does not know ranks, messages or operations.
 
+pub mod codec;
 pub mod dtype;
 pub mod hadamard;
 pub mod holes;

@@ -16,4 +16,4 @@ pub use completion::{
 pub use label::OperationLabel;
 pub use mismatch::{CallMismatch, MessageLengths};
 pub use refusal::SubmitError;
-pub use submission::{Group, Layers, LossTerms, Operation, Splits};
+pub use submission::{Group, Layers, LossTerms, Operation, Splits, takes_codec};

@@ -29,7 +29,9 @@ pub(crate) mod seat;
 use gradwire_protocol::units::Rank;
 
 pub(crate) use cut::{ElementRun, TensorCut};
-pub(crate) use message::{GateId, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding};
+pub(crate) use message::{
+    GateId, MessageForm, PARTS, PlannedReceive, PlannedSend, Reliability, SegmentLanding,
+};
 pub(crate) use region::{TensorMemory, TensorRegion};
 pub(crate) use seat::GroupSeat;
 

@@ -32,9 +32,9 @@ use keys::{JobKey, job_key, job_keys};
 use spanned::{TomlError, TomlProblem};
 
 pub use values::{
-    AlgorithmChoice, Checksum, DropFrom, GradientTransform, GrantWindow, HoleFilling, IdleMode,
-    MetricsAccess, Mtu, PacketOrder, PacketSecurity, QueueSignal, ReduceAlgorithm, SumOrder,
-    WireChoice,
+    AlgorithmChoice, Checksum, CodecName, CodecTerms, DropFrom, GradientTransform, GrantWindow,
+    HoleFilling, IdleMode, MetricsAccess, Mtu, PacketOrder, PacketSecurity, QueueSignal,
+    ReduceAlgorithm, SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -187,6 +187,14 @@ job_keys! {
         /// Order in which the values of more than two ranks are summed: "rank" gives equal bits for
         /// equal inputs, and copies the values that arrive early; "arrival" saves these copies.
         sums: SumOrder = SumOrder::Rank, one_of();
+        /// Shorter form of gradients between hosts: 1, 2 or 8 bits per value, or the largest values
+        /// alone. The rest of each value is added in the next step.
+        codec: CodecName = CodecName::None, one_of();
+        /// Share of the values that the codec "topk" sends.
+        codec_share: Share = share(0.01), AnyShare;
+        /// Shorter tensors leave as they are; `gradwire tune codec` finds the length from which
+        /// encoding pays.
+        codec_min: ByteCount = ByteCount::kib(256), Size(ByteCount::new(0)..=GIB);
         /// With error feedback: how many times as long as usual a rank waits for contributions that
         /// it tolerates to be missing. Their senders add later ones to the next step.
         patience: Option<f64> = None, or("endless", Decimal(1.0..=100.0));
@@ -323,6 +331,11 @@ impl Job {
         let (dscps, droppable) = (&priority.dscps, &priority.droppable_dscps);
         let paired = droppable.is_empty() || droppable.len() == dscps.len() - 1;
         let (window, dscps_key) = ("transport.window", "priority.dscps");
+        let (codec, algorithm) = (self.collectives.codec, self.collectives.algorithm);
+        let sums_at_owner = !matches!(
+            algorithm,
+            ReduceAlgorithm::Ring | ReduceAlgorithm::HalvingDoubling
+        );
         let rules = [
             (
                 transport.initial_window <= transport.window,
@@ -348,6 +361,17 @@ impl Job {
                 paired && !droppable.iter().any(|dscp| dscps.contains(dscp)),
                 ("priority.droppable_dscps", dscps_key),
                 "write one for each class but the first, each different from those",
+            ),
+            (
+                codec == CodecName::None || sums_at_owner,
+                ("collectives.codec", "collectives.algorithm"),
+                "this algorithm would encode partial sums again and again; write \"direct\", \
+                 \"hierarchical\" or \"auto\"",
+            ),
+            (
+                codec == CodecName::None || self.loss.transform == GradientTransform::None,
+                ("collectives.codec", "loss.transform"),
+                "a transform spreads values over segments, and a codec is not linear; use one",
             ),
         ];
         let broken = rules.into_iter().find(|(holds, ..)| !holds);
@@ -396,6 +420,15 @@ impl Job {
     pub fn greatest_tolerance(&self) -> Share {
         let layers = self.loss.layer_tolerances.iter().copied();
         layers.fold(self.tolerance, Share::max)
+    }
+
+    /// How the job encodes gradients between hosts.
+    pub fn codec(&self) -> CodecTerms {
+        CodecTerms {
+            name: self.collectives.codec,
+            share: self.collectives.codec_share,
+            min_tensor: self.collectives.codec_min,
+        }
     }
 
     /// The part of the job that decides class, protection and tolerance.

@@ -17,11 +17,21 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import _DistributedBackendOptions
 
     from gradwire import _binding
+    from gradwire.adasum import ADASUM, all_reduce
 
-__all__ = ["SweepError", "autoload", "register", "sweep", "trace"]
+__all__ = ["ADASUM", "SweepError", "all_reduce", "autoload", "register", "sweep", "trace"]
 __version__ = version("gradwire")
 _registered: set[str] = set()
 _DEVICES = ["cpu", "cuda", "xpu"]
+
+
+def __getattr__(name: str) -> object:
+    """Import PyTorch only for names that need it."""
+    if name not in ("ADASUM", "all_reduce"):
+        raise AttributeError(f"module 'gradwire' has no attribute {name!r}")
+    from gradwire import adasum
+
+    return getattr(adasum, name)
 
 
 def register(name: str = "gradwire") -> None:

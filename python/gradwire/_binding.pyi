@@ -90,6 +90,8 @@ class Backend(_Backend):
         step: int,
         tensor_key: int,
         op: ReduceOp = ...,
+        codec: int = ...,
+        codec_share: float = ...,
     ) -> Work:
         """Reduce a gradient bucket in place, by default to its average.
 
@@ -111,6 +113,8 @@ class Backend(_Backend):
         step: int,
         tensor_key: int,
         op: ReduceOp = ...,
+        codec: int = ...,
+        codec_share: float = ...,
     ) -> Work:
         """Reduce ``input``, which holds one ``output`` per rank and belongs to one layer."""
 

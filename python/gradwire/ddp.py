@@ -15,28 +15,42 @@ where the tolerance changes, so that each gradient has exactly its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from gradwire import adasum
 from gradwire.gradients import (
     Groups,
     LayerOrder,
     LossScaler,
     Message,
+    Reduction,
     Residuals,
     agree,
     backend_of,
+    check_reduction,
     check_state,
+    codec_of,
     next_step,
     state_of,
     tolerances,
 )
 from gradwire.tuning import Tuning
 
-__all__ = ["GradientHook", "LayerOrder", "all_reduce_hook", "backend_of", "register"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "GradientHook",
+    "LayerOrder",
+    "adasum_hook",
+    "all_reduce_hook",
+    "backend_of",
+    "register",
+]
 
 Reduced = torch.futures.Future[torch.Tensor]
 
@@ -48,6 +62,7 @@ def register(
     groups: Groups | None = None,
     priority: Sequence[str] = (),
     scaler: LossScaler | None = None,
+    **how: "Unpack[Reduction]",
 ) -> "GradientHook":
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -65,12 +80,28 @@ def register(
             runs them, since the next one needs them so.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
+        how: ``codec`` shortens gradients between hosts: ``"onebit"``, ``"tbq"``, ``"terngrad"``,
+            ``"blockfloat"``, ``"topk"`` or ``"topk:0.01"`` with the share of the values that are
+            sent; ``"none"`` for none, by default the job's. ``reduce="adasum"`` combines gradients
+            by Adasum, lossless and among a power of two of ranks, instead of their average. See
+            ``docs/codecs.md``.
 
     Returns:
         The hook, whose ``step`` counts the backward passes that exchanged gradients, and whose
-        ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"``.
+        ``state_dict()`` belongs into a checkpoint when the job says ``holes = "error-feedback"`` or
+        there is a codec.
     """
-    hook = GradientHook(model, tolerance, groups=groups, priority=priority, scaler=scaler)
+    is_adasum = check_reduction(how).get("reduce") == adasum.ADASUM
+    if is_adasum:
+        adasum.check_size(model.process_group.size())
+        if tolerance or groups:
+            raise ValueError(
+                'gradwire: reduce="adasum" is lossless: leave tolerance and groups out'
+            )
+    hook = GradientHook(model, tolerance, groups=groups, priority=priority, scaler=scaler, **how)
+    if is_adasum:
+        model.register_comm_hook(hook, adasum_hook)
+        return hook
     model.register_comm_hook(hook, all_reduce_hook)
     return hook
 
@@ -97,6 +128,7 @@ class GradientHook:
         groups: Groups | None = None,
         priority: Sequence[str] = (),
         scaler: LossScaler | None = None,
+        **how: "Unpack[Reduction]",
     ) -> None:
         """Prepare the hook for ``model``; see :func:`register`."""
         if model.mixed_precision is not None:
@@ -112,13 +144,19 @@ class GradientHook:
         self._names = {id(p): name for name, p in model.module.named_parameters()}
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model.module, default, groups)
-        agree(self._group, shares, priority)
+        agree(self._group, shares, priority, how)
         self._tolerances = _by_parameter(model, shares)
         self._sizes = {name: p.numel() for name, p in model.module.named_parameters()}
         self._cut_anew = False
         self._cuts: dict[tuple[object, ...], list[_Piece]] = {}
-        self._residuals = Residuals(self._backend, scaler)
+        self._codec = codec_of(how.get("codec"))
+        self._residuals = Residuals(self._backend, scaler, self._codec)
         self._tuning = Tuning(self._group, self._backend)
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """The ranks whose gradients are combined."""
+        return self._group
 
     def all_reduce(self, bucket: dist.GradBucket) -> Reduced:
         """Start the all-reduce of one bucket; the future holds the averaged bucket."""
@@ -172,6 +210,8 @@ class GradientHook:
             step=self._wire_step,
             tensor_key=piece.message.key,
             op=op,
+            codec=self._codec.number,
+            codec_share=self._codec.share,
         )
 
     def _begin_step(self) -> None:
@@ -223,6 +263,19 @@ class GradientHook:
 def all_reduce_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
     """Pass one bucket to ``state``: the signature of DDP's communication hooks."""
     return state.all_reduce(bucket)
+
+
+def adasum_hook(state: GradientHook, bucket: dist.GradBucket) -> Reduced:
+    """Combine one bucket by Adasum, layer by layer, before the next one begins."""
+    flat = bucket.buffer()
+    parts = bucket.gradients()
+    starts = sorted(part.storage_offset() - flat.storage_offset() for part in parts)
+    adasum.all_reduce(flat, group=state.group, starts=starts)
+    if bucket.is_last():
+        state.step += 1
+    done: Reduced = torch.futures.Future()
+    done.set_result(flat)
+    return done
 
 
 def _by_parameter(model: DistributedDataParallel, by_name: dict[str, float]) -> dict[int, float]:

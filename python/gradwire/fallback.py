@@ -708,7 +708,8 @@ class _Together(Work):
 
 def _tagged(tags: dict[str, object], spans: list[tuple[int, int]]) -> dict[str, object]:
     layers = (native.Layer * len(spans))(*((offset, layer, 0) for offset, layer in spans))
-    fields = {name: tags[name] for name in ("layer_count", "step", "tensor_key")}
+    names = ("layer_count", "step", "tensor_key", "codec", "codec_share")
+    fields = {name: tags[name] for name in names if name in tags}
     tolerance = tags["tolerance"] or -1.0
     return fields | {"tolerance": tolerance, "layers": layers, "layers_len": len(spans)}
 

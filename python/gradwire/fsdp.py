@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,14 +22,20 @@ from gradwire.gradients import (
     LayerOrder,
     LossScaler,
     Message,
+    Reduction,
     Residuals,
     agree,
     backend_of,
+    check_reduction,
     check_state,
+    codec_of,
     next_step,
     state_of,
     tolerances,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _ROOT = "(root)"
 """Stands for the name of the model itself, which is empty."""
@@ -42,6 +48,7 @@ def register(
     groups: Groups | None = None,
     priority: Sequence[str] = (),
     scaler: LossScaler | None = None,
+    **how: Unpack[Reduction],
 ) -> ShardedGradients:
     """Let the gradients of ``model`` travel by layer priority and within a loss tolerance.
 
@@ -55,12 +62,17 @@ def register(
         priority: names of modules whose gradients go before all others, the most urgent first.
         scaler: the ``torch.amp.GradScaler`` of a training in mixed precision. When it changes the
             scale of the loss, the values that error feedback keeps follow.
+        how: ``codec`` shortens gradients between hosts, as in :func:`gradwire.ddp.register`.
 
     Returns:
         The state of these gradients, with ``step``, ``state_dict()`` and ``load_state_dict()`` as
         on the hook of :func:`gradwire.ddp.register`.
     """
-    gradients = ShardedGradients(model, tolerance, groups=groups, priority=priority, scaler=scaler)
+    if check_reduction(how).get("reduce") == "adasum":
+        raise ValueError('gradwire: reduce="adasum" is for DistributedDataParallel')
+    gradients = ShardedGradients(
+        model, tolerance, groups=groups, priority=priority, scaler=scaler, **how
+    )
     for unit in gradients.units:
         unit.modules[0].set_custom_reduce_scatter(TaggedReduceScatter(gradients, unit))
     return gradients
@@ -89,6 +101,7 @@ class ShardedGradients:
         groups: Groups | None = None,
         priority: Sequence[str] = (),
         scaler: LossScaler | None = None,
+        **how: Unpack[Reduction],
     ) -> None:
         """Prepare for ``model``; see :func:`register`."""
         if not isinstance(model, FSDPModule):
@@ -105,10 +118,11 @@ class ShardedGradients:
         self._order = LayerOrder(model, priority)
         default = self._backend.job_tolerance() if tolerance is None else tolerance
         shares = tolerances(model, default, groups)
-        agree(self._group, shares, priority)
+        agree(self._group, shares, priority, how)
         self.units = list(_units_of(model, shares))
         self._messages: dict[str, Message] = {}
-        self._residuals = Residuals(self._backend, scaler)
+        self._codec = codec_of(how.get("codec"))
+        self._residuals = Residuals(self._backend, scaler, self._codec)
 
     def tags_of(self, unit: Unit, gradients: torch.Tensor) -> dict[str, Any]:
         """Return the tags of the gradients of ``unit``, and add their residuals."""
@@ -120,6 +134,8 @@ class ShardedGradients:
             "tolerance": message.tolerance,
             "step": self._wire_step,
             "tensor_key": message.key,
+            "codec": self._codec.number,
+            "codec_share": self._codec.share,
         }
 
     def state_dict(self) -> dict[str, Any]:

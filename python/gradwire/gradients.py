@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -197,20 +197,29 @@ def tolerances(module: nn.Module, default: float, groups: Groups | None) -> dict
     }
 
 
-def agreed_settings(shares: Mapping[str, float], priority: Sequence[str]) -> dict[str, object]:
+def agreed_settings(
+    shares: Mapping[str, float], priority: Sequence[str], how: Reduction | None = None
+) -> dict[str, object]:
     """Return the arguments of ``register`` that must be equal on all ranks, by their names."""
     settings: dict[str, object] = {f"the tolerance of {name}": s for name, s in shares.items()}
-    return settings | {"priority": list(priority)}
+    named = {name: value for name, value in (how or {}).items() if value is not None}
+    return settings | {"priority": list(priority)} | named
 
 
-def agree(group: dist.ProcessGroup, shares: Mapping[str, float], priority: Sequence[str]) -> None:
+def agree(
+    group: dist.ProcessGroup,
+    shares: Mapping[str, float],
+    priority: Sequence[str],
+    how: Reduction | None = None,
+) -> None:
     """Raise unless the ranks of ``group`` registered alike; its first rank says what is in effect.
 
     ``shares`` are the tolerances of the model's parameters by name.
     """
-    check_agreed(group, agreed_settings(shares, priority))
+    check_agreed(group, agreed_settings(shares, priority, how))
     if group.rank() == 0:
-        log.say(logging.INFO, _in_effect(list(shares.values()), priority))
+        named = "".join(f"; {name} {value}" for name, value in (how or {}).items())
+        log.say(logging.INFO, _in_effect(list(shares.values()), priority) + named)
 
 
 def _in_effect(shares: Sequence[float], priority: Sequence[str]) -> str:
@@ -246,6 +255,55 @@ def check_agreed(group: dist.ProcessGroup, settings: Mapping[str, object]) -> No
                     f"gradwire: register() differs between ranks: {name} is {first} on rank 0 and "
                     f"{differing} on rank {other} of the group; give all ranks the same"
                 )
+
+
+class Codec(NamedTuple):
+    """How gradients are encoded between hosts, in the numbers of the C interface."""
+
+    number: int
+    share: float
+    """Share of the values that top-k sends; 0 is the job's."""
+
+
+class Reduction(TypedDict, total=False):
+    """How gradients become one: the arguments of ``register`` beyond loss and order."""
+
+    codec: str | None
+    reduce: str
+
+
+def check_reduction(how: Reduction) -> Reduction:
+    """Return the arguments, if they are known and agree with each other."""
+    unknown = set(how) - set(Reduction.__annotations__)
+    if unknown:
+        raise TypeError(f"gradwire: register() has no argument {sorted(unknown)[0]!r}")
+    codec_of(how.get("codec"))
+    reduce = how.get("reduce", "average")
+    if reduce not in ("average", "adasum"):
+        raise ValueError(f'gradwire: reduce={reduce!r}: give "average" or "adasum"')
+    if reduce == "adasum" and how.get("codec") not in (None, "none"):
+        raise ValueError('gradwire: reduce="adasum" has no codec: leave codec out')
+    return how
+
+
+_CODECS = {"none": 0, "job": 1, "onebit": 2, "tbq": 3, "terngrad": 4, "topk": 5, "blockfloat": 6}
+
+
+def codec_of(name: str | None) -> Codec:
+    """Return the codec of this name: ``"onebit"``, or ``"topk:0.01"`` with a share."""
+    kind, _, share = (name or "job").partition(":")
+    number = _CODECS.get(kind)
+    try:
+        sent = float(share) if share else 0.0
+    except ValueError:
+        sent = -1.0
+    if number is None or not 0.0 <= sent <= 1.0 or (share and kind != "topk"):
+        known = ", ".join(f'"{known}"' for known in _CODECS)
+        raise ValueError(
+            f'gradwire: codec "{name}": give one of {known}, or "topk:0.01" for the share of the '
+            "values that are sent"
+        )
+    return Codec(number, sent)
 
 
 def checked_tolerance(tolerance: float, whose: str) -> float:
@@ -299,7 +357,12 @@ class Residuals:
     are taken from the core until gradients of that name are sent again.
     """
 
-    def __init__(self, backend: _binding.Backend, scaler: LossScaler | None = None) -> None:
+    def __init__(
+        self,
+        backend: _binding.Backend,
+        scaler: LossScaler | None = None,
+        codec: Codec | None = None,
+    ) -> None:
         """Start without residuals; keep them in the scale of ``scaler``, if there is one."""
         self._backend = backend
         self._scaler = scaler
@@ -307,11 +370,15 @@ class Residuals:
         """The scale of the loss that the residuals have; ``None`` if there is no scaler."""
         self._owed: dict[str, torch.Tensor] = {}
         self._messages: list[Message] = []
-        self._exist = backend.job()["holes"] == '"error-feedback"'  # as in a job file
+        job = backend.job()  # values as in a job file
+        number = codec.number if codec else 0
+        encodes = number > 1 or (number == 1 and job["collectives.codec"] != '"none"')
+        self._exist_always = encodes
+        self._exist = job["holes"] == '"error-feedback"'
 
     def watch(self, message: Message) -> None:
         """Note a message that was not sent before."""
-        if self._exist and message.tolerance > 0.0:
+        if self._exist_always or (self._exist and message.tolerance > 0.0):
             self._messages.append(message)
 
     def follow_scaler(self) -> None:

@@ -63,6 +63,8 @@ class Operation(ctypes.Structure):
         ("holes", c_uint32),
         ("input_splits", POINTER(c_uint64)),
         ("output_splits", POINTER(c_uint64)),
+        ("codec", c_uint32),
+        ("codec_share", c_double),
     )
 
 

@@ -113,6 +113,18 @@ enum {
   GW_BXOR = 7
 };
 
+/* How gradients are encoded between hosts: all-reduce and reduce-scatter, sum and average, of
+ * floats. Values that an encoding does not carry are a residual of the tensor, as lost ones are. */
+enum {
+  GW_CODEC_NONE = 0,
+  GW_CODEC_OF_JOB = 1, /* the keys `collectives.codec`, where codecs are defined */
+  GW_CODEC_ONEBIT = 2,
+  GW_CODEC_TBQ = 3,
+  GW_CODEC_TERNGRAD = 4,
+  GW_CODEC_TOPK = 5,
+  GW_CODEC_BLOCKFLOAT = 6
+};
+
 /* One operation of a group. gw_submit copies `ranks` and `layers`. `buffer` and `input` must stay
  * valid, and the caller must not touch them, until gw_done is called. They must not overlap. */
 typedef struct {
@@ -140,6 +152,8 @@ typedef struct {
   uint32_t holes;         /* GW_HOLES_OF_JOB ... */
   const uint64_t* input_splits;  /* all-to-all only: bytes of the input for each of the ranks, */
   const uint64_t* output_splits; /* and of the buffer from each; both null: all equal */
+  uint32_t codec;      /* GW_CODEC_NONE ... */
+  double codec_share;  /* GW_CODEC_TOPK only: share of the values that are sent; 0: the job's */
 } gw_operation;
 
 /* The credentials of a rank. Certificates are three PEM files, all given or all null. */

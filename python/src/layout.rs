@@ -134,6 +134,10 @@ pub struct GwOperation {
     pub input_splits: *const u64,
     /// Bytes of an all-to-all's buffer from each rank; null: all equal.
     pub output_splits: *const u64,
+    /// How values are encoded between hosts.
+    pub codec: u32,
+    /// Share of the values that top-k sends; 0: the job's.
+    pub codec_share: f64,
 }
 
 /// `gw_done`.
@@ -152,7 +156,7 @@ mod tests {
         assert_eq!(size_of::<GwOpening>(), 88);
         assert_eq!(offset_of!(GwOpening, bind_host), 24);
         assert_eq!(size_of::<GwLayer>(), 16);
-        assert_eq!(size_of::<GwOperation>(), 152);
+        assert_eq!(size_of::<GwOperation>(), 168);
         assert_eq!(offset_of!(GwOperation, buffer), 16);
         assert_eq!(offset_of!(GwOperation, ranks), 56);
         assert_eq!(offset_of!(GwOperation, tolerance), 80);
@@ -161,5 +165,6 @@ mod tests {
         assert_eq!(offset_of!(GwOperation, holes), 132);
         assert_eq!(size_of::<GwHole>(), 16);
         assert_eq!(offset_of!(GwOperation, output_splits), 144);
+        assert_eq!(offset_of!(GwOperation, codec_share), 160);
     }
 }

@@ -4,8 +4,10 @@
 
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
-use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation, Splits};
-use gradwire_protocol::job::{HoleFilling, Job};
+use gradwire_collectives::operation::{
+    Collective, Group, Layers, LossTerms, Operation, Splits, takes_codec,
+};
+use gradwire_protocol::job::{CodecName, CodecTerms, HoleFilling, Job};
 use gradwire_protocol::units::{Layer, Rank, Share, Span, Step};
 use gradwire_runtime::RankTask;
 
@@ -24,6 +26,18 @@ const GATHER: u32 = 8;
 const SCATTER: u32 = 9;
 const ALL_TO_ALL: u32 = 10;
 const RECEIVE_ANY: u32 = 11;
+
+const CODEC_OF_JOB: u32 = 1;
+/// The codecs by their numbers in the header.
+const CODECS: [CodecName; 7] = [
+    CodecName::None,
+    CodecName::None, // the job's, in its place
+    CodecName::Onebit,
+    CodecName::Tbq,
+    CodecName::Terngrad,
+    CodecName::Topk,
+    CodecName::Blockfloat,
+];
 
 const HOLES_OF_JOB: u32 = 0;
 const HOLES_PREVIOUS: u32 = 1;
@@ -68,7 +82,7 @@ pub(crate) unsafe fn task(
         input,
         // SAFETY: the caller guarantees the splits.
         splits: unsafe { splits(operation)? },
-        loss: loss(operation, job)?,
+        loss: loss(operation, job, (collective, op))?,
         step: Step(operation.step),
         layers,
         tensor_key: operation.tensor_key,
@@ -128,20 +142,67 @@ fn collective(operation: &GwOperation, ranks: &[Rank]) -> Result<Collective, Str
     })
 }
 
-fn loss(operation: &GwOperation, job: &Job) -> Result<LossTerms, String> {
+fn loss(
+    operation: &GwOperation,
+    job: &Job,
+    (collective, op): (Collective, Option<ReduceOp>),
+) -> Result<LossTerms, String> {
     let tolerance = operation.tolerance;
     let holes = match operation.holes {
         HOLES_OF_JOB => job.holes,
         HOLES_PREVIOUS => HoleFilling::Previous,
         holes => return Err(format!("holes {holes}: allowed are 0 and 1")),
     };
+    let codec = codec(operation, job, (collective, op))?;
     if tolerance < 0.0 {
-        return Ok(LossTerms::NONE);
+        return Ok(LossTerms {
+            holes,
+            codec,
+            ..LossTerms::NONE
+        });
     }
     let share = Share::new(tolerance);
     let tolerance = share
         .ok_or_else(|| format!("tolerance {tolerance}: allowed are 0 to 1, negative: lossless"))?;
-    Ok(LossTerms { tolerance, holes })
+    Ok(LossTerms {
+        tolerance,
+        holes,
+        codec,
+    })
+}
+
+/// The codec that the operation names, or the job's if codecs are defined for it.
+fn codec(
+    operation: &GwOperation,
+    job: &Job,
+    (collective, op): (Collective, Option<ReduceOp>),
+) -> Result<CodecTerms, String> {
+    let (number, share) = (operation.codec, operation.codec_share);
+    if number == CODEC_OF_JOB {
+        let dtype = dtype(operation.dtype)?;
+        let is_defined = op.is_some_and(|op| takes_codec(collective, op, dtype));
+        return Ok(if is_defined {
+            job.codec()
+        } else {
+            CodecTerms::NONE
+        });
+    }
+    let name = CODECS.get(number as usize).copied();
+    let name = name.ok_or_else(|| format!("codec {number}: allowed are 0 to 6"))?;
+    let of_job = job.codec();
+    let share = match share == 0.0 {
+        true => Some(of_job.share),
+        false => Share::new(share),
+    };
+    let share = share.ok_or_else(|| {
+        let given = operation.codec_share;
+        format!("codec_share {given}: allowed are 0 to 1; 0 is the job's")
+    })?;
+    Ok(CodecTerms {
+        name,
+        share,
+        ..of_job
+    })
 }
 
 fn timeout(seconds: f64) -> Option<Span> {
@@ -342,6 +403,8 @@ mod tests {
             layer_count: 0,
             layers: null(),
             layers_len: 0,
+            codec: 0,
+            codec_share: 0.0,
             tensor_key: 0,
             timeout_seconds: 0.0,
             tag: 500,

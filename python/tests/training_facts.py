@@ -65,3 +65,42 @@ def only_the_second_step_loses_where_every_change_is_one_of_phase() -> None:
 
 def the_loss_budget_is_kept_by_steps() -> None:
     assert [rank["step"] for rank in _trained("gradwire", "hook")] == [STEPS, STEPS]
+
+
+ENCODED = '[collectives]\ncodec_min = 0\n[transport]\nmtu = 1500\nwire = "udp"\n'
+ENCODED_LOSSY = (
+    'tolerance = "10%"\nholes = "error-feedback"\n' + ENCODED + '[faults]\nseed = 3\ndrop = "5%"\n'
+)
+
+
+@pytest.mark.parametrize("codec", ["onebit", "tbq", "terngrad", "topk:0.02", "blockfloat"])
+def replicas_stay_identical_with_a_codec_and_losses(codec: str) -> None:
+    ranks = _trained("gradwire", f"codec {codec}", ENCODED_LOSSY)
+    assert ranks[0]["hash"] == ranks[1]["hash"]
+    assert all(loss == loss for rank in ranks for loss in rank["losses"])  # a NaN is not
+
+
+def onebit_sends_a_small_part_of_the_packets() -> None:
+    sent = [
+        sum(rank["counters"]["sent_segments"] for rank in _trained("gradwire", way, ENCODED))
+        for way in ("hook", "codec onebit")
+    ]
+    assert sent[1] < sent[0] / 10
+
+
+def the_codec_of_the_job_is_that_of_the_hook() -> None:
+    of_job = _trained("gradwire", "hook", ENCODED.replace("codec_min", 'codec = "topk"\ncodec_min'))
+    named = _trained("gradwire", "codec topk", ENCODED)
+    assert of_job[0]["hash"] == named[0]["hash"] == named[1]["hash"]
+
+
+def adasum_trains_equal_replicas() -> None:
+    ranks = _trained("gradwire", "adasum")
+    assert ranks[0]["hash"] == ranks[1]["hash"]
+    assert ranks[0]["losses"][-1] < ranks[0]["losses"][0]
+
+
+def an_unknown_codec_is_refused_with_the_known_ones() -> None:
+    (ended, _) = Launch("training.py", arguments=("gradwire", "codec gzip")).run()
+    assert ended.code != 0
+    assert 'codec "gzip": give one of "none", "job", "onebit"' in ended.errors

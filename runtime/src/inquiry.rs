@@ -226,10 +226,9 @@ fn doing(answer: &WireAnswer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradwire_collectives::call::Call;
+    use gradwire_collectives::call::{Call, ContributionForm};
     use gradwire_collectives::dtype::{DType, ReduceOp};
     use gradwire_collectives::operation::Collective;
-    use gradwire_protocol::job::GradientTransform;
 
     fn label(collective: Collective, sequence: u32) -> OperationLabel {
         let call = Call {
@@ -237,7 +236,7 @@ mod tests {
             op: collective.reduces().then_some(ReduceOp::Sum),
             dtype: Some(DType::F32),
             elements: Some(9),
-            transform: GradientTransform::None,
+            form: ContributionForm::Plain,
         };
         OperationLabel {
             call,

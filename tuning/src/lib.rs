@@ -3,10 +3,12 @@
 //!
 //! - `surface` searches chunk and credit, the two sizes that decide how well gradients overlap with
 //!   computing.
+//! - `selective` decides which tensors gain from a codec.
 //! - `tolerance` searches the loss that a job's own metric tolerates.
 //!
 //! This crate runs no trial, never waits and reads no file. A caller asks for the next point,
 //! measures it where it likes (a simulator, a job's first steps, a script) and reports the result.
 
+pub mod selective;
 pub mod surface;
 pub mod tolerance;

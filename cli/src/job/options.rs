@@ -60,4 +60,8 @@ pub struct JobOptions {
     /// Algorithm of all-reduces: auto, direct, ring, halving-doubling or hierarchical.
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
+    /// Codec of all-reduces and reduce-scatters between hosts: none, onebit, tbq, terngrad, topk or
+    /// blockfloat.
+    #[arg(long, value_name = "NAME")]
+    pub codec: Option<String>,
 }

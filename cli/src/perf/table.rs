@@ -174,7 +174,8 @@ impl PerfTable {
             let verdicts: String = verdicts.map(|line| format!("# {line}\n")).collect();
             let footer = self.subject.footer(&self.rows);
             format!(
-                "{verdicts}# every result was compared with the exact one on every rank\n{footer}"
+                "{verdicts}# every result was compared with the exact one on every rank, or \
+                 between ranks with a codec\n{footer}"
             )
         };
         form.print(text, || self.subject.summary(&self.rows));

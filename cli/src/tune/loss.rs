@@ -130,7 +130,10 @@ fn job_path(options: &TuneLossOptions) -> PathBuf {
 const PACKET: u32 = 1_500;
 
 /// The job in a file, if there is one, without the keys that a trial sets.
-fn base(path: &Path) -> Result<Job, CommandError> {
+///
+/// # Errors
+/// [`CommandError`] when the file is no job.
+pub fn base(path: &Path) -> Result<Job, CommandError> {
     let mut job = match path.exists() {
         true => job_file::read(path)?,
         false => Job::default(),

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::codec::options::{CODEC_EXAMPLES, TuneCodecOptions};
 use super::loss::options::{LOSS_EXAMPLES, TuneLossOptions};
 use super::schedule::options::{SCHEDULE_EXAMPLES, ScheduleOptions};
 
@@ -11,6 +12,9 @@ pub enum TuneCommand {
     /// Find the chunk and the credit with which simulated training steps are fastest.
     #[command(after_help = SCHEDULE_EXAMPLES)]
     Schedule(ScheduleOptions),
+    /// Find the codec that a model gains from, and the tensors that it serves.
+    #[command(after_help = CODEC_EXAMPLES)]
+    Codec(TuneCodecOptions),
     /// Find the largest tolerance that keeps a training script's own metric within a margin.
     #[command(after_help = LOSS_EXAMPLES)]
     Loss(TuneLossOptions),

@@ -25,8 +25,8 @@
 //! arrive only after rank j has received all of that contribution, which is then no longer needed.
 
 use crate::plan::{
-    ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
-    TensorRegion, start_of,
+    ElementRun, GateId, GroupSeat, MessageForm, MessagePlan, PARTS, PlannedReceive, PlannedSend,
+    TensorCut, TensorRegion, start_of,
 };
 
 /// The maximum number of chunks whose messages can be numbered.
@@ -93,23 +93,27 @@ impl DirectExchange<'_> {
         };
         let part = |part| u16::try_from(self.first_part + part).expect("chunks fit their numbers");
         let (reduce, gather) = (part(0), part(1));
+        let addends = u16::try_from(seat.world()).expect("ranks are distinct 16-bit numbers");
+        let (given, sum) = (MessageForm::Contribution, MessageForm::Sum { addends });
         for other in seat.others() {
             let (peer, theirs) = (seat.ranks[other], shard(other));
             plan.receive(
                 PlannedReceive::contribution(peer, reduce, ours, reduced)
-                    .of(seat.brought_by(other)),
+                    .of(seat.brought_by(other))
+                    .in_form(given),
             );
             plan.send(
                 PlannedSend::contribution(peer, reduce, theirs, self.start)
-                    .of(seat.brought_by(seat.me)),
+                    .of(seat.brought_by(seat.me))
+                    .in_form(given),
             );
             if gets_it(seat.me) {
-                plan.receive(PlannedReceive::finished(peer, gather, theirs, complete));
+                let receive = PlannedReceive::finished(peer, gather, theirs, complete);
+                plan.receive(receive.in_form(sum));
             }
             if gets_it(other) {
-                plan.send(
-                    PlannedSend::finished(peer, gather, ours, reduced).of(seat.contributors()),
-                );
+                let send = PlannedSend::finished(peer, gather, ours, reduced);
+                plan.send(send.of(seat.contributors()).in_form(sum));
             }
         }
         complete
@@ -133,18 +137,10 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
         let start = start_of(chunk, &reduced);
         for other in seat.others() {
             let theirs = TensorRegion::input(other * block + offset, bytes);
-            plan.receive(PlannedReceive::contribution(
-                seat.ranks[other],
-                chunk as u16,
-                ours,
-                gate,
-            ));
-            plan.send(PlannedSend::contribution(
-                seat.ranks[other],
-                chunk as u16,
-                theirs,
-                start,
-            ));
+            let (peer, part) = (seat.ranks[other], chunk as u16);
+            let given = MessageForm::Contribution;
+            plan.receive(PlannedReceive::contribution(peer, part, ours, gate).in_form(given));
+            plan.send(PlannedSend::contribution(peer, part, theirs, start).in_form(given));
         }
         reduced.push(gate);
     }

@@ -8,6 +8,8 @@
 //!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
 //!    carry what all ranks send to all, or, in small groups, if the network is not known. Elsewhere
 //!    a tolerance does not affect the choice.
+//!    A reduction with a codec is an exchange everywhere: each algorithm that adds on the way would
+//!    encode partial sums again and again. Its chunks are so long that shards fill packets.
 //! 3. Without an exchange the job's measured table decides.
 //! 4. Otherwise an all-reduce follows these rules:
 //!
@@ -42,6 +44,10 @@ const DIRECT_WORLD_MAX: usize = 64;
 /// Where the network is not known, a reduction that tolerates loss is direct up to this many ranks:
 /// so few ranks usually share one switch.
 const EXCHANGE_WORLD_MAX: usize = 8;
+
+/// Shards of a reduction with a codec are at least this long, if the tensor is: they are encoded
+/// into a few packets.
+const ENCODED_SHARD_MIN: usize = 256 << 10;
 
 /// The minimum share of the ranks' bandwidth that the core must carry for a direct reduction.
 const EXCHANGE_CORE_MIN: f64 = 0.9;
@@ -184,7 +190,8 @@ impl Preference {
     }
 
     fn takes_one_step(&self, operation: &Operation, world: usize) -> bool {
-        operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX && !self.is_lossy(operation)
+        let is_short = operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX;
+        is_short && !self.is_lossy(operation) && operation.codec().is_none()
     }
 
     fn hierarchical(
@@ -243,10 +250,11 @@ impl Preference {
     /// Where loss is tolerated, chunks stay long enough that their shards do not count as lossless
     /// messages, as all of them would in large groups.
     fn direct_chunks_max(&self, operation: &Operation, own: usize) -> usize {
-        if !operation.may_lose() {
-            return direct::CHUNKS_MAX;
-        }
-        let shortest = self.min_lossy_bytes().max(1);
+        let shortest = match operation.codec() {
+            Some(_) => ENCODED_SHARD_MIN.max(self.min_lossy_bytes()),
+            None if operation.may_lose() => self.min_lossy_bytes().max(1),
+            None => return direct::CHUNKS_MAX,
+        };
         (own / shortest).clamp(1, direct::CHUNKS_MAX)
     }
 
@@ -261,7 +269,14 @@ impl Preference {
         let table = self.table.iter().filter(|_| !is_exchange);
         let table = table.filter(matches);
         let listed = table.map(|choice| choice.algorithm);
+        let adds_on_the_way = |way: &ReduceAlgorithm| {
+            matches!(
+                way,
+                ReduceAlgorithm::Ring | ReduceAlgorithm::HalvingDoubling
+            )
+        };
         let named = Some(self.algorithm).filter(|named| *named != ReduceAlgorithm::Auto);
+        let named = named.filter(|way| operation.codec().is_none() || !adds_on_the_way(way));
         let wanted = named.into_iter().chain(listed.filter(|_| named.is_none()));
         let mut possible = wanted.filter_map(|way| possible(way, operation, world, hosts.as_ref()));
         possible
@@ -278,8 +293,11 @@ impl Preference {
         operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
     }
 
-    /// Whether a reduction is direct because of its tolerance.
+    /// Whether a reduction is direct because of its tolerance or its codec.
     fn is_exchange(&self, operation: &Operation, world: usize) -> bool {
+        if operation.codec().is_some() {
+            return true;
+        }
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
         let is_short = self.core.is_none() || is_one_chunk;
         is_short && carries_exchange(self.core, world) && self.is_lossy(operation)

@@ -4,13 +4,14 @@ use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{GradientTransform, SumOrder};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::Rank;
 
 use crate::engine::departures::DepartureQueue;
 use crate::engine::memory::StepMemory;
+use crate::engine::running::coding::{Coding, MessageCut};
 use crate::engine::running::loss_rules::LossLimits;
 use crate::operation::Operation;
+use crate::plan::MessageForm;
 use crate::plan::region::TensorRegion;
 
 /// The endpoint, and everything that operations share.
@@ -27,9 +28,19 @@ pub(crate) struct EngineParts {
 }
 
 impl EngineParts {
-    /// How a message to or from a rank is cut into segments.
-    pub(crate) fn cut(&self, region: TensorRegion, peer: Rank) -> Segmentation {
-        Segmentation::new(region.message_bytes(), self.endpoint.segment_bytes_to(peer))
+    /// How a message to or from a rank is cut into segments, and encoded if it leaves the host.
+    pub(crate) fn cut(
+        &self,
+        coding: &Coding,
+        (region, form): (TensorRegion, MessageForm),
+        peer: Rank,
+    ) -> MessageCut {
+        let segment_bytes = self.endpoint.segment_bytes_to(peer);
+        let blocks = match self.endpoint.reach(peer) {
+            Reach::Network => coding.blocks(form, region.bytes, segment_bytes),
+            Reach::Host => None,
+        };
+        MessageCut::new(region, segment_bytes, blocks)
     }
 
     /// The limits of an operation that is submitted now; messages shorter than `min_lossy` bytes
@@ -53,7 +64,10 @@ impl EngineParts {
         let most = operation.loss.tolerance;
         let least = self.policy.tolerance(most, within, layers.count);
         let is_remote = |&rank: &Rank| rank != me && self.endpoint.reach(rank) == Reach::Network;
-        let loses = operation.collective.reduces() && operation.may_lose() && !least.is_none();
+        let loses = operation.collective.reduces()
+            && operation.may_lose()
+            && !least.is_none()
+            && operation.codec().is_none();
         if loses && operation.group.ranks.iter().any(is_remote) {
             self.transform
         } else {

@@ -24,6 +24,7 @@ struct PlanKey {
     input: Option<usize>,
     splits: Option<Splits>,
     may_lose: bool,
+    is_encoded: bool,
 }
 
 impl PlanKey {
@@ -36,6 +37,7 @@ impl PlanKey {
             input: operation.input.as_ref().map(Buffer::len),
             splits: operation.splits.clone(),
             may_lose: operation.may_lose(),
+            is_encoded: operation.codec().is_some(),
         }
     }
 
@@ -48,6 +50,7 @@ impl PlanKey {
             && self.splits == operation.splits
             && self.element_bytes == operation.dtype.bytes()
             && self.may_lose == operation.may_lose()
+            && self.is_encoded == operation.codec().is_some()
             && ours.id == theirs.id
             && same_ranks()
     }

@@ -3,11 +3,14 @@
 //! - `progress` knows which gates are open and which messages are done.
 //! - `tensor_bytes` holds the bytes that segments land in and messages out carry, `ordered_sum`
 //!   the order in which they are summed.
+//! - `coding` says which messages are encoded, `encoding` does it.
 //! - `loss_rules` says how much may be lost; `loss_record` counts the losses, `residual_draft`
 //!   keeps those that the next step will repair.
 //!
 //! This file drives them: it posts messages, opens gates, and sends.
 
+pub(crate) mod coding;
+mod encoding;
 mod loss_record;
 pub(crate) mod loss_rules;
 mod ordered_sum;
@@ -20,12 +23,11 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::job::SumOrder;
+use gradwire_protocol::job::{GradientTransform, SumOrder};
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
-use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
 use crate::engine::agreement::RankCall;
@@ -37,16 +39,18 @@ use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
 use crate::operation::buffer::Buffer;
+use crate::operation::call::ContributionForm;
 use crate::operation::{
     Collective, Completion, Operation, OperationError, OperationId, OperationLabel,
     OperationProgress, TimedOut,
 };
 use crate::plan::region::TensorRegion;
 use crate::plan::{
-    EARLY_BYTES_MAX, GateId, MessagePlan, PlanGate, PlannedReceive, PlannedSend, Reliability,
-    ScratchUse, SegmentLanding,
+    EARLY_BYTES_MAX, GateId, MessageForm, MessagePlan, PlanGate, PlannedReceive, PlannedSend,
+    Reliability, ScratchUse, SegmentLanding,
 };
 
+use coding::{Coding, MessageCut};
 use loss_record::LossRecord;
 use loss_rules::{LossLimits, LossRules};
 use ordered_sum::{LandedBytes, OrderedSum, SumShape};
@@ -63,6 +67,7 @@ pub(crate) struct RunningOperation {
     signature: Signature,
     plan: Arc<MessagePlan>,
     rules: LossRules,
+    coding: Coding,
     progress: PlanProgress,
     bytes: TensorBytes,
     losses: LossRecord,
@@ -81,12 +86,18 @@ impl RunningOperation {
         limits: LossLimits,
     ) -> Self {
         let mut label = operation.label();
-        label.call.transform = limits.transform;
+        let coding = Coding::of(&operation);
+        label.call.form = match limits.transform {
+            _ if coding.is_on() => ContributionForm::Encoded,
+            GradientTransform::Hadamard => ContributionForm::Hadamard,
+            GradientTransform::None => ContributionForm::Plain,
+        };
         Self {
             id,
             signature: label.call.signature(),
             label,
             rules: LossRules::new(&operation, &plan, limits),
+            coding,
             progress: PlanProgress::new(&plan),
             bytes: TensorBytes::default(),
             losses: LossRecord::new(operation.collective),
@@ -110,7 +121,7 @@ impl RunningOperation {
         for (at, inbound) in plan.inbounds.iter().enumerate() {
             self.expect_coefficients(inbound);
             self.expect_order(at, parts);
-            let request = self.post(inbound, parts);
+            let request = self.post(at, parts);
             if let Some(early) = stash.take(inbound.from, request.key) {
                 let cells = &mut parts.memory.cells;
                 for (placement, payload) in early.segments() {
@@ -131,12 +142,13 @@ impl RunningOperation {
 
     /// Adds the residual that the last step left for the same tensor.
     fn begin_step(&mut self, memory: &mut StepMemory) {
-        let key = self.operation.tensor_key;
-        match self.operation.loss.holes {
-            _ if !self.rules.may_lose() => {}
-            HoleFilling::Previous => memory.previous.begin_step(key),
-            HoleFilling::ErrorFeedback => self.pay_own_residual(&mut memory.residuals),
-            HoleFilling::Rescale | HoleFilling::Zero => {}
+        let holes = self.operation.loss.holes;
+        if self.rules.may_lose() && holes == HoleFilling::Previous {
+            memory.previous.begin_step(self.operation.tensor_key);
+        }
+        let feeds_back = self.rules.may_lose() && holes == HoleFilling::ErrorFeedback;
+        if feeds_back || self.coding.is_on() {
+            self.pay_own_residual(&mut memory.residuals);
         }
     }
 
@@ -218,7 +230,9 @@ impl RunningOperation {
             dtype: operation.dtype,
             op: operation.op,
             bytes: inbound.region.bytes,
-            cell_bytes: parts.cut(inbound.region, peer).segment_bytes() as usize,
+            cell_bytes: parts
+                .cut(&self.coding, (inbound.region, inbound.form), peer)
+                .segment_values(),
         };
         let others: Vec<Rank> = ranks.collect();
         let sum = if self.bytes.has_coefficients(inbound.gate) {
@@ -232,8 +246,14 @@ impl RunningOperation {
     }
 
     /// The request to the endpoint to receive a message.
-    fn post(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
-        let cut = parts.cut(inbound.region, inbound.from);
+    fn post(&mut self, at: usize, parts: &EngineParts) -> ReceiveRequest {
+        let inbound = &self.plan.inbounds[at];
+        let MessageCut {
+            wire: cut, blocks, ..
+        } = self.cut_in(inbound, parts);
+        if let Some(blocks) = blocks {
+            self.coding.expect(at, blocks);
+        }
         self.losses.expect(cut);
         let reliability = reliability_of(inbound, parts);
         let terms = self
@@ -252,6 +272,14 @@ impl RunningOperation {
                 .ends
                 .filter(|_| reliability == Reliability::Tolerant),
         }
+    }
+
+    fn cut_in(&self, inbound: &PlannedReceive, parts: &EngineParts) -> MessageCut {
+        parts.cut(&self.coding, (inbound.region, inbound.form), inbound.from)
+    }
+
+    fn cut_out(&self, outbound: &PlannedSend, parts: &EngineParts) -> MessageCut {
+        parts.cut(&self.coding, (outbound.region, outbound.form), outbound.to)
     }
 
     fn key(&self, part: u16) -> MessageKey {
@@ -279,24 +307,29 @@ impl RunningOperation {
     /// Puts segments that follow each other where they belong, from `offset` on.
     pub(crate) fn place<'p>(
         &mut self,
-        inbound: usize,
+        at: usize,
         offset: u32,
         parts: impl Iterator<Item = Payload<'p>> + Clone,
         cells: &mut SpareScratch,
     ) {
-        let inbound = &self.plan.inbounds[inbound];
+        let blocks = self.coding.inbound(at);
+        let inbound = &self.plan.inbounds[at];
         let mut offset = offset as usize;
         let length: usize = parts.clone().map(|payload| payload.len()).sum();
-        if offset + length > inbound.region.bytes {
+        let posted = blocks.map_or(inbound.region.bytes, |blocks| blocks.message_bytes());
+        if offset + length > posted {
             return; // the message is longer than posted, which the endpoint reports
         }
         self.received_bytes += length as u64;
         if self.operation.buffer.bytes().is_none() {
             return; // a simulated buffer has no bytes
         }
+        if let Some(blocks) = blocks {
+            let payloads = parts.map(bytes_of);
+            return self.place_blocks(at, (blocks, offset), payloads, cells);
+        }
         let landed = parts.map(|payload| {
-            let bytes = payload.bytes();
-            let bytes = bytes.expect("buffers of bytes are filled by drivers with bytes");
+            let bytes = bytes_of(payload);
             let landed = LandedBytes { offset, bytes };
             offset += bytes.len();
             landed
@@ -307,8 +340,18 @@ impl RunningOperation {
 
     /// The bytes of a message out.
     pub(crate) fn source(&self, outbound: usize) -> Payload<'_> {
-        let region = self.plan.outbounds[outbound].region;
-        self.bytes.source(&self.operation, region, outbound)
+        let PlannedSend {
+            region, form, gate, ..
+        } = self.plan.outbounds[outbound];
+        let encoded = self.coding.outbound(outbound);
+        let sum = encoded.and_then(|_| self.coding.sum(gate));
+        match (encoded, sum) {
+            (Some(_), Some(sum)) if form != MessageForm::Contribution => Payload::Bytes(sum),
+            (Some(blocks), _) if self.operation.buffer.bytes().is_none() => {
+                Payload::Length(blocks.message_bytes())
+            }
+            _ => self.bytes.source(&self.operation, region, outbound),
+        }
     }
 
     /// A message in is complete, apart from its holes.
@@ -329,8 +372,8 @@ impl RunningOperation {
             parts.memory.times.note(key, took);
         }
         if let Some(holes) = holes {
-            let cut = parts.cut(inbound.region, inbound.from);
-            self.losses.note(&inbound, cut, holes);
+            let cut = self.cut_in(&inbound, parts);
+            self.losses.note(&inbound, cut.wire, holes);
             let missing = MissingSegments { cut, holes };
             let cells = &mut parts.memory.cells;
             self.bytes
@@ -358,6 +401,9 @@ impl RunningOperation {
     /// Notes the missing values of a contribution, for the next step.
     fn lose(&mut self, at: usize, copy: &[u8], missing: &Bitmap) {
         let outbound = self.plan.outbounds[at];
+        if let Some(blocks) = self.coding.outbound(at) {
+            return self.lose_blocks(outbound.region, copy, (missing, blocks));
+        }
         let mixing = self.mixing_of(&outbound);
         let segment_bytes = self.rules.segment_bytes();
         let range = |segment: u32| {
@@ -453,14 +499,28 @@ impl RunningOperation {
             !usual.is_none()
         };
         let missing = self.losses.take_missing(gate);
+        let PlanGate {
+            contributions,
+            opens,
+            ..
+        } = &self.plan.gates[gate.0];
+        let mut encoded = contributions
+            .iter()
+            .filter_map(|&at| self.coding.inbound(at));
+        let block_bytes = encoded.next().map(|blocks| blocks.block_bytes());
+        let mut sent = opens.iter().map(|&at| &self.plan.outbounds[at]);
+        let sum_blocks = sent.find_map(|outbound| self.cut_out(outbound, parts).blocks);
         let sum = RegionSum {
             gate,
             region,
-            segment_bytes: self.rules.segment_bytes(),
+            segment_bytes: block_bytes.unwrap_or_else(|| self.rules.segment_bytes()),
             missing: missing.as_deref(),
             previous: keeps_result.then_some(&mut parts.memory.previous),
         };
         self.bytes.settle(&mut self.operation, sum);
+        if let Some(blocks) = sum_blocks {
+            self.encode_sum(gate, region, blocks);
+        }
     }
 
     /// A message out may be sent: now, or when the scheduler lets it go if its layers are known.
@@ -496,23 +556,28 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbounds[at];
+        let cut = self.cut_out(&outbound, parts);
         let residuals = &mut parts.memory.residuals;
-        if self.may_lose_or_owes(&outbound, tolerance, residuals) {
+        if let Some(blocks) = cut.blocks {
+            self.coding.send(at, blocks);
+            if outbound.form == MessageForm::Contribution {
+                self.encode_contribution(at, blocks, residuals);
+            }
+        } else if self.may_lose_or_owes(&outbound, tolerance, residuals) {
             self.copy_with_residual(at, residuals);
         }
         if let Some(mixing) = self.mixing_of(&outbound) {
             self.bytes
                 .mix(&mut self.operation, outbound.region, at, mixing);
         }
-        let cut = parts.cut(outbound.region, outbound.to);
-        let tolerance = cut.usable(tolerance);
+        let tolerance = cut.wire.usable(tolerance);
         self.progress.start_send(at);
-        self.losses.send(cut);
+        self.losses.send(cut.wire);
         let request = SendRequest {
             key: self.key(outbound.part),
             signature: self.signature,
             step: self.operation.step,
-            bytes: cut.bytes(),
+            bytes: cut.wire.bytes(),
             tolerance,
             contributors: outbound.contributors,
             tags: self.tags(at, cut, tolerance, parts),
@@ -524,22 +589,26 @@ impl RunningOperation {
     fn tags(
         &self,
         at: usize,
-        cut: Segmentation,
+        cut: MessageCut,
         tolerance: Share,
         parts: &mut EngineParts,
     ) -> SegmentTags {
         let region = self.plan.outbounds[at].region;
         let shape = MessageShape {
-            segments: cut.segments(),
+            segments: cut.wire.segments(),
             layer_count: self.operation.layers.count,
         };
-        let spans = self.segment_spans(region, cut.segment_bytes());
+        let spans = self.segment_spans(region, cut.segment_values());
         if tolerance.is_none() {
             return parts.policy.lossless(shape, &spans);
         }
         let message = (self.operation.tensor_key, region.offset);
-        let magnitudes = self.source(at).bytes().map(|values| {
-            let (dtype, segment_bytes) = (self.operation.dtype, self.rules.segment_bytes());
+        let values = match cut.blocks {
+            None => self.source(at),
+            Some(_) => self.bytes.values(&self.operation, region),
+        };
+        let magnitudes = values.bytes().map(|values| {
+            let (dtype, segment_bytes) = (self.operation.dtype, cut.segment_values());
             let means = &mut parts.memory.means;
             means.update(message, dtype, values, segment_bytes)
         });
@@ -580,12 +649,12 @@ impl RunningOperation {
     fn segment_spans(
         &self,
         region: TensorRegion,
-        segment_bytes: u32,
+        segment_bytes: usize,
     ) -> SmallVec<[(u32, Layer); 4]> {
         let mut segments: SmallVec<[(u32, Layer); 4]> = SmallVec::new();
         for (start, layer) in self.operation.layers.within(region.range()) {
             let offset = start.saturating_sub(region.offset);
-            let segment = offset.div_ceil(segment_bytes as usize) as u32;
+            let segment = offset.div_ceil(segment_bytes) as u32;
             match segments.last_mut() {
                 Some(last) if last.0 == segment => last.1 = layer,
                 _ => segments.push((segment, layer)),
@@ -678,6 +747,11 @@ impl RunningOperation {
             unfinished,
         }
     }
+}
+
+fn bytes_of(payload: Payload<'_>) -> &[u8] {
+    let bytes = payload.bytes();
+    bytes.expect("buffers of bytes are filled by drivers with bytes")
 }
 
 /// Whether a message in may lose segments: memory loses none.

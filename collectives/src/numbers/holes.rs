@@ -253,17 +253,21 @@ impl Residuals {
                 residual.pieces.insert(start, piece);
                 continue;
             }
-            let inside = piece[from - start..to - start].to_vec();
-            let target = &mut values[from - offset..to - offset];
-            accumulate(shape.dtype, ReduceOp::Sum, target, &inside);
+            let end_of_piece = start + piece.len();
             if start < from {
                 residual
                     .pieces
                     .insert(start, piece[..from - start].to_vec());
             }
-            if to < start + piece.len() {
+            if to < end_of_piece {
                 residual.pieces.insert(to, piece[to - start..].to_vec());
             }
+            let inside = match (from, to) == (start, end_of_piece) {
+                true => piece,
+                false => piece[from - start..to - start].to_vec(),
+            };
+            let target = &mut values[from - offset..to - offset];
+            accumulate(shape.dtype, ReduceOp::Sum, target, &inside);
             taken.push(ResidualPiece {
                 offset: from,
                 values: inside,

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  bit  0   kind        4 bits, 1.. in the order of `Call::signature`; 0: not a collective;
-//!                       10 to 12: an all-reduce, reduce-scatter, reduce that is transformed
+//!                       10 to 12: an all-reduce, reduce-scatter, reduce that is transformed;
+//!                       13, 14: an all-reduce, reduce-scatter that is encoded
 //!       4   reduction   4 bits, its number + 1; 0: no reduction
 //!       8   dtype       5 bits, its number + 1; 0: no elements
 //!      13   root        11 bits, the lowest of its rank
@@ -14,7 +15,6 @@
 
 use std::fmt;
 
-use gradwire_protocol::job::GradientTransform;
 use gradwire_protocol::units::{Rank, Signature};
 
 use crate::numbers::dtype::{DType, ReduceOp};
@@ -22,6 +22,17 @@ use crate::operation::collective::Collective;
 
 const ROOT_BITS: u32 = 11;
 const ROOT_MASK: u32 = (1 << ROOT_BITS) - 1;
+
+/// The form of contributions on their way between hosts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ContributionForm {
+    /// The elements themselves.
+    Plain,
+    /// Coefficients of the Hadamard transform.
+    Hadamard,
+    /// Blocks of a codec.
+    Encoded,
+}
 
 /// A call as one rank made it, or as its packets describe it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,8 +45,8 @@ pub struct Call {
     pub dtype: Option<DType>,
     /// How many elements this rank gives; `None` for a call read from packets, which do not say.
     pub elements: Option<usize>,
-    /// How contributions are transformed on their way.
-    pub transform: GradientTransform,
+    /// The form of contributions on their way.
+    pub form: ContributionForm,
 }
 
 impl Call {
@@ -51,17 +62,20 @@ impl Call {
             op: None,
             dtype: None,
             elements: None,
-            transform: GradientTransform::None,
+            form: ContributionForm::Plain,
         }
     }
 
     /// The signature that its packets carry.
     pub fn signature(&self) -> Signature {
-        let is_mixed = self.transform == GradientTransform::Hadamard;
+        let is_mixed = self.form == ContributionForm::Hadamard;
+        let is_encoded = self.form == ContributionForm::Encoded;
         let (kind, root) = match self.collective {
             Collective::AllReduce if is_mixed => (10, None),
             Collective::ReduceScatter if is_mixed => (11, None),
             Collective::Reduce { root } if is_mixed => (12, Some(root)),
+            Collective::AllReduce if is_encoded => (13, None),
+            Collective::ReduceScatter if is_encoded => (14, None),
             Collective::AllReduce => (1, None),
             Collective::Broadcast { root } => (2, Some(root)),
             Collective::AllGather => (3, None),
@@ -93,10 +107,10 @@ impl Call {
             .find(|rank| u32::from(rank.0) & ROOT_MASK == low);
         let root = root.unwrap_or(Rank(low as u16));
         let collective = match bits & 15 {
-            1 | 10 => Collective::AllReduce,
+            1 | 10 | 13 => Collective::AllReduce,
             2 => Collective::Broadcast { root },
             3 => Collective::AllGather,
-            4 | 11 => Collective::ReduceScatter,
+            4 | 11 | 14 => Collective::ReduceScatter,
             5 | 12 => Collective::Reduce { root },
             6 => Collective::Gather { root },
             7 => Collective::Scatter { root },
@@ -111,10 +125,10 @@ impl Call {
             op: op.and_then(ReduceOp::from_number),
             dtype: dtype.and_then(DType::from_number),
             elements: None,
-            transform: if matches!(bits & 15, 10..=12) {
-                GradientTransform::Hadamard
-            } else {
-                GradientTransform::None
+            form: match bits & 15 {
+                10..=12 => ContributionForm::Hadamard,
+                13 | 14 => ContributionForm::Encoded,
+                _ => ContributionForm::Plain,
             },
         })
     }
@@ -126,9 +140,10 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.collective.name())?;
         if let Some(op) = self.op {
-            match self.transform {
-                GradientTransform::None => write!(f, "({op})")?,
-                GradientTransform::Hadamard => write!(f, "({op}, hadamard)")?,
+            match self.form {
+                ContributionForm::Plain => write!(f, "({op})")?,
+                ContributionForm::Hadamard => write!(f, "({op}, hadamard)")?,
+                ContributionForm::Encoded => write!(f, "({op}, encoded)")?,
             }
         }
         match (self.elements, self.dtype) {
@@ -166,7 +181,7 @@ mod tests {
                     op,
                     dtype,
                     elements: None,
-                    transform: GradientTransform::None,
+                    form: ContributionForm::Plain,
                 })
             })
         })
@@ -181,7 +196,7 @@ mod tests {
         assert_eq!(signatures.len(), calls().count());
         let mixed = calls().filter(|call| call.collective.reduces());
         let mixed = mixed.map(|call| Call {
-            transform: GradientTransform::Hadamard,
+            form: ContributionForm::Hadamard,
             ..call
         });
         for call in mixed {
@@ -197,7 +212,7 @@ mod tests {
             op: None,
             dtype: Some(DType::F32),
             elements: Some(3),
-            transform: GradientTransform::None,
+            form: ContributionForm::Plain,
         };
         let told = Call::read(call.signature(), &[Rank(1), Rank(5000)]);
         let collective = told.map(|told| told.collective);

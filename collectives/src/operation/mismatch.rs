@@ -57,8 +57,8 @@ impl fmt::Display for CallMismatch {
                 None => write!(f, ", which expects no such message)")?,
             }
         }
-        let transforms = self.theirs.map(|theirs| theirs.transform);
-        let mixed_by_one = transforms.is_some_and(|theirs| theirs != call.transform);
+        let transforms = self.theirs.map(|theirs| theirs.form);
+        let mixed_by_one = transforms.is_some_and(|theirs| theirs != call.form);
         f.write_str(match (call.collective, self.lengths) {
             _ if mixed_by_one => {
                 ": whether an operation is transformed follows from its tolerance and layers, \

@@ -1,5 +1,6 @@
 //! Why an operation is refused at once, and the checks that one rank can do alone.
 
+use gradwire_protocol::job::CodecName;
 use gradwire_protocol::units::Rank;
 
 use crate::numbers::dtype::{DType, ReduceOp};
@@ -109,6 +110,17 @@ pub enum SubmitError {
         /// The operation.
         label: OperationLabel,
     },
+    /// It names a codec, and codecs are not defined for it.
+    #[error(
+        "{label} with codec \"{codec}\": codecs serve all_reduce and reduce_scatter, sum and avg, \
+         of f16, bf16, f32 and f64; submit it without one"
+    )]
+    NoCodec {
+        /// The operation.
+        label: OperationLabel,
+        /// The codec that it names.
+        codec: &'static str,
+    },
     /// The layers are not in order.
     #[error("{label}: layer spans start at bytes {before} and then {after}; they must ascend")]
     LayersNotAscending {
@@ -125,6 +137,11 @@ impl Operation {
     /// Checks the tensor as far as one rank can alone. The group must have been checked before.
     pub(crate) fn check_tensor(&self, me: Rank) -> Result<(), SubmitError> {
         self.check_sizes(me)?;
+        let codec = self.loss.codec.name;
+        if codec != CodecName::None && !self.can_be_encoded() {
+            let (label, codec) = (self.label(), codec.into());
+            return Err(SubmitError::NoCodec { label, codec });
+        }
         let descending = self
             .layers
             .spans

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gradwire_protocol::job::GradientTransform;
+use gradwire_protocol::job::CodecTerms;
 use gradwire_protocol::units::{Instant, Layer, Rank, Share, Step};
 
+use crate::numbers::codec::Codec;
 use crate::numbers::dtype::{DType, ReduceOp};
 use crate::numbers::holes::HoleFilling;
 use crate::operation::buffer::Buffer;
-use crate::operation::call::Call;
+use crate::operation::call::{Call, ContributionForm};
 use crate::operation::collective::Collective;
 use crate::operation::label::{OperationLabel, tag_and_count};
 
@@ -22,7 +23,8 @@ pub struct Group {
     pub ranks: Arc<[Rank]>,
 }
 
-/// How much may be missing, and how holes are filled. Must be equal on all ranks.
+/// How much may be missing, how holes are filled, and how values are shortened. Must be equal on
+/// all ranks.
 ///
 /// - Sums and averages of floats can miss contributions, but only if each contribution goes
 ///   straight to the rank that sums it (direct algorithms, reduce).
@@ -37,6 +39,9 @@ pub struct LossTerms {
     pub tolerance: Share,
     /// How holes are filled.
     pub holes: HoleFilling,
+    /// How values are encoded between hosts: sums and averages of floats, by all-reduce and
+    /// reduce-scatter. Other operations must name no codec.
+    pub codec: CodecTerms,
 }
 
 impl LossTerms {
@@ -44,6 +49,7 @@ impl LossTerms {
     pub const NONE: Self = Self {
         tolerance: Share::NONE,
         holes: HoleFilling::Rescale,
+        codec: CodecTerms::NONE,
     };
 }
 
@@ -111,6 +117,15 @@ pub struct Operation {
     pub deadline: Option<Instant>,
 }
 
+/// Whether codecs are defined for operations of this kind.
+pub fn takes_codec(collective: Collective, op: ReduceOp, dtype: DType) -> bool {
+    let is_exchange = matches!(
+        collective,
+        Collective::AllReduce | Collective::ReduceScatter
+    );
+    is_exchange && op.can_miss_contributions() && dtype.is_float()
+}
+
 impl Operation {
     /// Its name.
     pub fn label(&self) -> OperationLabel {
@@ -140,7 +155,7 @@ impl Operation {
             op: collective.reduces().then_some(self.op),
             dtype: has_elements.then_some(dtype),
             elements: has_elements.then(|| self.given_bytes() / dtype.bytes()),
-            transform: GradientTransform::None,
+            form: ContributionForm::Plain,
         }
     }
 
@@ -159,6 +174,17 @@ impl Operation {
         (sums || self.collective.is_point_to_point())
             && !self.loss.tolerance.is_none()
             && self.dtype.is_float()
+    }
+
+    /// The codec of the messages that leave a host; `None` if the tensor is too short for it.
+    pub fn codec(&self) -> Option<Codec> {
+        let is_long = self.tensor_bytes() as u64 >= self.loss.codec.min_tensor.get();
+        Codec::of(self.loss.codec).filter(|_| is_long && self.can_be_encoded())
+    }
+
+    /// Whether codecs are defined for it.
+    pub fn can_be_encoded(&self) -> bool {
+        takes_codec(self.collective, self.op, self.dtype)
     }
 
     /// Length of the tensor: of the longer one of buffer and input.

@@ -26,6 +26,20 @@ pub(crate) enum Reliability {
     Tolerant,
 }
 
+/// The values of a message, which decide how a codec encodes them where it leaves the host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum MessageForm {
+    /// They stay as they are.
+    Plain,
+    /// They go straight to the rank that finishes the sum.
+    Contribution,
+    /// A finished sum, which its owner sends in the same form to all.
+    Sum {
+        /// How many messages are summed in it, the owner's own values among them.
+        addends: u16,
+    },
+}
+
 /// Number of a gate in its plan.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct GateId(pub(crate) usize);
@@ -41,6 +55,8 @@ pub(crate) struct PlannedReceive {
     pub(crate) reliability: Reliability,
     /// How many ranks' values are summed in it.
     pub(crate) contributors: u16,
+    /// How it may be encoded.
+    pub(crate) form: MessageForm,
     /// The gate that waits for it.
     pub(crate) gate: GateId,
 }
@@ -55,6 +71,7 @@ impl PlannedReceive {
             landing: SegmentLanding::Reduce,
             reliability: Reliability::Tolerant,
             contributors: 1,
+            form: MessageForm::Plain,
             gate,
         }
     }
@@ -75,6 +92,11 @@ impl PlannedReceive {
         }
     }
 
+    /// The same message, which may be encoded in this form.
+    pub(crate) fn in_form(self, form: MessageForm) -> Self {
+        Self { form, ..self }
+    }
+
     /// The same message with the sum of `contributors` ranks' values.
     pub(crate) fn of(self, contributors: u16) -> Self {
         Self {
@@ -93,6 +115,8 @@ pub(crate) struct PlannedSend {
     pub(crate) reliability: Reliability,
     /// How many ranks' values are summed in it.
     pub(crate) contributors: u16,
+    /// How it may be encoded.
+    pub(crate) form: MessageForm,
     /// The gate that it waits for.
     pub(crate) gate: GateId,
 }
@@ -106,6 +130,7 @@ impl PlannedSend {
             region,
             reliability: Reliability::Tolerant,
             contributors: 1,
+            form: MessageForm::Plain,
             gate,
         }
     }
@@ -116,6 +141,11 @@ impl PlannedSend {
             reliability: Reliability::Lossless,
             ..Self::contribution(to, part, region, gate)
         }
+    }
+
+    /// The same message, which may be encoded in this form.
+    pub(crate) fn in_form(self, form: MessageForm) -> Self {
+        Self { form, ..self }
     }
 
     /// The same message with the sum of `contributors` ranks' values.

@@ -9,7 +9,7 @@ use gradwire_collectives::operation::{
     Collective, Group, Layers, LossTerms, Operation, OperationId,
 };
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{CodecTerms, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
@@ -63,6 +63,7 @@ impl RankPlayer {
             loss: LossTerms {
                 tolerance: job.greatest_tolerance(),
                 holes: job.holes,
+                codec: job.codec(),
             },
             layer_counts: (0..setup.workload.groups.len() as u32)
                 .map(|group| setup.workload.layers_of(group))
@@ -146,13 +147,18 @@ impl RankPlayer {
             } => {
                 let layer_count = self.layer_counts[*group as usize];
                 let group = self.groups[*group as usize].clone();
+                let operation = operations::collective(*kind, group, *bytes);
+                let codec = match operation.can_be_encoded() {
+                    true => self.loss.codec,
+                    false => CodecTerms::NONE,
+                };
                 Some(Operation {
                     sequence: self.sequences[number as usize],
                     step: Step(task.step),
                     layers: layers_of(layer_count, layers),
                     tensor_key: tensor_key(task, layers),
-                    loss: self.loss,
-                    ..operations::collective(*kind, group, *bytes)
+                    loss: LossTerms { codec, ..self.loss },
+                    ..operation
                 })
             }
             Work::Send { to, bytes, tag } => {

@@ -3,7 +3,7 @@
 
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
-use crate::units::ByteCount;
+use crate::units::{ByteCount, Share};
 use crate::wire::TAG_BYTES;
 
 /// The value that a receiver uses for elements that did not arrive.
@@ -208,6 +208,44 @@ pub enum GradientTransform {
     /// A randomised Hadamard transform over groups of segments, undone where the sum is finished
     /// (as in OptiReduce, NSDI 2025): a lost segment takes a little from each segment of its group.
     Hadamard,
+}
+
+/// The codec of gradients between hosts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum CodecName {
+    /// Values leave as they are.
+    None,
+    /// One bit per value, the sign, and one scale per packet.
+    Onebit,
+    /// Two bits per value: zero, or plus or minus a threshold.
+    Tbq,
+    /// Two bits per value: one of four levels, drawn without bias.
+    Terngrad,
+    /// The values of largest magnitude.
+    Topk,
+    /// Eight bits per value, and one exponent per packet.
+    Blockfloat,
+}
+
+/// How gradients are encoded between hosts: three keys of a job, or those of one operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CodecTerms {
+    /// The codec.
+    pub name: CodecName,
+    /// The share of the values that top-k sends.
+    pub share: Share,
+    /// Shorter tensors leave as they are.
+    pub min_tensor: ByteCount,
+}
+
+impl CodecTerms {
+    /// No codec.
+    pub const NONE: Self = Self {
+        name: CodecName::None,
+        share: Share::ALL,
+        min_tensor: ByteCount::new(0),
+    };
 }
 
 /// The processes that may ask a rank for its metrics.

@@ -71,24 +71,29 @@ void bind_gradients(BoundBackend& backend) {
           "allreduce_tagged",
           [](Backend& backend, at::Tensor tensor, const std::vector<uint64_t>& layer_offsets,
              const std::vector<uint32_t>& layers, uint32_t layer_count, double tolerance,
-             uint32_t step, uint64_t tensor_key, const c10d::ReduceOp& op) {
-            return backend.allreduce_gradient(tensor, {op, layers_of(layer_offsets, layers),
-                                                       layer_count, tolerance, step, tensor_key});
+             uint32_t step, uint64_t tensor_key, const c10d::ReduceOp& op, uint32_t codec,
+             double codec_share) {
+            return backend.allreduce_gradient(
+                tensor, {op, layers_of(layer_offsets, layers), layer_count, tolerance, step,
+                         tensor_key, codec, codec_share});
           },
           py::arg("tensor"), py::kw_only(), py::arg("layer_offsets"), py::arg("layers"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
-          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG),
+          py::arg("codec") = uint32_t{GW_CODEC_NONE}, py::arg("codec_share") = 0.0, NoGil())
       .def(
           "reduce_scatter_tagged",
           [](Backend& backend, at::Tensor output, at::Tensor input, uint32_t layer,
              uint32_t layer_count, double tolerance, uint32_t step, uint64_t tensor_key,
-             const c10d::ReduceOp& op) {
+             const c10d::ReduceOp& op, uint32_t codec, double codec_share) {
             return backend.reduce_scatter_gradient(
-                output, input, {op, {{0, layer, 0}}, layer_count, tolerance, step, tensor_key});
+                output, input, {op, {{0, layer, 0}}, layer_count, tolerance, step, tensor_key,
+                                codec, codec_share});
           },
           py::arg("output"), py::arg("input"), py::kw_only(), py::arg("layer"),
           py::arg("layer_count"), py::arg("tolerance"), py::arg("step"), py::arg("tensor_key"),
-          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG), NoGil())
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::AVG),
+          py::arg("codec") = uint32_t{GW_CODEC_NONE}, py::arg("codec_share") = 0.0, NoGil())
       .def("join", &Backend::join, py::arg("works"), py::arg("tensor"), NoGil())
       .def(
           "take_residual",

@@ -14,6 +14,8 @@ struct Gradient {
   double tolerance;
   uint32_t step;
   uint64_t tensor_key;
+  uint32_t codec;
+  double codec_share;
 };
 
 namespace detail {
@@ -38,6 +40,8 @@ inline gw_operation tagged(Submitter& submit, uint32_t kind, const at::Tensor& t
   operation.layers = gradient.layers.data();
   operation.layers_len = gradient.layers.size();
   operation.tensor_key = gradient.tensor_key;
+  operation.codec = gradient.codec;
+  operation.codec_share = gradient.codec_share;
   return operation;
 }
 

@@ -1,6 +1,7 @@
 """Trains a small network on random data under DDP and reports its parameters and counters.
 
-Arguments after the report's path: the backend, and "hook" or "plain".
+Arguments after the report's path: the backend, and "plain", "hook", "adasum" or
+"codec NAME".
 """
 
 import hashlib
@@ -37,10 +38,12 @@ def main() -> None:
     torch.manual_seed(7)
     model = nn.parallel.DistributedDataParallel(Reversed(), bucket_cap_mb=0.3)
     hooked = None
-    if way == "hook":
+    if way != "plain":
         import gradwire.ddp
 
-        hooked = gradwire.ddp.register(model)
+        codec = way.removeprefix("codec ") if way.startswith("codec ") else None
+        reduce = "adasum" if way == "adasum" else "average"
+        hooked = gradwire.ddp.register(model, codec=codec, reduce=reduce)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     data = torch.Generator().manual_seed(100 + dist.get_rank())
     losses = []

@@ -8,7 +8,7 @@ use gradwire_collectives::dtype::ReduceOp;
 use gradwire_collectives::operation::{
     Collective, Completion, Layers, LossTerms, Operation, OperationOutcome, Splits,
 };
-use gradwire_protocol::job::HoleFilling;
+use gradwire_protocol::job::{CodecTerms, HoleFilling};
 use gradwire_protocol::units::{ByteCount, Instant, Rank};
 
 use super::evidence::{Found, ToldHoles};
@@ -112,6 +112,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         loss: LossTerms {
             tolerance: planned.tolerances[usize::from(rank.0)],
             holes: planned.holes,
+            codec: CodecTerms::NONE,
         },
         step: planned.step,
         layers: Layers::default(),

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod buckets;
+mod codecs;
 mod conservation;
 mod failures;
 mod forgetting;

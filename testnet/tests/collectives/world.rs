@@ -9,7 +9,7 @@ use gradwire_collectives::operation::{
     Collective, Completion, Group, Layers, LossTerms, Operation, OperationOutcome, SubmitError,
 };
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{HoleFilling, Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{CodecTerms, HoleFilling, Job, Mtu, PacketSecurity};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{ByteCount, Instant, JobId, Rank, Share, Span, Step};
 use gradwire_testnet::link::Profile;
@@ -68,6 +68,7 @@ pub(crate) fn tolerating(tolerance: f64, holes: HoleFilling) -> LossTerms {
     LossTerms {
         tolerance: share(tolerance),
         holes,
+        codec: CodecTerms::NONE,
     }
 }
 

@@ -153,7 +153,11 @@ impl TuneLossOptions {
     }
 }
 
-fn margin(text: &str) -> Result<Margin, String> {
+/// Reads a margin as it is typed.
+///
+/// # Errors
+/// The forms that are allowed.
+pub fn margin(text: &str) -> Result<Margin, String> {
     let (number, make): (_, fn(f64) -> Margin) = match text.strip_suffix('%') {
         Some(percent) => (percent, |percent| Margin::Relative(percent / 100.0)),
         None => (text, Margin::Absolute),

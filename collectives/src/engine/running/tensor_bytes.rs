@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::segment::Segmentation;
 
 use crate::engine::memory::SpareScratch;
+use crate::engine::running::coding::MessageCut;
 use crate::engine::running::ordered_sum::{LandedBytes, OrderedSum};
 use crate::numbers::dtype::ReduceOp;
 use crate::numbers::hadamard::Mixing;
@@ -51,7 +51,7 @@ pub(super) struct RegionSum<'a> {
 /// The segments of a message that will never come, and how it is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MissingSegments<'a> {
-    pub(super) cut: Segmentation,
+    pub(super) cut: MessageCut,
     pub(super) holes: &'a Bitmap,
 }
 
@@ -177,9 +177,7 @@ impl TensorBytes {
             return;
         };
         for segment in holes.iter_ones() {
-            let start = segment as usize * cut.segment_bytes() as usize;
-            let hole = start..start + cut.length(segment) as usize;
-            sum.skip(target, inbound.from, hole, cells);
+            sum.skip(target, inbound.from, cut.values_of(segment), cells);
         }
     }
 
@@ -216,6 +214,15 @@ impl TensorBytes {
         if let Some(copy) = self.copies.get(&outbound) {
             return Payload::Bytes(copy);
         }
+        self.values(operation, region)
+    }
+
+    /// The bytes of a region as they lie in memory.
+    pub(super) fn values<'a>(
+        &'a self,
+        operation: &'a Operation,
+        region: TensorRegion,
+    ) -> Payload<'a> {
         let memory = match region.place {
             TensorMemory::Buffer => &operation.buffer,
             TensorMemory::Input => operation.input.as_ref().expect("validated with the plan"),

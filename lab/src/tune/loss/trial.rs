@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LINES: usize = 12;
 
 /// The settings common to all trials of a search.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TrialBench {
     /// The job of the user, without tolerance and faults.
     pub job: Job,
