@@ -70,6 +70,8 @@ pub(crate) struct RunningOperation {
     received_bytes: u64,
     begun: Instant,
     patience: OperationPatience,
+    /// Messages in that would overwrite contributions that have not left.
+    unposted: SmallVec<[usize; 4]>,
 }
 
 impl RunningOperation {
@@ -94,6 +96,7 @@ impl RunningOperation {
             received_bytes: 0,
             begun: Instant::START,
             patience: OperationPatience::default(),
+            unposted: SmallVec::new(),
             operation,
             plan,
         }
@@ -110,14 +113,10 @@ impl RunningOperation {
         for (at, inbound) in plan.inbounds.iter().enumerate() {
             self.expect_coefficients(inbound);
             self.expect_order(at, parts);
-            let request = self.post(inbound, parts);
-            if let Some(early) = stash.take(inbound.from, request.key) {
-                let cells = &mut parts.memory.cells;
-                for (placement, payload) in early.segments() {
-                    self.place(at, placement.offset, std::iter::once(payload), cells);
-                }
+            match parts.memory.times.is_limited() && self.overwrites_contribution(inbound) {
+                true => self.unposted.push(at),
+                false => self.post(at, now, stash, parts),
             }
-            parts.endpoint.expect(now, inbound.from, request);
         }
         for (gate, _) in plan
             .gates
@@ -127,6 +126,52 @@ impl RunningOperation {
         {
             self.open_gate(GateId(gate), now, parts);
         }
+        self.post_results(now, stash, parts);
+    }
+
+    /// Posts the results whose places have sent their contributions by now. Ranks that have lost
+    /// patience send results before they have received all contributions to them (rule 2 of
+    /// [`crate::plan`]), and each of these is owed to the next step as it was.
+    pub(crate) fn post_results(
+        &mut self,
+        now: Instant,
+        stash: &mut EarlyStash,
+        parts: &mut EngineParts,
+    ) {
+        if self.unposted.is_empty() {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        for at in std::mem::take(&mut self.unposted) {
+            match self.overwrites_contribution(&plan.inbounds[at]) {
+                true => self.unposted.push(at),
+                false => self.post(at, now, stash, parts),
+            }
+        }
+    }
+
+    /// Whether a message in replaces values that a contribution which has not left consists of.
+    fn overwrites_contribution(&self, inbound: &PlannedReceive) -> bool {
+        let outbounds = self.plan.outbounds.iter().enumerate();
+        let overlaps = |outbound: &PlannedSend| {
+            outbound.reliability == Reliability::Tolerant
+                && outbound.region.overlaps(inbound.region)
+        };
+        let mut waiting = outbounds.filter(|&(at, _)| !self.progress.has_started(at));
+        inbound.landing == SegmentLanding::Copy && waiting.any(|(_, outbound)| overlaps(outbound))
+    }
+
+    /// Posts a message in.
+    fn post(&mut self, at: usize, now: Instant, stash: &mut EarlyStash, parts: &mut EngineParts) {
+        let inbound = self.plan.inbounds[at];
+        let request = self.request(&inbound, parts);
+        if let Some(early) = stash.take(inbound.from, request.key) {
+            let cells = &mut parts.memory.cells;
+            for (placement, payload) in early.segments() {
+                self.place(at, placement.offset, std::iter::once(payload), cells);
+            }
+        }
+        parts.endpoint.expect(now, inbound.from, request);
     }
 
     /// Adds the residual that the last step left for the same tensor.
@@ -232,7 +277,7 @@ impl RunningOperation {
     }
 
     /// The request to the endpoint to receive a message.
-    fn post(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
+    fn request(&mut self, inbound: &PlannedReceive, parts: &EngineParts) -> ReceiveRequest {
         let cut = parts.cut(inbound.region, inbound.from);
         self.losses.expect(cut);
         let reliability = reliability_of(inbound, parts);
