@@ -85,7 +85,7 @@ use crate::parity::{ParityGroup, ParityGroups};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES};
+use crate::wire::{Header, PacketKind, PathMark, REPORT_BYTES};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
