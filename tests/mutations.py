@@ -26,7 +26,12 @@ LOSS = "protocol/src/sender/loss.rs"
 SENDER = "protocol/src/sender.rs"
 RUNNING = "collectives/src/engine/running.rs"
 FILLING = "collectives/src/numbers/holes.rs"
-NOTHING_NEW = "            self.counters.duplicate_segments += 1;\n            return None;\n"
+SUMS = "protocol/src/budget/sums.rs"
+ABSENT = "protocol/src/receiver/absent.rs"
+NOTHING_NEW = (
+    "            self.counters.duplicate_segments += u64::from(packets);\n"
+    "            return None;\n"
+)
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,46 @@ MISTAKES = (
                 LOSS,
                 "sending.on_lost(flight.segment);",
                 "if sending.may_miss(flight.segment) { sending.on_lost(flight.segment); }",
+            ),
+        ),
+    ),
+    Mistake(
+        "lost and late segments share no tolerance",
+        (
+            (
+                SUMS,
+                "budget.missing_bytes + bytes <= budget.allowed_bytes",
+                "bytes <= budget.allowed_bytes",
+            ),
+        ),
+    ),
+    Mistake(
+        "results take the place of contributions that have not left",
+        ((RUNNING, "parts.memory.times.is_limited() && self.", "at == usize::MAX && self."),),
+    ),
+    Mistake(
+        "a message that is given up is never begun again",
+        ((ABSENT, "self.absent.give_up(key);", "let _ = key;"),),
+    ),
+    Mistake(
+        "all packets of a run are taken for new",
+        (
+            (
+                RECEIVED,
+                "self.received.alike(header.segment..end)",
+                "end - header.segment",
+            ),
+        ),
+    ),
+    Mistake(
+        "a restored segment is that of the wrong group",
+        (
+            (
+                "collectives/src/engine/communicator/events.rs",
+                "let bytes = self.parity.restored(message, group, placement.length);",
+                "let group = gradwire_protocol::parity::ParityGroup(group.0 ^ 1);\n"
+                "                    let bytes = self.parity.restored("
+                "message, group, placement.length);",
             ),
         ),
     ),

@@ -16,8 +16,9 @@
 //! 1. Part numbers are the same on both sides of a message. Those of collectives lie below
 //!    [`PARTS`].
 //! 2. A region that a message leaves from is overwritten only by a message whose sender has
-//!    received all of the former. Whatever the endpoint may still repeat of the former is then a
-//!    duplicate, which its receiver drops.
+//!    received all of the former, or does without the rest (`collectives.patience`); the engine
+//!    posts results only after the contributions in their place have left. Whatever the endpoint
+//!    may still repeat of the former is then a duplicate, which its receiver drops.
 
 pub(crate) mod cut;
 pub(crate) mod message;

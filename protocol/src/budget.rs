@@ -6,7 +6,7 @@
 //! 1. A lossy message that is posted [adds](Ledger::owe) to the budget of its step. So the first
 //!    message of a step cannot spend the budget of later ones.
 //! 2. A hole is [reserved](Ledger::reserve) when the receiver accepts it. If the step's budget is
-//!    spent, the ledger refuses.
+//!    spent, or that of a sum with patience (`budget/sums.rs`), the ledger refuses.
 //! 3. A reserved hole whose segment arrives after all is [released](Ledger::release); the others
 //!    are [lost](Ledger::lose) when their message is complete.
 //! 4. Of more than 64 steps, the ledger forgets the oldest one without reservations. The oldest is
@@ -14,14 +14,14 @@
 //! 5. Packets that this host's own kernel dropped were not lost by the network. The ledger
 //!    remembers when that happened, and [says](Ledger::blames_host) which messages may have holes
 //!    from it.
-//! 6. A message whose patience is over is given up if the step's budget and that of its sum
-//!    (`budget/late.rs`) have room for all that it misses.
+//! 6. A message whose patience is over is given up if the step's budget and that of its sum have
+//!    room for all that it misses.
 
-mod late;
+mod sums;
 
 use std::collections::VecDeque;
 
-use self::late::LateBudgets;
+use self::sums::SumBudgets;
 use crate::message::ReceiveRequest;
 use crate::settings::EndpointLimits;
 use crate::units::{Instant, MessageKey, Share, Span, Step};
@@ -45,6 +45,15 @@ pub struct LossAccount {
     pub lost_segments: u64,
 }
 
+/// The sum that a message is a contribution to, and the step that pays for what it lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SumName {
+    /// Its step.
+    pub step: Step,
+    /// The key of all its messages, one from each peer.
+    pub key: MessageKey,
+}
+
 /// The loss budget of one rank.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -54,7 +63,7 @@ pub struct Ledger {
     /// Maximum number of them; older ones remain in the total.
     steps_kept: usize,
     total: LossAccount,
-    late: LateBudgets,
+    sums: SumBudgets,
     host_drops_at: Option<Instant>,
 }
 
@@ -66,7 +75,7 @@ impl Ledger {
             steps: VecDeque::new(),
             steps_kept: EndpointLimits::USUAL.steps,
             total: LossAccount::default(),
-            late: LateBudgets::default(),
+            sums: SumBudgets::default(),
             host_drops_at: None,
         }
     }
@@ -120,14 +129,17 @@ impl Ledger {
         {
             let forgotten = self.steps.remove(oldest);
             if let Some((step, _)) = forgotten {
-                self.late.forget(step);
+                self.sums.forget(step);
             }
         }
     }
 
-    /// Reserves a hole of a message in `step`, if the step's budget allows it.
-    pub fn reserve(&mut self, step: Step, bytes: u64) -> BudgetVerdict {
-        let Some(account) = find(&mut self.steps, step) else {
+    /// Reserves a hole of a message, if the budgets of its step and of its sum allow it.
+    pub fn reserve(&mut self, sum: SumName, bytes: u64) -> BudgetVerdict {
+        if self.sums.verdict(sum, bytes) == BudgetVerdict::Refused {
+            return BudgetVerdict::Refused;
+        }
+        let Some(account) = find(&mut self.steps, sum.step) else {
             return BudgetVerdict::Refused;
         };
         if account.lost_bytes + account.reserved_bytes + bytes > account.allowed_bytes {
@@ -135,33 +147,30 @@ impl Ledger {
         }
         account.reserved_bytes += bytes;
         self.total.reserved_bytes += bytes;
+        self.sums.spend(sum, bytes);
         BudgetVerdict::Accepted
     }
 
     /// A message with patience was posted: its sum may do without as much more as it tolerates.
     pub(crate) fn share_patience(&mut self, request: &ReceiveRequest) {
         let allowed = request.tolerance.min(self.cap).of(u64::from(request.bytes));
-        self.late.add(request.step, request.key, allowed);
+        self.sums.add(request.sum(), allowed);
     }
 
     /// Reserves holes of a message whose patience is over: all `bytes` that it misses, or none.
-    pub(crate) fn give_up(&mut self, step: Step, key: MessageKey, bytes: u64) -> BudgetVerdict {
-        let of_sum = self.late.verdict(key, bytes);
-        if of_sum == BudgetVerdict::Refused {
-            return of_sum;
+    pub(crate) fn give_up(&mut self, sum: SumName, bytes: u64) -> BudgetVerdict {
+        match self.sums.has(sum) {
+            true => self.reserve(sum, bytes),
+            false => BudgetVerdict::Refused,
         }
-        let verdict = self.reserve(step, bytes);
-        if verdict == BudgetVerdict::Accepted {
-            self.late.spend(key, bytes);
-        }
-        verdict
     }
 
     /// A hole that was reserved has arrived after all.
-    pub fn release(&mut self, step: Step, bytes: u64) {
-        for account in self.accounts(step) {
+    pub fn release(&mut self, sum: SumName, bytes: u64) {
+        for account in self.accounts(sum.step) {
             account.reserved_bytes -= bytes;
         }
+        self.sums.give_back(sum, bytes);
     }
 
     /// Reserved holes are lost for good: `segments` of them, of `bytes` together.
@@ -203,7 +212,7 @@ fn find(steps: &mut VecDeque<(Step, LossAccount)>, step: Step) -> Option<&mut Lo
 pub enum BudgetVerdict {
     /// They fit and are reserved.
     Accepted,
-    /// The step's budget has no room: they must be repaired.
+    /// The budget of the step, or of the sum, has no room: they must be repaired.
     Refused,
 }
 
@@ -212,19 +221,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::message::LengthRule;
+    use crate::units::Signature;
 
     const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
+
+    fn in_step(step: Step) -> SumName {
+        let key = MessageKey::new(0, 0, 0);
+        SumName { step, key }
+    }
 
     #[test]
     fn a_step_never_loses_more_than_its_share() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
-        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Refused);
+        assert_eq!(
+            ledger.reserve(in_step(Step(1)), 60),
+            BudgetVerdict::Accepted
+        );
+        assert_eq!(ledger.reserve(in_step(Step(1)), 60), BudgetVerdict::Refused);
         ledger.owe(Step(1), 200, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
+        assert_eq!(
+            ledger.reserve(in_step(Step(1)), 60),
+            BudgetVerdict::Accepted
+        );
         ledger.lose(Step(1), 2, 120);
-        assert_eq!(ledger.reserve(Step(1), 1), BudgetVerdict::Refused);
+        assert_eq!(ledger.reserve(in_step(Step(1)), 1), BudgetVerdict::Refused);
         let LossAccount {
             lost_bytes,
             reserved_bytes,
@@ -237,10 +259,16 @@ mod tests {
     fn released_bytes_can_be_lost_elsewhere() {
         let mut ledger = Ledger::new(Share::new(0.1).expect("within 0 to 1"));
         ledger.owe(Step(1), 1000, Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 100), BudgetVerdict::Accepted);
-        ledger.release(Step(1), 60);
-        assert_eq!(ledger.reserve(Step(1), 61), BudgetVerdict::Refused);
-        assert_eq!(ledger.reserve(Step(1), 60), BudgetVerdict::Accepted);
+        assert_eq!(
+            ledger.reserve(in_step(Step(1)), 100),
+            BudgetVerdict::Accepted
+        );
+        ledger.release(in_step(Step(1)), 60);
+        assert_eq!(ledger.reserve(in_step(Step(1)), 61), BudgetVerdict::Refused);
+        assert_eq!(
+            ledger.reserve(in_step(Step(1)), 60),
+            BudgetVerdict::Accepted
+        );
         assert_eq!(ledger.total().lost_bytes, 0);
     }
 
@@ -248,7 +276,10 @@ mod tests {
     fn an_old_step_is_kept_while_it_has_reservations() {
         let mut ledger = Ledger::new(Share::ALL);
         ledger.owe(Step(0), 100, Share::ALL);
-        assert_eq!(ledger.reserve(Step(0), 30), BudgetVerdict::Accepted);
+        assert_eq!(
+            ledger.reserve(in_step(Step(0)), 30),
+            BudgetVerdict::Accepted
+        );
         for step in 1..=STEPS_KEPT as u32 {
             ledger.owe(Step(step), 100, Share::ALL);
         }
@@ -256,7 +287,7 @@ mod tests {
             (ledger.step(Step(1)), ledger.steps.len()),
             (None, STEPS_KEPT)
         );
-        ledger.release(Step(0), 10);
+        ledger.release(in_step(Step(0)), 10);
         ledger.lose(Step(0), 1, 20);
         let total = ledger.total();
         assert_eq!((total.reserved_bytes, total.lost_bytes), (0, 20));
@@ -270,7 +301,11 @@ mod tests {
         for n in 0..2 * STEPS_KEPT as u32 {
             let step = Step((u32::MAX - STEPS_KEPT as u32).wrapping_add(n));
             ledger.owe(step, 100, Share::ALL);
-            assert_eq!(ledger.reserve(step, 30), BudgetVerdict::Accepted, "{step}");
+            assert_eq!(
+                ledger.reserve(in_step(step), 30),
+                BudgetVerdict::Accepted,
+                "{step}"
+            );
             ledger.lose(step, 1, 30);
         }
     }
@@ -307,13 +342,13 @@ mod tests {
                 match act {
                     Act::Owe(step) => ledger.owe(Step(step), 20, Share::ALL),
                     Act::Reserve(step) => {
-                        if ledger.reserve(Step(step), 10) == BudgetVerdict::Accepted {
+                        if ledger.reserve(in_step(Step(step)), 10) == BudgetVerdict::Accepted {
                             reserved.push(Step(step));
                         }
                     }
                     Act::Release(at) if !reserved.is_empty() => {
                         let step = reserved.swap_remove(at % reserved.len());
-                        ledger.release(step, 10);
+                        ledger.release(in_step(step), 10);
                     }
                     Act::Lose(at) if !reserved.is_empty() => {
                         let step = reserved.swap_remove(at % reserved.len());
@@ -348,8 +383,36 @@ mod tests {
     }
 
     #[test]
+    fn lost_and_late_segments_share_a_sums_tolerance() {
+        let request = ReceiveRequest {
+            key: in_step(Step(1)).key,
+            signature: Signature::NONE,
+            step: Step(1),
+            bytes: 1000,
+            length: LengthRule::Exact,
+            tolerance: Share::new(0.1).expect("within 0 to 1"),
+            urgency: None,
+            patience_ends: Some(Instant::START),
+        };
+        let mut ledger = Ledger::new(Share::ALL);
+        for _ in 0..2 {
+            ledger.owe(request.step, request.bytes, request.tolerance);
+            ledger.share_patience(&request);
+        }
+        // Another sum of the step leaves more of its budget than this one may use.
+        ledger.owe(request.step, 1000, Share::ALL);
+        let sum = request.sum();
+        assert_eq!(ledger.reserve(sum, 150), BudgetVerdict::Accepted);
+        assert_eq!(ledger.give_up(sum, 60), BudgetVerdict::Refused);
+        assert_eq!(ledger.give_up(sum, 50), BudgetVerdict::Accepted);
+        assert_eq!(ledger.reserve(sum, 1), BudgetVerdict::Refused);
+        ledger.release(sum, 50);
+        assert_eq!(ledger.give_up(sum, 50), BudgetVerdict::Accepted);
+    }
+
+    #[test]
     fn a_step_that_owes_nothing_accepts_nothing() {
         let mut ledger = Ledger::new(Share::ALL);
-        assert_eq!(ledger.reserve(Step(1), 1), BudgetVerdict::Refused);
+        assert_eq!(ledger.reserve(in_step(Step(1)), 1), BudgetVerdict::Refused);
     }
 }

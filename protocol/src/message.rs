@@ -1,5 +1,6 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
+use crate::budget::SumName;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -58,6 +59,14 @@ pub enum LengthRule {
 }
 
 impl ReceiveRequest {
+    /// The sum that its message is a contribution to.
+    pub(crate) fn sum(&self) -> SumName {
+        SumName {
+            step: self.step,
+            key: self.key,
+        }
+    }
+
     /// Whether a message answers it.
     pub(crate) fn takes(&self, came: MessageOutline) -> bool {
         let fits = match self.length {

@@ -47,6 +47,7 @@
 //! segments that stayed missing, `repaired` those that were sent again.
 
 mod absent;
+mod asked;
 mod closed;
 mod counters;
 mod ending;
@@ -84,10 +85,7 @@ use crate::parity::{ParityGroup, ParityGroups};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, REPORT_BYTES};
-
-/// The sender of messages that are too many is answered once in this time.
-const TURN_AWAY_WAIT: Span = Span::from_millis(50);
+use crate::wire::{Header, PacketKind, PathMark, REPORT_BYTES};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -438,51 +436,6 @@ impl Receiver {
         self.effect
     }
 
-    /// Processes a PROBE packet whose header is consistent, and the holes that its body names.
-    pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
-        let passage = self.note_order(header, lent);
-        let Some(at) = self.message_of(header, lent) else {
-            if self.is_forgotten(header) {
-                self.refusals.push_back(*header);
-            } else {
-                self.turn_away(header, lent);
-            }
-            self.tell_skips(header, passage, lent.now);
-            return;
-        };
-        let receiving = &mut self.messages[at];
-        let (body, is_marker) = (ProbeBody::decode(body), header.flags.has(Flags::MARKER));
-        let (before, now) = receiving.on_lost(body.holes, header.sent_segments());
-        lent.grants.settle(lent.place, before.saturating_sub(now));
-        lent.grants
-            .expect(lent.now, lent.place, now.saturating_sub(before));
-        let had_gap = receiving.gap_ends().is_some();
-        receiving.on_probe(lent.now, header, &body);
-        receiving.hear_grant(lent.now, header.sent_segments());
-        if receiving.stage != ReceiveStage::Complete {
-            if !is_marker {
-                receiving.answer_probe();
-            }
-            // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
-            if !had_gap {
-                receiving.restart_gap(lent.now, lent.gap);
-            }
-        } else if !is_marker {
-            // The sender would not ask if it had heard STOP.
-            receiving.complete(lent.now, lent.gap);
-        }
-        self.tell_passage(header);
-        self.watches_paths = true;
-        self.look_at_paths(lent);
-        self.tell_skips(header, passage, lent.now);
-        let receiving = &self.messages[at];
-        let is_early = receiving.stage == ReceiveStage::Early;
-        self.note(at);
-        if is_early {
-            self.tell_grants(lent.now);
-        }
-    }
-
     fn message_of(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
         let at = match self.find(header.message) {
             Some(at) => at,
@@ -494,25 +447,6 @@ impl Receiver {
             return None;
         }
         Some(at)
-    }
-
-    /// A PROBE asks about a message that is one too many. The report of another one answers it:
-    /// otherwise its sender would ask for nothing else, and take this rank for dead. This happens
-    /// now and then only, since the sender repairs what was not taken.
-    #[cold]
-    fn turn_away(&mut self, header: &Header, lent: &RankResources<'_>) {
-        let is_early = self
-            .turned_away
-            .is_some_and(|at| lent.now < at + TURN_AWAY_WAIT);
-        let is_open = |message: &ReceiveMessage| message.stage != ReceiveStage::Complete;
-        let open = self.messages.iter().position(is_open);
-        if let Some(at) = open.filter(|_| !is_early) {
-            self.turned_away = Some(lent.now);
-            self.messages[at].report.on_probe(lent.now, header);
-            self.messages[at].answer_probe();
-            self.note(at);
-            self.tell_grants(lent.now);
-        }
     }
 
     fn find(&self, id: MessageId) -> Option<usize> {

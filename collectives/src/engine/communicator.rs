@@ -146,6 +146,7 @@ impl Communicator {
     pub fn set_credit(&mut self, now: Instant, credit: ByteCount) {
         self.parts.departures.set_credit(credit);
         self.let_go(now);
+        self.take_events(now);
     }
 
     /// Starts an operation. Its buffers belong to the communicator until the completion.

@@ -49,9 +49,14 @@ impl UsualTimes {
         self.learning = steps;
     }
 
+    /// Whether some rank's patience with an operation may end.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.multiple.is_some()
+    }
+
     /// Whether patience with this operation may end.
     pub(crate) fn may_end(&self, operation: &Operation) -> bool {
-        self.multiple.is_some()
+        self.is_limited()
             && operation.may_lose()
             && operation.loss.holes == HoleFilling::ErrorFeedback
             && operation.tensor_key != 0

@@ -6,14 +6,16 @@
 //! - `coding` says which messages are encoded, `encoding` does it.
 //! - `loss_rules` says how much may be lost; `loss_record` counts the losses, `residual_draft`
 //!   keeps those that the next step will repair.
+//! - `posting` posts messages in.
 //!
-//! This file drives them: it posts messages, opens gates, and sends.
+//! This file drives them: it opens gates, and sends.
 
 pub(crate) mod coding;
 mod encoding;
 mod loss_record;
 pub(crate) mod loss_rules;
 mod ordered_sum;
+mod posting;
 mod progress;
 mod residual_draft;
 mod tensor_bytes;
@@ -25,7 +27,7 @@ use smallvec::{SmallVec, smallvec};
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::job::{GradientTransform, SumOrder};
 use gradwire_protocol::machine::Payload;
-use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
+use gradwire_protocol::message::SendRequest;
 use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
@@ -75,6 +77,8 @@ pub(crate) struct RunningOperation {
     received_bytes: u64,
     begun: Instant,
     patience: OperationPatience,
+    /// Messages in that would overwrite contributions that have not left.
+    unposted: SmallVec<[usize; 4]>,
 }
 
 impl RunningOperation {
@@ -105,6 +109,7 @@ impl RunningOperation {
             received_bytes: 0,
             begun: Instant::START,
             patience: OperationPatience::default(),
+            unposted: SmallVec::new(),
             operation,
             plan,
         }
@@ -121,14 +126,10 @@ impl RunningOperation {
         for (at, inbound) in plan.inbounds.iter().enumerate() {
             self.expect_coefficients(inbound);
             self.expect_order(at, parts);
-            let request = self.post(at, parts);
-            if let Some(early) = stash.take(inbound.from, request.key) {
-                let cells = &mut parts.memory.cells;
-                for (placement, payload) in early.segments() {
-                    self.place(at, placement.offset, std::iter::once(payload), cells);
-                }
+            match parts.memory.times.is_limited() && self.overwrites_contribution(inbound) {
+                true => self.unposted.push(at),
+                false => self.post(at, now, stash, parts),
             }
-            parts.endpoint.expect(now, inbound.from, request);
         }
         for (gate, _) in plan
             .gates
@@ -138,6 +139,7 @@ impl RunningOperation {
         {
             self.open_gate(GateId(gate), now, parts);
         }
+        self.post_results(now, stash, parts);
     }
 
     /// Adds the residual that the last step left for the same tensor.
@@ -243,35 +245,6 @@ impl RunningOperation {
             OrderedSum::new(shape, others, before_own, *gates_before)
         };
         self.bytes.expect_order(inbound.gate, sum);
-    }
-
-    /// The request to the endpoint to receive a message.
-    fn post(&mut self, at: usize, parts: &EngineParts) -> ReceiveRequest {
-        let inbound = &self.plan.inbounds[at];
-        let MessageCut {
-            wire: cut, blocks, ..
-        } = self.cut_in(inbound, parts);
-        if let Some(blocks) = blocks {
-            self.coding.expect(at, blocks);
-        }
-        self.losses.expect(cut);
-        let reliability = reliability_of(inbound, parts);
-        let terms = self
-            .rules
-            .terms(&self.operation, inbound.region, reliability, &parts.policy);
-        ReceiveRequest {
-            key: self.key(inbound.part),
-            signature: self.signature,
-            step: self.operation.step,
-            bytes: cut.bytes(),
-            length: LengthRule::Exact,
-            tolerance: cut.usable(terms.tolerance),
-            urgency: terms.urgency,
-            patience_ends: self
-                .patience
-                .ends
-                .filter(|_| reliability == Reliability::Tolerant),
-        }
     }
 
     fn cut_in(&self, inbound: &PlannedReceive, parts: &EngineParts) -> MessageCut {

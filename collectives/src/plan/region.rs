@@ -68,6 +68,12 @@ impl TensorRegion {
         self.offset..self.offset + self.bytes
     }
 
+    /// Whether the regions have bytes in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let (ours, theirs) = (self.range(), other.range());
+        self.place == other.place && ours.start < theirs.end && theirs.start < ours.end
+    }
+
     /// Length of the region as a message.
     pub(crate) fn message_bytes(self) -> u32 {
         u32::try_from(self.bytes).expect("algorithms cut messages far below 4 GiB")

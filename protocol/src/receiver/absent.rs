@@ -39,7 +39,7 @@ impl Receiver {
 
     fn give_up_whole(&mut self, request: &ReceiveRequest, lent: &mut RankResources<'_>) {
         let (step, key, bytes) = (request.step, request.key, u64::from(request.bytes));
-        if lent.ledger.give_up(step, key, bytes) == BudgetVerdict::Refused {
+        if lent.ledger.give_up(request.sum(), bytes) == BudgetVerdict::Refused {
             return;
         }
         let segments = Segmentation::new(request.bytes, lent.settings.segment_bytes).segments();

@@ -1,6 +1,6 @@
 //! The missing segments of one message: which of them its sender has lost, and which are accepted.
 //!
-//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the step's ledger
+//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the ledger
 //!    allows and are certainly not protected. Segments that the sender has found lost go before
 //!    those that may only be late, then the least needed ones. Each is reserved in the ledger.
 //! 2. An accepted segment that arrives after all is stored, and released in the ledger.
@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 
 use crate::bitmap::{self, Bitmap};
-use crate::budget::{BudgetVerdict, Ledger};
+use crate::budget::{BudgetVerdict, Ledger, SumName};
 use crate::priority::{RepairNeed, TieBreaker};
 use crate::segment::Segmentation;
-use crate::units::{Share, Step};
+use crate::units::Share;
 use crate::wire::{Flags, Header, HoleProof, SegmentReport};
 
 /// The missing segments of a message, and how much its sender has said about them.
@@ -159,7 +159,7 @@ impl HoleState {
         holes.sort_unstable();
         for (.., segment) in holes.into_iter().take(room as usize) {
             let bytes = u64::from(cut.length(segment));
-            if ledger.reserve(limits.step, bytes) == BudgetVerdict::Refused {
+            if ledger.reserve(limits.sum, bytes) == BudgetVerdict::Refused {
                 break;
             }
             accepted.insert(segment);
@@ -200,24 +200,24 @@ impl HoleState {
     }
 
     /// Forgets the accepted holes, and releases them in the ledger.
-    pub(super) fn release(&mut self, step: Step, cut: Segmentation, ledger: &mut Ledger) {
+    pub(super) fn release(&mut self, sum: SumName, cut: Segmentation, ledger: &mut Ledger) {
         if let Some(holes) = self.accepted.take() {
             let bytes = |segment| u64::from(cut.length(segment));
-            ledger.release(step, holes.iter_ones().map(bytes).sum());
+            ledger.release(sum, holes.iter_ones().map(bytes).sum());
         }
     }
 
     /// Takes the accepted holes, and books them as lost.
     pub(super) fn take(
         &mut self,
-        step: Step,
+        sum: SumName,
         cut: Segmentation,
         ledger: &mut Ledger,
     ) -> Option<Bitmap> {
         let holes = self.accepted.take().filter(|holes| holes.ones() > 0)?;
         let bytes = |segment| u64::from(cut.length(segment));
         let missing_bytes = holes.iter_ones().map(bytes).sum();
-        ledger.lose(step, holes.ones(), missing_bytes);
+        ledger.lose(sum.step, holes.ones(), missing_bytes);
         Some(holes)
     }
 
@@ -237,12 +237,12 @@ impl HoleState {
     }
 }
 
-/// How many holes a message tolerates, in which step.
+/// How many holes a message tolerates, and which budgets pay for them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoleLimits {
     pub(super) cut: Segmentation,
     pub(super) tolerance: Share,
-    pub(super) step: Step,
+    pub(super) sum: SumName,
 }
 
 impl HoleLimits {

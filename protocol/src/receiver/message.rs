@@ -11,7 +11,7 @@ use super::patience::MessagePatience;
 use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
-use crate::budget::{BudgetVerdict, Ledger};
+use crate::budget::{BudgetVerdict, Ledger, SumName};
 use crate::grants::GrantNeed;
 use crate::message::{MessageOutline, ReceiveRequest};
 use crate::order::ArrivalOrder;
@@ -169,6 +169,14 @@ impl ReceiveMessage {
         self.header.key
     }
 
+    /// The sum that it is a contribution to.
+    fn sum(&self) -> SumName {
+        SumName {
+            step: self.step,
+            key: self.key(),
+        }
+    }
+
     /// Whether it is posted and not complete.
     pub(super) fn is_posted(&self) -> bool {
         matches!(self.stage, ReceiveStage::Posted(_))
@@ -301,7 +309,7 @@ impl ReceiveMessage {
         self.received.insert_range(segment..segment + segments);
         // Where holes are accepted, segments come one by one.
         if self.holes.fill(segment) {
-            ledger.release(self.step, u64::from(self.cut.length(segment)));
+            ledger.release(self.sum(), u64::from(self.cut.length(segment)));
         }
         self.holes.on_segments(header, segments);
     }
@@ -510,7 +518,7 @@ impl ReceiveMessage {
             return;
         }
         let bytes = self.holes.open_bytes(&self.received, self.cut);
-        if ledger.give_up(self.step, self.key(), bytes) == BudgetVerdict::Accepted {
+        if ledger.give_up(self.sum(), bytes) == BudgetVerdict::Accepted {
             self.holes.give_up(&self.received);
             self.patience = MessagePatience::Used;
         }
@@ -528,7 +536,7 @@ impl ReceiveMessage {
         HoleLimits {
             cut: self.cut,
             tolerance: self.tolerance(),
-            step: self.step,
+            sum: self.sum(),
         }
     }
 
@@ -551,7 +559,7 @@ impl ReceiveMessage {
 
     /// Takes the accepted holes, and books them as lost.
     pub(super) fn take_holes(&mut self, ledger: &mut Ledger) -> Option<Bitmap> {
-        self.holes.take(self.step, self.cut, ledger)
+        self.holes.take(self.sum(), self.cut, ledger)
     }
 
     /// The message needs no more segments, or the sender asks again because it has not heard STOP.
@@ -576,7 +584,7 @@ impl ReceiveMessage {
 
     /// Releases its accepted holes in the ledger.
     pub(super) fn release(&mut self, ledger: &mut Ledger) {
-        self.holes.release(self.step, self.cut, ledger);
+        self.holes.release(self.sum(), self.cut, ledger);
     }
 
     /// How often STOP was said since the sender last asked.

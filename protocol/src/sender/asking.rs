@@ -2,8 +2,10 @@
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths these begin with
-//!    [`Rtt::retry_wait`]. There the wait after an answer doubles, too, as long as no segment
-//!    leaves or arrives. Where many go unanswered, every other one is short.
+//!    [`Rtt::retry_wait`], and the first few after a segment has left or arrived are in haste: the
+//!    first wait does not double, and two PROBEs at a time follow an unanswered one. There the wait
+//!    after an answer doubles, too, as long as no segment leaves or arrives. Where many go
+//!    unanswered, every other one is short.
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -20,6 +22,7 @@
 use smallvec::SmallVec;
 
 use super::Sender;
+use super::loss::HoleJudge;
 use super::message::{PathRecord, ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::TailMark;
@@ -47,6 +50,10 @@ const SILENT_WAITS: u64 = 2;
 /// A silent peer is probed after this part of its silence, which is also how much longer the
 /// recovery takes.
 const SILENCE_PART: u64 = 128;
+/// On paths that lose this share of packets, each end is marked twice at a time.
+const MARKED_TWICE: f64 = 0.02;
+/// On clean paths the ends of a message are marked if it has so many segments for each of them.
+const MARKED_SEGMENTS: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
 /// RFC 6298 section 2.1.
 const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
@@ -155,9 +162,11 @@ impl Sender {
         let next = now
             + match self.tail.record() {
                 PathRecord::Clean if rtt.is_known() => doubled.min(longest),
-                _ => rtt
-                    .retry_wait(settings.gap, sending.probe.unanswered)
-                    .min(longest),
+                _ => {
+                    let hurries = u32::from(sending.probe.hurries());
+                    let asked = sending.probe.unanswered.saturating_sub(hurries);
+                    rtt.retry_wait(settings.gap, asked).min(longest)
+                }
             };
         let is_news = sending.is_news() || sending.has_untold_holes();
         let stage = sending.probe.stage;
@@ -302,11 +311,12 @@ impl Sender {
     /// the ends of the message's paths before it.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
         let is_first = stage == SendStage::Sending;
-        let mut ends = self.ends_in_flight(at);
+        let mut ends = self.ends_to_mark(at);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
         self.messages[at].probe.marked_again = 0;
         let class = self.messages[at].lowest_class(&settings.policy);
-        if !ends.iter().any(|end| end.class == class) {
+        let of_class = ends.iter().filter(|end| end.class == class).count();
+        for _ in of_class..self.asking_copies(at) {
             ends.push(PathMark {
                 class,
                 entropy: self.spray.take(),
@@ -362,17 +372,60 @@ impl Sender {
                 Flags::MARKER
             },
         });
+        let copies = match self.losses.share() >= MARKED_TWICE {
+            true => 2,
+            false => 1,
+        };
+        let of_mark = |mark: &TailMark| match mark.flags.has(Flags::MARKER) {
+            true => copies,
+            false => 1,
+        };
+        let marks = marks.flat_map(|mark| std::iter::repeat_n(mark, of_mark(&mark)));
         self.tail.due.extend(marks);
     }
 
-    /// On lossy paths, the last packet of a message that was sent, on each path on which one is in
-    /// flight.
+    /// How many PROBEs ask for a report at a time: on lossy paths, two once one got no answer.
+    fn asking_copies(&self, at: usize) -> usize {
+        let probe = &self.messages[at].probe;
+        let was_in_vain = probe.unanswered > 1 && probe.hurries();
+        match self.tail.record() {
+            PathRecord::Lossy if was_in_vain => 2,
+            _ => 1,
+        }
+    }
+
+    /// The last packets of a message that was sent, as far as their paths need a mark: on lossy
+    /// paths, those in flight, and those before which the message has holes that are guesses. Where
+    /// a receiver trusts paths, those of a long message that tolerates loss on clean paths, too:
+    /// the first packet that these lose may be a last one.
+    fn ends_to_mark(&self, at: usize) -> SmallVec<[PathMark; 8]> {
+        let mut ends = self.ends_in_flight(at);
+        match self.tail.record() {
+            PathRecord::Lossy => {
+                let id = self.messages[at].id();
+                for hole in self.guessed.paths_of(id) {
+                    if !ends.iter().any(|end| end.shares_path(hole)) {
+                        ends.push(hole);
+                    }
+                }
+            }
+            PathRecord::Clean => {
+                let sending = &self.messages[at];
+                let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
+                if sending.is_lossless() || self.judge == HoleJudge::Sender || !is_long {
+                    ends.clear();
+                }
+            }
+        }
+        ends
+    }
+
+    /// The last packet of a message that was sent, on each path on which one is in flight.
     fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
-        let mut left = match self.tail.record() {
-            PathRecord::Clean => 0,
-            PathRecord::Lossy if sending.all_sent() => sending.in_flight(),
-            PathRecord::Lossy => 0,
+        let mut left = match sending.all_sent() {
+            true => sending.in_flight(),
+            false => 0,
         };
         for (class, flights) in (0..).zip(&self.classes) {
             // The last packets are found first.
@@ -411,7 +464,9 @@ impl Sender {
             };
             self.messages[at].probe.marked = now.stamp();
             let sending = &self.messages[at];
-            let is_short = sending.probe.is_short();
+            // On clean paths a mark need not say again what the PROBE after it says.
+            let is_bare = mark.flags.has(Flags::MARKER) && self.tail.record() == PathRecord::Clean;
+            let is_short = sending.probe.is_short() || is_bare;
             match is_short {
                 true => body.clear(),
                 false => sending.write_probe(settings.segment_bytes as usize, body),

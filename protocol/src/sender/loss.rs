@@ -136,6 +136,17 @@ impl GuessedHoles {
         self.flights.push_back((class, flight));
     }
 
+    /// The packets of a message that carried them.
+    pub(super) fn paths_of(&self, message: MessageId) -> impl Iterator<Item = PathMark> {
+        let of_message = self.flights.iter();
+        let of_message = of_message.filter(move |(_, flight)| flight.message == message);
+        of_message.map(|&(class, flight)| PathMark {
+            class: Class(class as u8),
+            entropy: flight.entropy,
+            number: flight.number,
+        })
+    }
+
     /// Forgets the holes of a message.
     pub(super) fn forget(&mut self, message: MessageId) {
         self.flights.retain(|(_, flight)| flight.message != message);

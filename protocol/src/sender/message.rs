@@ -276,6 +276,11 @@ impl SendMessage {
         is_news && self.progress.acked.zeros() > 0
     }
 
+    /// Whether all of it must arrive.
+    pub(super) fn is_lossless(&self) -> bool {
+        self.tolerance.is_none()
+    }
+
     /// Whether more of it is lost than its receiver was told.
     pub(super) fn has_untold_holes(&self) -> bool {
         self.repair.holes().ones() > self.probe.holes_told

@@ -12,6 +12,10 @@ const ASKED_IN_VAIN: u32 = 8;
 /// So many PROBEs without a report are all long; after them every other one is short.
 const LONG_UNANSWERED: u32 = 8;
 
+/// Probes in haste since a segment of the message last left or arrived: later ones meet a receiver
+/// that has nothing to say.
+const HURRIED: u32 = 4;
+
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
 
@@ -109,6 +113,11 @@ impl ProbeState {
     /// The peer last answered at `heard`, perhaps for another message although this one has asked.
     pub(super) fn count_vain(&mut self, heard: Instant) {
         self.vain += u32::from(self.unanswered > 0 && heard > self.last);
+    }
+
+    /// Whether an answer is missed rather because it was lost than because there is none.
+    pub(super) fn hurries(&self) -> bool {
+        self.retries <= HURRIED
     }
 
     /// Whether its peer answers only others.

@@ -6,6 +6,9 @@
 //! not proven clean count as lossy as soon as those to any other peer have lost a packet, since the
 //! first packet that they lose may be the last one of a message.
 //!
+//! On clean paths, the ends of long messages that tolerate loss are marked by bare PROBEs, if paths
+//! may keep order: their receivers wait for ends. Such a mark tells only how far its path has come.
+//!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 

@@ -229,6 +229,8 @@ impl Evidence {
             let evidence = &seen.segments[segment];
             let forbidden = match terms.patience {
                 ReceiverPatience::Endless => evidence.forbids(decided, gap, seen.begun),
+                // Given up before its first packet, whose arrival says so.
+                ReceiverPatience::MayEnd { .. } if report.0.received == 0 => None,
                 ReceiverPatience::MayEnd { .. } => evidence.was_there(decided),
             };
             if let Some(why) = forbidden {
@@ -253,8 +255,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// A sum of so many messages misses no more than each of them tolerates to be lost, and as much
-    /// again that is late.
+    /// A sum of so many messages misses no more than they tolerate together, lost or late.
     fn sum_holds(&self, name: MessageName, tolerance: Share, addends: u64) -> Result<(), Found> {
         let (_, to, key) = name;
         let (mut missing, mut longest) = (0, 0);
@@ -265,7 +266,7 @@ impl Evidence {
             missing += message.told_holes().bytes;
             longest = longest.max(u64::from(message.cut.bytes()));
         }
-        let allowed = tolerance.of(longest) * addends * 2;
+        let allowed = tolerance.of(longest) * addends;
         if missing > allowed {
             let detail = format!(
                 "the sum {:?} at rank {to} misses {missing} bytes, {allowed} allowed",

@@ -214,6 +214,7 @@ impl Communicator {
             return;
         };
         happen(running, &mut self.stash, &mut self.parts);
+        running.post_results(now, &mut self.stash, &mut self.parts);
         if running.is_complete() {
             self.end(slot, Ok(()));
         }
@@ -231,6 +232,7 @@ impl Communicator {
                 continue;
             };
             running.depart(found.message, now, &mut self.parts);
+            running.post_results(now, &mut self.stash, &mut self.parts);
             if running.is_complete() {
                 self.end(found.slot, Ok(()));
             }

@@ -73,6 +73,7 @@ impl Communicator {
         self.matching.end_group(group);
         self.agreement.end_group(group);
         self.let_go(now);
+        self.take_events(now);
     }
 
     /// Fails every operation and refuses later ones. Stops sending and receiving packets.
@@ -198,6 +199,7 @@ impl Communicator {
             for (from, key) in running.missing() {
                 self.parts.endpoint.refuse(from, key);
                 self.parity.forget(from, key);
+                self.stash.take(from, key);
             }
         }
         let operation = &running.operation;

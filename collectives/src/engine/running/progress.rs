@@ -93,8 +93,12 @@ impl PlanProgress {
 
     /// Whether every message out has been given to the endpoint.
     pub(super) fn has_started_all(&self) -> bool {
-        let started = |stage: &SendStage| matches!(stage, SendStage::Started | SendStage::Sent);
-        self.sends.iter().all(started)
+        (0..self.sends.len()).all(|outbound| self.has_started(outbound))
+    }
+
+    /// Whether a message out has been given to the endpoint.
+    pub(super) fn has_started(&self, outbound: usize) -> bool {
+        matches!(self.sends[outbound], SendStage::Started | SendStage::Sent)
     }
 
     /// The messages in that are not complete.

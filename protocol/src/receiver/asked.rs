@@ -1,0 +1,94 @@
+//! PROBE at its receiver: what it tells, and who is answered.
+//!
+//! 1. One that asks is answered with a report of the whole message, a mark ([`Flags::MARKER`]) is
+//!    not. A mark that does not say ALL_SENT tells only how far its path has come.
+//! 2. One for a message that is closed is answered by REFUSE, one for a message that is one too
+//!    many by a report of another one.
+
+use super::message::{ReceiveMessage, ReceiveStage};
+use super::{RankResources, Receiver};
+use crate::units::Span;
+use crate::wire::{Flags, Header, ProbeBody};
+
+/// The sender of messages that are too many is answered once in this time.
+const TURN_AWAY_WAIT: Span = Span::from_millis(50);
+
+impl Receiver {
+    /// Processes a PROBE packet whose header is consistent, and the holes that its body names.
+    pub fn handle_probe(&mut self, header: &Header, body: &[u8], lent: &mut RankResources<'_>) {
+        let passage = self.note_order(header, lent);
+        let Some(at) = self.message_of(header, lent) else {
+            if self.is_forgotten(header) {
+                self.refusals.push_back(*header);
+            } else {
+                self.turn_away(header, lent);
+            }
+            self.tell_skips(header, passage, lent.now);
+            return;
+        };
+        self.take_probe(at, header, body, lent);
+        self.tell_passage(header);
+        self.watches_paths = true;
+        self.look_at_paths(lent);
+        self.tell_skips(header, passage, lent.now);
+        let receiving = &self.messages[at];
+        let is_early = receiving.stage == ReceiveStage::Early;
+        self.note(at);
+        if is_early {
+            self.tell_grants(lent.now);
+        }
+    }
+
+    fn take_probe(
+        &mut self,
+        at: usize,
+        header: &Header,
+        body: &[u8],
+        lent: &mut RankResources<'_>,
+    ) {
+        let receiving = &mut self.messages[at];
+        let is_marker = header.flags.has(Flags::MARKER);
+        if is_marker && !header.flags.has(Flags::ALL_SENT) {
+            return;
+        }
+        let body = ProbeBody::decode(body);
+        let (before, now) = receiving.on_lost(body.holes, header.sent_segments());
+        lent.grants.settle(lent.place, before.saturating_sub(now));
+        lent.grants
+            .expect(lent.now, lent.place, now.saturating_sub(before));
+        let had_gap = receiving.gap_ends().is_some();
+        receiving.on_probe(lent.now, header, &body);
+        receiving.hear_grant(lent.now, header.sent_segments());
+        if receiving.stage != ReceiveStage::Complete {
+            if !is_marker {
+                receiving.answer_probe();
+            }
+            // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
+            if !had_gap {
+                receiving.restart_gap(lent.now, lent.gap);
+            }
+        } else if !is_marker {
+            // The sender would not ask if it had heard STOP.
+            receiving.complete(lent.now, lent.gap);
+        }
+    }
+
+    /// A PROBE asks about a message that is one too many. The report of another one answers it:
+    /// otherwise its sender would ask for nothing else, and take this rank for dead. This happens
+    /// now and then only, since the sender repairs what was not taken.
+    #[cold]
+    fn turn_away(&mut self, header: &Header, lent: &RankResources<'_>) {
+        let is_early = self
+            .turned_away
+            .is_some_and(|at| lent.now < at + TURN_AWAY_WAIT);
+        let is_open = |message: &ReceiveMessage| message.stage != ReceiveStage::Complete;
+        let open = self.messages.iter().position(is_open);
+        if let Some(at) = open.filter(|_| !is_early) {
+            self.turned_away = Some(lent.now);
+            self.messages[at].report.on_probe(lent.now, header);
+            self.messages[at].answer_probe();
+            self.note(at);
+            self.tell_grants(lent.now);
+        }
+    }
+}
