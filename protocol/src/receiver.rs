@@ -36,7 +36,8 @@
 //! 10. A posted message may have limited patience ([`ReceiveRequest::patience_ends`]). When that
 //!     has ended, all missing segments become holes as soon as the sum that the message belongs to
 //!     can do without them ([`crate::budget`]), although they may be on their way: protected ones
-//!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`).
+//!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`). Its STOP
+//!     says so ([`crate::wire::Flags::LATE`]), before any other report tells of later packets.
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
@@ -71,7 +72,7 @@ pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
-use self::report::{EchoStamp, ReportDue, ReportState};
+use self::report::{EchoStamp, ReportDue};
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
@@ -678,9 +679,12 @@ impl Receiver {
             self.look_again();
             return None;
         }
+        let late = self.messages.iter().position(ReceiveMessage::says_late);
         let mut reports = self.messages.iter().map(|receiving| &receiving.report);
-        let at = reports.position(|report| report.due != ReportDue::None)?;
-        let untold = reports.filter_map(ReportState::first_unreported);
+        let at = late.or_else(|| reports.position(|report| report.due != ReportDue::None))?;
+        let others = self.messages.iter().enumerate();
+        let others = others.filter(|&(other, _)| other != at);
+        let untold = others.filter_map(|(_, receiving)| receiving.report.first_unreported());
         let untold = untold.reduce(EchoStamp::older);
         let room = settings.segment_bytes as usize;
         let polled = self.messages[at].poll_report(now, untold, room, body)?;

@@ -29,7 +29,7 @@
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!     also for messages that it has forgotten.
+//!     also for messages that it has forgotten. If STOP says LATE, their paths prove no loss.
 //! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
@@ -571,6 +571,7 @@ impl Sender {
             self.take_round_trip(now, report, rtt, settings);
         }
         let sending = &mut self.messages[at];
+        sending.hear_late(header);
         let progress = &mut sending.progress;
         let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);

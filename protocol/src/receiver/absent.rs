@@ -2,7 +2,7 @@
 //!
 //! 1. If no packet of a posted message has arrived when patience with it ends, the receiver gives
 //!    all of it up, as far as the budgets bear it, and tells the caller.
-//! 2. Its first packet then opens it as complete: STOP names all segments as missing.
+//! 2. Its first packet then opens it as complete: STOP names all segments as missing, and late.
 
 use super::{RankResources, Receiver};
 use crate::bitmap::Bitmap;
@@ -62,6 +62,7 @@ impl Receiver {
     pub(super) fn end_given_up(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let receiving = &mut self.messages[at];
         self.early_segments -= u64::from(receiving.cut.segments());
+        receiving.on_given_up();
         receiving.complete(lent.now, lent.gap);
         lent.grants.settle(lent.place, receiving.settle());
     }

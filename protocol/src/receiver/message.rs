@@ -524,6 +524,17 @@ impl ReceiveMessage {
         }
     }
 
+    /// Its first packet has come after all of it was given up.
+    pub(super) fn on_given_up(&mut self) {
+        self.patience = MessagePatience::Used;
+    }
+
+    /// Whether a STOP is due after which segments may still come.
+    pub(super) fn says_late(&self) -> bool {
+        self.patience == MessagePatience::Used
+            && matches!(self.report.due, ReportDue::Whole(PacketKind::Stop, _))
+    }
+
     /// Segments of these holes that it has given up although their sender has not found them lost.
     pub(super) fn given_up(&self, holes: &Bitmap) -> u32 {
         match self.patience {
@@ -610,6 +621,10 @@ impl ReceiveMessage {
         body: &mut Vec<u8>,
     ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
+        let flags = match self.says_late() {
+            true => Flags::LATE,
+            false => Flags::NONE,
+        };
         let answers = self.report.due == ReportDue::Whole(PacketKind::Ack, 0);
         let continues = matches!(self.report.due, ReportDue::Whole(_, 1..));
         let shown = match kind {
@@ -634,7 +649,7 @@ impl ReceiveMessage {
         self.report.on_reported(first + bits, segments);
         let header = Header {
             kind,
-            flags: Flags::NONE,
+            flags,
             class: CONTROL,
             length: body.len() as u16,
             sent_at: now.wire_micros().max(1),

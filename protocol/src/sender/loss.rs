@@ -16,7 +16,8 @@
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
-//!    but the reports before must have come (`sender/hearing.rs`).
+//!    but the reports before must have come (`sender/hearing.rs`). A message that its receiver has
+//!    not waited for is the exception ([`crate::wire::Flags::LATE`]): no report tells of its late packets.
 
 use std::collections::VecDeque;
 
@@ -242,8 +243,10 @@ impl Sender {
             let flight = self.classes[class].flights[index];
             let precedes = flight.precedes(passed);
             let message = precedes.then(|| self.position(flight.message)).flatten();
-            let is_known =
-                |&at: &usize| self.knows_reports_of(at) && self.messages[at].is_current(&flight);
+            let is_known = |&at: &usize| {
+                let sending = &self.messages[at];
+                self.knows_reports_of(at) && sending.is_current(&flight) && !sending.is_late()
+            };
             if let Some(at) = message.filter(is_known) {
                 lost.add(self.lose(now, at, &flight));
             }

@@ -1,6 +1,7 @@
 //! Tests of a sender without a network: its packets are answered by hand.
 
 use super::{ReportPacket, Sender};
+use crate::bitmap::Bitmap;
 use crate::job::Job;
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
@@ -10,7 +11,7 @@ use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
     ByteCount, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use crate::wire::{Header, PacketKind, SegmentReport};
+use crate::wire::{Flags, Header, PacketKind, PathMark, SegmentReport};
 
 const SEGMENTS: u32 = 4;
 
@@ -125,6 +126,51 @@ impl Clocked {
         };
         (self.sender).handle_report(self.now, &packet, &mut self.rtt, &settings());
     }
+}
+
+/// Sends a message that its receiver ends without any segment, by a STOP with these flags that says
+/// that the path has passed all packets; tells how many count as lost, and how many stay missing.
+fn lost_by_stop(flags: Flags) -> (u64, u32) {
+    let (settings, now) = (settings(), Instant::START + Span::from_millis(1));
+    let mut clocked = Clocked {
+        sender: Sender::new(Rank(1), &settings, 1),
+        rtt: Rtt::new(settings.gap),
+        now,
+        reports: 0,
+    };
+    let sent = clocked.send(0);
+    let passed = PathMark {
+        class: sent.class,
+        entropy: sent.entropy,
+        number: sent.number.plus(SEGMENTS),
+    };
+    let mut bitmap = Vec::new();
+    let header = Header {
+        kind: PacketKind::Stop,
+        flags,
+        number: settings.first_number,
+        ..sent
+    };
+    let packet = ReportPacket {
+        header: &header,
+        report: SegmentReport {
+            bits: Bitmap::new(SEGMENTS).encode(0, 64, &mut bitmap),
+            passed: Some(passed),
+            ..report_of(&sent, 0).1
+        },
+        bitmap: &bitmap,
+    };
+    let later = now + Span::from_micros(20);
+    (clocked.sender).handle_report(later, &packet, &mut clocked.rtt, &settings);
+    let ended = clocked.sender.take_sent().expect("STOP names all segments");
+    let missing = ended.missing.map_or(0, |missing| missing.ones());
+    (clocked.sender.counters.found_lost, missing)
+}
+
+#[test]
+fn segments_that_were_given_up_are_not_lost() {
+    assert_eq!(lost_by_stop(Flags::NONE), (SEGMENTS.into(), SEGMENTS));
+    assert_eq!(lost_by_stop(Flags::LATE), (0, SEGMENTS));
 }
 
 /// As on the paths of a fabric whose queues differ: every other message is overtaken by one

@@ -34,16 +34,11 @@ impl ClusterRun<'_> {
             let sender = host.communicator.counters().sender;
             let receiver = host.communicator.counters().receiver;
             let lost = receiver.lost_segments - receiver.given_up_segments;
-            // A segment that comes after its message was given up is lost, as far as STOP tells.
-            let found_lost = match self.program.job.collectives.patience {
-                Some(_) => 0,
-                None => sender.found_lost,
-            };
-            if sender.repaired_segments + found_lost + lost > 0 {
+            if sender.repaired_segments + sender.found_lost + lost > 0 {
                 let detail = format!(
-                    "rank {} repaired {} segments, found {found_lost} lost and did without {lost} \
-                     on clean paths",
-                    host.rank, sender.repaired_segments
+                    "rank {} repaired {} segments, found {} lost and did without {lost} on clean \
+                     paths",
+                    host.rank, sender.repaired_segments, sender.found_lost
                 );
                 return Err((ClusterCheck::Economy, detail));
             }
