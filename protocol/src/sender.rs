@@ -29,7 +29,8 @@
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!     also for messages that it has forgotten. If STOP says LATE, their paths prove no loss.
+//!     also for messages that it has forgotten. If STOP says LATE, segments in
+//!     flight are none that the path has lost: no report tells of those that have come since.
 //! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
@@ -571,7 +572,6 @@ impl Sender {
             self.take_round_trip(now, report, rtt, settings);
         }
         let sending = &mut self.messages[at];
-        sending.hear_late(header);
         let progress = &mut sending.progress;
         let is_granted = report.granted > progress.granted;
         progress.granted = progress.granted.max(report.granted);
@@ -584,6 +584,9 @@ impl Sender {
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
         self.in_flight -= acked.bytes + sending.parity.land(echo);
+        if header.kind == PacketKind::Stop && header.flags.has(Flags::LATE) {
+            self.in_flight -= sending.land_all();
+        }
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);

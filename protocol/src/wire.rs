@@ -139,7 +139,7 @@ impl Flags {
     /// On a PROBE: it only marks the end of its path, and needs no answer.
     pub const MARKER: Self = Self(8);
     /// On a STOP: the receiver has not waited for the segments that it names as missing. Those that
-    /// come later are not reported, so a path that passes them proves no loss.
+    /// come later are not reported, so later packets that arrive prove no loss.
     pub const LATE: Self = Self(64);
 
     /// These flags and `other`'s.

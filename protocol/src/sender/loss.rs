@@ -16,8 +16,7 @@
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
-//!    but the reports before must have come (`sender/hearing.rs`). A message that its receiver has
-//!    not waited for is the exception ([`crate::wire::Flags::LATE`]): no report tells of its late packets.
+//!    but the reports before must have come (`sender/hearing.rs`).
 
 use std::collections::VecDeque;
 
@@ -243,10 +242,8 @@ impl Sender {
             let flight = self.classes[class].flights[index];
             let precedes = flight.precedes(passed);
             let message = precedes.then(|| self.position(flight.message)).flatten();
-            let is_known = |&at: &usize| {
-                let sending = &self.messages[at];
-                self.knows_reports_of(at) && sending.is_current(&flight) && !sending.is_late()
-            };
+            let is_known =
+                |&at: &usize| self.knows_reports_of(at) && self.messages[at].is_current(&flight);
             if let Some(at) = message.filter(is_known) {
                 lost.add(self.lose(now, at, &flight));
             }

@@ -122,8 +122,6 @@ struct StopHeard {
     missing: Option<Bitmap>,
     /// It has named those before this one.
     until: u32,
-    /// Whether the receiver has not waited for them.
-    is_late: bool,
 }
 
 /// A message that has not ended.
@@ -598,20 +596,10 @@ impl SendMessage {
         self.repair.queue(segment, &self.progress.acked);
     }
 
-    /// Notes whether a report is the STOP of a receiver that has not waited for all segments.
-    pub(super) fn hear_late(&mut self, report: &Header) {
-        self.stop.is_late |= report.kind == PacketKind::Stop && report.flags.has(Flags::LATE);
-    }
-
-    /// Whether segments may have come of which no report tells.
-    pub(super) fn is_late(&self) -> bool {
-        self.stop.is_late
-    }
-
     /// Processes a STOP; returns whether it has named all missing segments by now.
     pub(super) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
         let segments = self.segments();
-        let StopHeard { missing, until, .. } = &mut self.stop;
+        let StopHeard { missing, until } = &mut self.stop;
         let missing = missing.get_or_insert_with(|| Bitmap::new(segments));
         *until = report.cumulative.max(*until);
         // A window after a gap is taken when it arrives again.
