@@ -214,6 +214,10 @@ MISTAKES = (
         ((RUNNING, "parts.memory.times.is_limited() && self.", "at == usize::MAX && self."),),
     ),
     Mistake(
+        "segments in flight when patience ends are losses",
+        ((SENDER, " + sending.land_late(header);", ";"),),
+    ),
+    Mistake(
         "a message that is given up is never begun again",
         ((ABSENT, "self.absent.give_up(key);", "let _ = key;"),),
     ),

@@ -1,6 +1,5 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
-use crate::budget::SumName;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
@@ -23,6 +22,15 @@ pub struct SendRequest {
     pub contributors: u16,
     /// Layers, magnitudes and protection of its segments.
     pub tags: SegmentTags,
+}
+
+/// The sum that a message is a contribution to, and the step that pays for what it lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SumName {
+    /// Its step.
+    pub step: Step,
+    /// The key of all its messages, one from each peer.
+    pub key: MessageKey,
 }
 
 /// A message to receive.

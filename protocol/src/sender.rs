@@ -583,10 +583,8 @@ impl Sender {
         self.unscheduled -= sending.release();
         let in_flight = ByteCount::new(self.in_flight);
         let acked = acknowledge(sending, packet);
-        self.in_flight -= acked.bytes + sending.parity.land(echo);
-        if header.kind == PacketKind::Stop && header.flags.has(Flags::LATE) {
-            self.in_flight -= sending.land_all();
-        }
+        let landed = sending.parity.land(echo) + sending.land_late(header);
+        self.in_flight -= acked.bytes + landed;
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
         self.spray.on_marks(report.ce_entropies);

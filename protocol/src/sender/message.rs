@@ -527,6 +527,15 @@ impl SendMessage {
         segments.map(|segment| self.land(segment)).sum::<u64>() + parity
     }
 
+    /// After the STOP of a receiver that has lost patience nothing is in flight; returns the bytes
+    /// that were.
+    pub(super) fn land_late(&mut self, report: &Header) -> u64 {
+        match report.kind == PacketKind::Stop && report.flags.has(Flags::LATE) {
+            true => self.land_all(),
+            false => 0,
+        }
+    }
+
     /// Whether a flight was the segment's last one and has not landed.
     pub(super) fn is_current(&self, flight: &SegmentFlight) -> bool {
         self.progress.in_flight.has(flight.segment)
