@@ -10,10 +10,10 @@ const SPIN_MAX: Span = Span::from_micros(40);
 /// A spinning thread looks for work every few microseconds. If it did not for this long, others had
 /// its core.
 const CORE_LOST: Span = Span::from_micros(200);
-/// After that it sleeps at once, for this many times as long as the core was away: a single
-/// interruption costs little, and sleeping costs several times as much as spinning where cores are
-/// idle. If the core is lost again as soon as the thread spins, it sleeps for twice as long, so that
-/// it loses a few percent of the time at most where others always want its core.
+/// After that it sleeps at once, for this many times as long as the core was away: after a single
+/// interruption only briefly, since sleeping costs several times as much as spinning on an idle
+/// core. If the thread soon loses its core again, that time doubles. So others take a few percent
+/// of the time at most because of spinning.
 const PENANCE_MIN: u64 = 4;
 const PENANCE_MOST: u64 = 64;
 const PENANCE_MAX: Span = Span::from_millis(1_000);
