@@ -81,7 +81,7 @@ fn main() {
             let rendezvous = &rendezvous;
             scope.spawn(move || {
                 let rank = rank.join(rendezvous, PATIENCE).expect("equal jobs");
-                work(&rank, bytes, (count, pause));
+                work(&rank, bytes, count, pause);
                 rank.close(PATIENCE);
             });
         }
@@ -101,7 +101,7 @@ fn open(rank: u16, job: &Job) -> OpenRank {
     opened.expect("loopback has ports")
 }
 
-fn work(rank: &LocalRank, bytes: usize, (count, pause): (u32, u32)) {
+fn work(rank: &LocalRank, bytes: usize, count: u32, pause: u32) {
     let mut tensor = vec![0; bytes];
     for sequence in 0..WARM_UP {
         tensor = all_reduce(rank, sequence, tensor);
