@@ -264,17 +264,13 @@ impl TensorBytes {
 
     /// Reduces the slots of the scratch into the result buffer, if the plan has slots.
     pub(super) fn reduce_slots(&self, operation: &mut Operation, plan: &MessagePlan) {
-        let ScratchUse::Slots { count, own } = plan.scratch else {
+        let ScratchUse::Slots { count, .. } = plan.scratch else {
             return;
         };
         let slots = self.scratch.as_ref().and_then(Buffer::bytes);
         if let (Some(slots), Some(buffer)) = (slots, operation.buffer.bytes_mut()) {
             let mut slots = slots.chunks(buffer.len()).take(count);
-            let first = slots.next().expect("a slot for each of two ranks or more");
-            // The own slot is a copy of the buffer.
-            if own > 0 {
-                buffer.copy_from_slice(first);
-            }
+            buffer.copy_from_slice(slots.next().expect("a slot for each of two ranks or more"));
             for slot in slots {
                 accumulate(operation.dtype, operation.op, buffer, slot);
             }
