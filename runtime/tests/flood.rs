@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 
 use gradwire_protocol::job::{Job, WireChoice};
 use gradwire_protocol::units::{Rank, Span};
-use gradwire_protocol::wire::{
-    CHECKSUM_AT, HEADER_BYTES, LENGTH_AT, PacketKind, TAG_BYTES, VERSION,
-};
+use gradwire_protocol::wire::{HEADER_BYTES, LENGTH_AT, PacketKind, TAG_BYTES, VERSION};
 use gradwire_runtime::{LocalRank, OpenRank, RankCounters, RankTask};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
@@ -194,8 +192,8 @@ impl Attacker {
         let sent = match (random >> 32 & 3, raw) {
             (0, Some(((_, sends), recorded))) => replay(sends, recorded),
             (1, Some(((_, sends), mut recorded))) => {
-                // Its number has not been accepted before.
-                recorded[IP_BYTES + UDP_BYTES + CHECKSUM_AT + 2] ^= 1 << (random >> 40 & 3);
+                let tag = recorded.last_mut().expect("it has a tag");
+                *tag ^= 1 << (random >> 40 & 7);
                 replay(sends, recorded)
             }
             (0 | 2, _) => {

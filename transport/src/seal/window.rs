@@ -46,17 +46,6 @@ impl ReplayWindow {
         }
     }
 
-    /// Whether a packet with this number was accepted before, as far as the window can tell.
-    pub(super) fn has(&self, number: u64) -> bool {
-        let word = number / 64;
-        let is_known = number < self.next && word + WORDS > (self.next - 1) / 64;
-        is_known
-            && self
-                .words
-                .get((word % WORDS) as usize)
-                .is_some_and(|bits| bits >> (number % 64) & 1 != 0)
-    }
-
     /// Records a number whose packet had a correct tag.
     pub(super) fn take(&mut self, number: u64) -> Freshness {
         if self.words.is_empty() {
