@@ -15,13 +15,18 @@ use crate::engine::wiring::Wiring;
 use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
+use crate::transports::dctcp::Dctcp;
+use crate::transports::gradwire::Gradwire;
+use crate::transports::irn::{Irn, IrnTerms};
+use crate::transports::ndp::Ndp;
+use crate::transports::pfabric::PFabric;
 use crate::transports::reference::manifest::{Manifest, TooMany};
 use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
+use crate::transports::roce::{Roce, RoceTerms};
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
 use crate::transports::tagged::TaggedHost;
-use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 
 /// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
@@ -44,15 +49,38 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
-        Transport::Roce => simulate_reference(setup, watch, Roce::host),
+        Transport::Roce => simulate_roce(setup, watch, RoceTerms::DCQCN),
+        Transport::RocePfc => simulate_roce(setup, watch, RoceTerms::PFC),
+        Transport::IrnGoBack => simulate_roce(setup, watch, RoceTerms::IRN_GO_BACK),
+        Transport::Irn => simulate_irn(setup, watch, IrnTerms::PLAIN),
+        Transport::IrnDcqcn => simulate_irn(setup, watch, IrnTerms::DCQCN),
+        Transport::IrnPfc => simulate_irn(setup, watch, IrnTerms::PFC),
+        Transport::IrnPfcDcqcn => simulate_irn(setup, watch, IrnTerms::PFC_DCQCN),
+        Transport::IrnNoWindow => simulate_irn(setup, watch, IrnTerms::NO_WINDOW),
     }
+}
+
+fn simulate_roce(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    terms: RoceTerms,
+) -> Result<Outcome, SetupError> {
+    simulate_reference(setup, watch, |host, own| Roce::host(host, own, terms))
+}
+
+fn simulate_irn(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    terms: IrnTerms,
+) -> Result<Outcome, SetupError> {
+    simulate_reference(setup, watch, |host, own| Irn::host(host, own, terms))
 }
 
 /// Runs a reference, whose hosts carry flows; players turn programs into flows.
 fn simulate_reference<H: Host + Send>(
     setup: &Setup,
     watch: &mut dyn FnMut(Glance),
-    carrier: fn(u32, &ReferenceSettings) -> H,
+    carrier: impl Fn(u32, &ReferenceSettings) -> H,
 ) -> Result<Outcome, SetupError> {
     let workload = &setup.workload;
     let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
