@@ -63,6 +63,15 @@ pub enum Transport {
     /// The ablation of IRN without its window.
     #[strum(serialize = "irn-no-window")]
     IrnNoWindow,
+    /// SwitchML: switches sum all-reduces, in slots.
+    SwitchMl,
+    /// ATP: switches sum all-reduces in aggregators that jobs share, servers the rest.
+    Atp,
+    /// ATP where no switch has an aggregator.
+    #[strum(serialize = "atp-servers")]
+    AtpServers,
+    /// NetReduce: switches sum all-reduces on RoCE's own connections.
+    NetReduce,
 }
 
 fn no_transport(given: &str) -> SetupError {
@@ -100,7 +109,8 @@ pub enum SetupError {
     /// No such transport.
     #[error(
         "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, pfabric, \
-         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, irn-no-window"
+         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, irn-no-window, \
+         switchml, atp, atp-servers, netreduce"
     )]
     Transport {
         /// The given name.

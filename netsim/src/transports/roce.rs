@@ -115,18 +115,34 @@ enum Gap {
 impl Roce {
     /// A host without flows.
     pub fn host(host: u32, settings: &ReferenceSettings, terms: RoceTerms) -> FlowHost<Self> {
+        FlowHost::new(host, settings, Self::rules(settings, terms))
+    }
+
+    /// The rules of a host without flows.
+    pub(crate) fn rules(settings: &ReferenceSettings, terms: RoceTerms) -> Self {
         let (window, timeout) = match terms.window {
             FlightLimit::RoundTrip => (settings.bandwidth_delay(), Timeouts::lossy(settings).high),
             FlightLimit::Unlimited => (u32::MAX, TIMEOUT),
         };
-        let rules = Self {
+        Self {
             rates: terms.rates,
             window,
             timeout,
             paced: Paced::default(),
             receiving: BTreeMap::new(),
-        };
-        FlowHost::new(host, settings, rules)
+        }
+    }
+
+    /// Packets of a flow that have arrived in order at this host.
+    pub(crate) fn received(&self, flow: u32) -> u32 {
+        self.receiving.get(&flow).map_or(0, |flow| flow.expected)
+    }
+}
+
+impl RoceFlow {
+    /// The packet that it sends next.
+    pub(crate) const fn next_packet(&self) -> u32 {
+        self.next
     }
 }
 

@@ -8,6 +8,7 @@
 mod all_reduce;
 mod alone;
 mod fairness;
+mod in_network;
 mod never_slower;
 mod paths;
 mod programs;
