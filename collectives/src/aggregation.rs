@@ -1,12 +1,12 @@
 //! Sums within the network: a switch element with five outcomes, and the policies that decide.
 //!
-//! - A [`SumPacket`] carries one packet's worth of a tensor: the [`PartialSum`] of some members of a
-//!   job, or the sum of all. A partial sum is known by the set of its contributors, so that one can
-//!   see without arithmetic that a result has every contribution once.
-//! - An [`Aggregator`] is what a switch does with such packets. Switches form a tree: each knows the
-//!   members below it ([`Place`]), and the root has all of them below it.
-//! - [`slots`]: SwitchML and NetReduce, whose packets have slots of their own; [`hashed`]: ATP, whose
-//!   packets share aggregators and fall back to a server.
+//! - A [`SumPacket`] carries one packet's worth of a tensor: the [`PartialSum`] of some members of
+//!   a job, or the sum of all. A partial sum is known by the set of its contributors, so that one
+//!   can see without arithmetic that a result has every contribution once.
+//! - An [`Aggregator`] is what a switch does with such packets. Switches form a tree: each knows
+//!   the members below it ([`TreePlace`]), and the root has all of them below it.
+//! - [`slots`]: SwitchML and NetReduce, whose packets have slots of their own; [`hashed`]: ATP,
+//!   whose packets share aggregators and fall back to a server.
 //! - [`tree`]: where a packet goes from a switch, given the outcome.
 //! - [`worker`]: the end that sends contributions and takes results.
 //!
@@ -117,18 +117,18 @@ pub enum SumKind {
 
 /// What a switch knows of its place in the tree of a job.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Place {
+pub struct TreePlace {
     /// The members below it.
     pub below: Contributors,
     /// Of these, the members without a switch in between.
     pub direct: Contributors,
     /// Whether a switch is above it.
-    pub tier: Tier,
+    pub tier: TreeTier,
 }
 
 /// A switch's place in the tree.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Tier {
+pub enum TreeTier {
     /// All members are below it.
     #[default]
     Root,
@@ -138,7 +138,7 @@ pub enum Tier {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum SumOutcome {
     /// It goes on as it came: a contribution to the switch above or, from the root, to its
     /// destination; a result to its destination.
     Pass,
@@ -157,5 +157,5 @@ pub enum Outcome {
 /// [`hashed::HashedSums`] and [`hashed::SumServer`].
 pub trait Aggregator: std::fmt::Debug + Send {
     /// A packet arrives: contributions from below, results from anywhere.
-    fn arrive(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome;
+    fn arrive(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome;
 }

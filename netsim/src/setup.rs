@@ -109,8 +109,8 @@ pub enum SetupError {
     /// No such transport.
     #[error(
         "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, pfabric, \
-         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, irn-no-window, \
-         switchml, atp, atp-servers, netreduce"
+         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, \
+         irn-no-window, switchml, atp, atp-servers, netreduce"
     )]
     Transport {
         /// The given name.

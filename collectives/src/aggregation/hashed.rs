@@ -4,8 +4,8 @@
 //!
 //! - The first contribution to a packet claims the aggregator to which its number hashes. If
 //!   another packet has it, the contribution goes on to the server as it is.
-//! - The sum of all members below goes on towards the server, and the aggregator stays claimed until
-//!   the result comes back.
+//! - The sum of all members below goes on towards the server, and the aggregator stays claimed
+//!   until the result comes back.
 //! - A contribution that is sent again takes along what the aggregator has, and frees it, so that
 //!   after one round trip every contribution is at the server, whatever was lost.
 //! - The server adds sums that have no member in common with what it has, and drops the others.
@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Aggregator, Outcome, PartialSum, Place, SumKind, SumPacket};
+use super::{Aggregator, PartialSum, SumKind, SumOutcome, SumPacket, TreePlace};
 
 /// The element of a switch whose jobs share aggregators.
 #[derive(Debug)]
@@ -44,40 +44,41 @@ impl HashedSums {
     }
 
     fn aggregator(&mut self, packet: &SumPacket) -> Option<&mut Option<Claimed>> {
-        // Consecutive packets take consecutive aggregators, from a start that the job's number draws.
+        // Consecutive packets take consecutive aggregators, from a start that the job's number
+        // draws.
         let start = packet.job.wrapping_mul(0x9E37_79B9) as usize;
         let at = start.wrapping_add(packet.number as usize);
         let at = at.checked_rem(self.aggregators.len())?;
         Some(&mut self.aggregators[at])
     }
 
-    fn contribute(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome {
+    fn contribute(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         let is_again = packet.kind == SumKind::Again;
         let Some(place_of_packet) = self.aggregator(packet) else {
-            return Outcome::Pass;
+            return SumOutcome::Pass;
         };
         let Some(claimed) = place_of_packet else {
             if is_again || packet.sum.who == place.below {
-                return Outcome::Pass;
+                return SumOutcome::Pass;
             }
             let SumPacket {
                 job, number, sum, ..
             } = *packet;
             *place_of_packet = Some(Claimed { job, number, sum });
-            return Outcome::Absorb;
+            return SumOutcome::Absorb;
         };
         if !claimed.is_of(packet) {
             packet.kind = match packet.kind {
                 SumKind::Contribution => SumKind::Collided,
                 other => other,
             };
-            return Outcome::Pass;
+            return SumOutcome::Pass;
         }
         if !packet.sum.who.meets(claimed.sum.who) {
             claimed.sum.add(packet.sum);
         } else if !packet.sum.who.is_within(claimed.sum.who) {
             // The two cannot be told apart any more: the server takes one of them.
-            return Outcome::Pass;
+            return SumOutcome::Pass;
         }
         let is_complete = claimed.sum.who == place.below;
         if is_complete || is_again {
@@ -87,17 +88,17 @@ impl HashedSums {
             *place_of_packet = None;
         }
         match is_complete || is_again {
-            true => Outcome::Replace,
-            false => Outcome::Absorb,
+            true => SumOutcome::Replace,
+            false => SumOutcome::Absorb,
         }
     }
 }
 
 impl Aggregator for HashedSums {
-    fn arrive(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome {
+    fn arrive(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         match packet.kind {
             SumKind::Contribution | SumKind::Again => self.contribute(place, packet),
-            SumKind::Collided | SumKind::Answer => Outcome::Pass,
+            SumKind::Collided | SumKind::Answer => SumOutcome::Pass,
             SumKind::Result => {
                 let aggregator = self.aggregator(packet);
                 if let Some(own) = aggregator
@@ -105,7 +106,7 @@ impl Aggregator for HashedSums {
                 {
                     *own = None;
                 }
-                Outcome::Multicast
+                SumOutcome::Multicast
             }
         }
     }
@@ -119,13 +120,13 @@ pub struct SumServer {
 }
 
 impl Aggregator for SumServer {
-    fn arrive(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome {
+    fn arrive(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         let key = (packet.job, packet.number);
         let mut all = PartialSum {
             who: place.below,
             twice: false,
         };
-        let (mut kind, mut outcome) = (SumKind::Answer, Outcome::Reply);
+        let (mut kind, mut outcome) = (SumKind::Answer, SumOutcome::Reply);
         if !self.done.contains(&key) {
             let sum = self.open.entry(key).or_default();
             if !packet.sum.who.meets(sum.who) {
@@ -134,14 +135,14 @@ impl Aggregator for SumServer {
                 *sum = packet.sum;
             }
             if sum.who != place.below {
-                return Outcome::Absorb;
+                return SumOutcome::Absorb;
             }
             all = *sum;
             self.open.remove(&key);
             self.done.insert(key);
-            (kind, outcome) = (SumKind::Result, Outcome::Multicast);
+            (kind, outcome) = (SumKind::Result, SumOutcome::Multicast);
         } else if packet.kind != SumKind::Again {
-            return Outcome::Absorb;
+            return SumOutcome::Absorb;
         }
         (packet.kind, packet.sum) = (kind, all);
         outcome

@@ -7,15 +7,15 @@
 //!   sets. When the first contribution to packet k + slots comes, all members have the result of k:
 //!   its sender had the result of k + slots / 2, to which all contribute only after that of k.
 //! - Until then the slot keeps the sum (the shadow copy), and answers contributions that are sent
-//!   again. SwitchML sends that answer back ([`KnownSum::GoesBack`]); NetReduce lets it go on in the
-//!   place of the packet, along the connection on which it came ([`KnownSum::GoesOn`]). A switch
-//!   below gets it back in either case, for all its members.
+//!   again. SwitchML sends that answer back ([`KnownSum::GoesBack`]); NetReduce lets it go on in
+//!   the place of the packet, along the connection on which it came ([`KnownSum::GoesOn`]). A
+//!   switch below gets it back in either case, for all its members.
 //! - A slot remembers its packet's number, where SwitchML clears the bits of the other set: so it
 //!   tells packets that were overtaken by their successors, and drops them.
 
 use std::collections::BTreeMap;
 
-use super::{Aggregator, Outcome, PartialSum, Place, SumKind, SumPacket, Tier};
+use super::{Aggregator, PartialSum, SumKind, SumOutcome, SumPacket, TreePlace, TreeTier};
 
 /// Where the sum goes that a repeated contribution asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,58 +80,58 @@ impl SlottedSums {
         (slot.number == packet.number).then_some(slot)
     }
 
-    fn contribute(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome {
+    fn contribute(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         let known = self.known;
         let Some(slot) = self.slot(packet) else {
-            return Outcome::Absorb;
+            return SumOutcome::Absorb;
         };
         if slot.stage == Stage::Collects {
             if packet.sum.who.meets(slot.sum.who) {
-                return Outcome::Absorb;
+                return SumOutcome::Absorb;
             }
             slot.sum.add(packet.sum);
             if slot.sum.who != place.below {
-                return Outcome::Absorb;
+                return SumOutcome::Absorb;
             }
             slot.stage = match place.tier {
-                Tier::Root => Stage::Knows,
-                Tier::Branch => Stage::Waits,
+                TreeTier::Root => Stage::Knows,
+                TreeTier::Branch => Stage::Waits,
             };
             packet.sum = slot.sum;
             return match place.tier {
-                Tier::Root => {
+                TreeTier::Root => {
                     packet.kind = SumKind::Result;
-                    Outcome::Multicast
+                    SumOutcome::Multicast
                 }
-                Tier::Branch => Outcome::Replace,
+                TreeTier::Branch => SumOutcome::Replace,
             };
         }
         let packet_who = std::mem::replace(&mut packet.sum, slot.sum).who;
         if slot.stage == Stage::Waits {
-            return Outcome::Replace;
+            return SumOutcome::Replace;
         }
         if known == KnownSum::GoesOn && packet_who.is_within(place.direct) {
             packet.kind = SumKind::Answer;
-            return Outcome::Replace;
+            return SumOutcome::Replace;
         }
         packet.kind = SumKind::Result;
-        Outcome::Reply
+        SumOutcome::Reply
     }
 
     /// A result comes from above; every member below gets it once by itself.
-    fn take_result(&mut self, packet: &SumPacket) -> Outcome {
+    fn take_result(&mut self, packet: &SumPacket) -> SumOutcome {
         match self.slot(packet) {
             Some(slot) if slot.stage != Stage::Knows => {
                 (slot.stage, slot.sum) = (Stage::Knows, packet.sum);
-                Outcome::Multicast
+                SumOutcome::Multicast
             }
-            _ => Outcome::Absorb,
+            _ => SumOutcome::Absorb,
         }
     }
 }
 
 impl Aggregator for SlottedSums {
-    fn arrive(&mut self, place: &Place, packet: &mut SumPacket) -> Outcome {
+    fn arrive(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         match packet.kind {
             SumKind::Result => self.take_result(packet),
             _ => self.contribute(place, packet),

@@ -1,11 +1,11 @@
 //! Where packets of sums go from a switch: up to the root, down to members, or to a destination.
 
-use super::{Aggregator, Contributors, Outcome, Place, SumKind, SumPacket, Tier};
+use super::{Aggregator, Contributors, SumKind, SumOutcome, SumPacket, TreePlace, TreeTier};
 
 /// A switch in the tree of a job, whose ports are known by `P`.
 #[derive(Clone, Debug)]
 pub struct TreeSwitch<P> {
-    place: Place,
+    place: TreePlace,
     up: Option<P>,
     down: Vec<P>,
 }
@@ -24,12 +24,12 @@ pub enum NextHop<P> {
 impl<P: Copy + PartialEq> TreeSwitch<P> {
     /// A switch with nothing below it yet; without a port up it is the root.
     pub fn new(up: Option<P>) -> Self {
-        let place = Place {
+        let place = TreePlace {
             tier: match up {
-                None => Tier::Root,
-                Some(_) => Tier::Branch,
+                None => TreeTier::Root,
+                Some(_) => TreeTier::Branch,
             },
-            ..Place::default()
+            ..TreePlace::default()
         };
         Self {
             place,
@@ -69,13 +69,13 @@ impl<P: Copy + PartialEq> TreeSwitch<P> {
             return NextHop::Destination;
         }
         match element.arrive(&self.place, packet) {
-            Outcome::Absorb => NextHop::Nowhere,
-            Outcome::Reply => NextHop::Ports(vec![from]),
-            Outcome::Pass | Outcome::Replace => match (packet.kind, self.up) {
+            SumOutcome::Absorb => NextHop::Nowhere,
+            SumOutcome::Reply => NextHop::Ports(vec![from]),
+            SumOutcome::Pass | SumOutcome::Replace => match (packet.kind, self.up) {
                 (SumKind::Result | SumKind::Answer, _) | (_, None) => NextHop::Destination,
                 (_, Some(up)) => NextHop::Ports(vec![up]),
             },
-            Outcome::Multicast => {
+            SumOutcome::Multicast => {
                 let spared = (came == SumKind::Result).then_some(from);
                 let up = self.up.filter(|_| is_from_below && spared.is_some());
                 let all = self.down.iter().copied().chain(up);

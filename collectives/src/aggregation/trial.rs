@@ -9,7 +9,7 @@ use super::hashed::{HashedSums, SumServer};
 use super::slots::{KnownSum, SlottedSums};
 use super::tree::{NextHop, TreeSwitch};
 use super::worker::{SumWorker, WorkerTerms};
-use super::{Aggregator, Contributors, Outcome, PartialSum, Place, SumKind, SumPacket};
+use super::{Aggregator, Contributors, PartialSum, SumKind, SumOutcome, SumPacket, TreePlace};
 
 const WINDOW: u32 = 8;
 /// Packets that go over a hop in a step, in which one member sends at most one.
@@ -200,16 +200,16 @@ impl Trial {
         assert!(matches!(self.tried, Tried::Atp(_)), "only ATP has a server");
         // The member that sent it is not known any more; the one that misses the sum asks itself.
         let own = &mut self.jobs[job];
-        let place = Place {
+        let place = TreePlace {
             below: Contributors::all(own.workers.len()),
-            ..Place::default()
+            ..TreePlace::default()
         };
         match own.server.arrive(&place, &mut packet) {
-            Outcome::Multicast => {
+            SumOutcome::Multicast => {
                 own.take(seat, &packet);
                 self.push(hop.to, hop.from, hop.to, packet);
             }
-            Outcome::Reply => {
+            SumOutcome::Reply => {
                 for destination in own.first_host..own.first_host + own.workers.len() {
                     self.push(hop.to, hop.from, destination, packet);
                 }

@@ -18,7 +18,7 @@ pub enum ElementVerdict {
     Copies(Vec<PortId>),
 }
 
-/// An element of a switch. Implementor: [`crate::transports::in_network`].
+/// An element of a switch. [`crate::transports::in_network`] has the implementors.
 pub trait SwitchElement<C>: std::fmt::Debug + Send {
     /// A packet arrives through a port; the element may alter it.
     fn arrive(&mut self, ingress: PortId, packet: &mut SimPacket, cargo: &mut C) -> ElementVerdict;

@@ -1,7 +1,7 @@
 //! Transports whose all-reduces are summed by switches: SwitchML, ATP and NetReduce.
 //!
-//! The element and its policies are `gradwire_collectives::aggregation`; here is what surrounds them
-//! in a fabric.
+//! The element and its policies are `gradwire_collectives::aggregation`; here is what surrounds
+//! them in a fabric.
 //!
 //! - `trees`: the switches that add up a group's tensors, from the hosts' own switches to one root.
 //! - `element`: an [`Aggregator`](gradwire_collectives::aggregation::Aggregator) in a switch.

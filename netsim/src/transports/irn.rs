@@ -1,15 +1,15 @@
 //! IRN: RDMA that repairs only what was lost, so that its switches need no PFC.
 //!
-//! Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018. A receiver keeps packets that
-//! arrive out of order and names them in NACKs; a sender sends the holes again, has at most a
-//! bandwidth-delay product in flight, and waits for one of two timeouts. [`sender`] and [`receiver`]
+//! Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018. A receiver keeps packets
+//! that arrive out of order and names them in NACKs; a sender sends the holes again, has at most a
+//! bandwidth-delay product in flight, and waits for one of two timeouts. `sender` and [`receiver`]
 //! are machines without time and network; the authors' trace runs through the receiver.
 //!
 //! Packets, entropy and DCQCN are those of [`roce`](super::roce). With PFC below it timeouts are
 //! RoCE's, as a pause can take any time. Left out: verbs other than writes, and Timely.
 
 mod bitmap;
-mod receiver;
+pub mod receiver;
 mod sender;
 pub(crate) mod timeouts;
 

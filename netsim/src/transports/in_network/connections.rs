@@ -1,8 +1,8 @@
 //! A host of NetReduce: a host of RoCE whose packets switches replace by sums.
 //!
-//! The members are a ring of connections, each to the next. A switch holds a packet back until those
-//! with the same number of all other connections have come, and lets them all go on with the sum.
-//! Acknowledgements, go-back-N and DCQCN stay those of RoCE ([`Roce`]).
+//! The members are a ring of connections, each to the next. A switch holds a packet back until
+//! those with the same number of all other connections have come, and lets them all go on with the
+//! sum. Acknowledgements, go-back-N and DCQCN stay those of RoCE ([`Roce`]).
 //!
 //! A sender has at most two messages of 170 packets more in flight than it has received in sums, so
 //! switches never need more slots than they have.

@@ -1,4 +1,7 @@
 //! An aggregator in a switch of the fabric: it takes sums out of packets, and addresses copies.
+//!
+//! The packets of SwitchML and ATP are the same for all members ([`SumElement`]); those of
+//! NetReduce travel on connections of their own ([`ConnectionElement`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +26,12 @@ struct SumElement {
     trees: BTreeMap<u32, TreeSwitch<PortId>>,
     /// The hosts at its ports.
     hosts: BTreeMap<PortId, u32>,
+}
+
+/// The element of a switch whose packets of sums travel on connections.
+#[derive(Debug)]
+struct ConnectionElement {
+    sums: SumElement,
     manifest: Arc<Manifest>,
 }
 
@@ -55,14 +64,21 @@ pub(crate) fn elements(
         }
     }
     let element = |(trees, hosts): (BTreeMap<_, _>, _)| {
-        let element = SumElement {
+        let is_used = !trees.is_empty();
+        let sums = SumElement {
             aggregator: policy.aggregator(settings),
             trees,
             hosts,
-            manifest: Arc::clone(manifest),
         };
-        let is_used = !element.trees.is_empty();
-        is_used.then(|| Box::new(element) as Box<dyn SwitchElement<SumCargo>>)
+        is_used.then(|| -> Box<dyn SwitchElement<SumCargo>> {
+            match policy {
+                SumPolicy::NetReduce => Box::new(ConnectionElement {
+                    sums,
+                    manifest: Arc::clone(manifest),
+                }),
+                _ => Box::new(sums),
+            }
+        })
     };
     trees.into_iter().zip(hosts).map(element).collect()
 }
@@ -87,18 +103,34 @@ impl SwitchElement<SumCargo> for SumElement {
         }
     }
 
+    fn copy(&self, port: PortId, packet: &mut SimPacket, cargo: &SumCargo) -> SumCargo {
+        if let Some(&host) = self.hosts.get(&port) {
+            packet.destination = host;
+        }
+        *cargo
+    }
+}
+
+impl SwitchElement<SumCargo> for ConnectionElement {
+    fn arrive(
+        &mut self,
+        ingress: PortId,
+        packet: &mut SimPacket,
+        cargo: &mut SumCargo,
+    ) -> ElementVerdict {
+        self.sums.arrive(ingress, packet, cargo)
+    }
+
     /// A copy for a host travels on the connection from the seat before it.
     fn copy(&self, port: PortId, packet: &mut SimPacket, cargo: &SumCargo) -> SumCargo {
-        let mut copy = *cargo;
-        let Some(&host) = self.hosts.get(&port) else {
-            return copy;
-        };
-        packet.destination = host;
-        if let Some(own) = self.manifest.sum_flow(cargo.flow.flow) {
-            let seat = own.hosts.iter().position(|&member| member == host);
-            let before = own.before(seat.unwrap_or(own.seat));
-            packet.source = own.hosts[before];
-            copy.flow.flow = own.first + before as u32;
+        let mut copy = self.sums.copy(port, packet, cargo);
+        let flow = self.manifest.sum_flow(cargo.flow.flow);
+        if let (Some(host), Some(flow)) = (self.sums.hosts.get(&port), flow)
+            && let Some(seat) = flow.hosts.iter().position(|member| member == host)
+        {
+            let before = flow.before(seat);
+            packet.source = flow.hosts[before];
+            copy.flow.flow = flow.first + before as u32;
         }
         copy
     }

@@ -1,7 +1,7 @@
 //! A host of SwitchML or ATP: contributions leave at the rate of the link, sums clock them.
 //!
-//! The machine is `gradwire_collectives::aggregation::worker`. In ATP every member is also a server,
-//! for one packet in so many as there are members, so no link carries more than its share.
+//! The machine is `gradwire_collectives::aggregation::worker`. In ATP every member is also a
+//! server, for one packet in so many as there are members, so no link carries more than its share.
 //!
 //! Left out: SwitchML's numbers (block floats) and ATP's window by ECN; timeouts are those of IRN
 //! instead of 10 ms and 0.2 ms, which suit the timers of an operating system.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gradwire_collectives::aggregation::hashed::SumServer;
 use gradwire_collectives::aggregation::worker::{SumWorker, WorkerTerms};
 use gradwire_collectives::aggregation::{
-    Aggregator, Contributors, Outcome, PartialSum, Place, SumKind, SumPacket,
+    Aggregator, Contributors, PartialSum, SumKind, SumOutcome, SumPacket, TreePlace,
 };
 use gradwire_protocol::units::{ByteCount, Instant};
 
@@ -131,19 +131,19 @@ impl WorkerHost {
         let Some(mut packet) = cargo.sum else {
             return;
         };
-        let place = Place {
+        let place = TreePlace {
             below: Contributors::all(flow.hosts.len()),
-            ..Place::default()
+            ..TreePlace::default()
         };
         let own = (cargo.flow.flow, cargo.flow.flow_bytes);
         match self.server.arrive(&place, &mut packet) {
-            Outcome::Multicast => {
+            SumOutcome::Multicast => {
                 let sum = self.envelope(self.host, packet, own);
                 self.served.push_back(sum);
                 self.take(flow, &packet);
             }
-            Outcome::Reply if envelope.source == self.host => self.take(flow, &packet),
-            Outcome::Reply => {
+            SumOutcome::Reply if envelope.source == self.host => self.take(flow, &packet),
+            SumOutcome::Reply => {
                 let answer = self.envelope(envelope.source, packet, own);
                 self.served.push_back(answer);
             }

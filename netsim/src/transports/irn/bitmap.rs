@@ -54,7 +54,8 @@ impl PacketBitmap {
 
     /// The first packet from this one on that is missing.
     pub(crate) fn missing_from(&self, packet: u32) -> u32 {
-        self.hole_from(packet).unwrap_or(packet.max(self.end))
+        self.hole_from(packet)
+            .unwrap_or_else(|| packet.max(self.end))
     }
 }
 

@@ -7,8 +7,8 @@
 //! messages of a meeting have consecutive numbers, seat by seat, so both ends know a message by its
 //! number alone.
 //!
-//! Where switches add up ([`Summing::Switches`]), an all-reduce whose algorithm is left open has one
-//! message from each seat to the next, whose packets are contributions ([`SumFlow`]).
+//! Where switches add up ([`Summing::Switches`]), an all-reduce whose algorithm is left open has
+//! one message from each seat to the next, whose packets are contributions ([`SumFlow`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
