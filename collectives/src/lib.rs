@@ -8,9 +8,11 @@
 //! - `plan`: the form in which an algorithm is written: messages, and the gates they wait for.
 //! - `algorithms`: one file per algorithm; each header states steps and bytes on the wire.
 //! - `engine`: the machine that runs plans.
+//! - [`aggregation`]: sums within the network, apart from all of these.
 //!
 //! Packets, loss and repair are in `gradwire-protocol`, sockets and clocks in `gradwire-transport`.
 
+pub mod aggregation;
 mod algorithms;
 mod engine;
 mod numbers;
