@@ -9,9 +9,12 @@
 //! to the end of the next one's has one backward pass, all of its communication and one forward
 //! pass. [`StepEnds`] marks those ends, and the simulator measures between them.
 //!
+//! Two jobs may take turns on the same ranks (`crossover`).
+//!
 //! `messages` decides which gradients share a message, `programs` the order of tasks. How a
 //! collective moves bytes is in `gradwire_collectives`.
 
+mod crossover;
 mod messages;
 mod programs;
 pub(crate) mod step_ends;
@@ -34,6 +37,12 @@ pub struct Training {
     pub parts: Parts,
     /// The updates that a forward pass waits for.
     pub update: Update,
+    /// Bytes at which a bucket is closed, if there are buckets.
+    pub bucket: u64,
+    /// When gradients leave.
+    pub overlap: Overlap,
+    /// Another model, trained by the same ranks in turn with this one (`training/crossover`).
+    pub beside: Option<Model>,
     /// Number of steps, at least one.
     pub steps: u32,
     /// Computing time of the last worker over that of the others; 1 makes all equal.
@@ -88,6 +97,18 @@ pub enum Update {
     All,
 }
 
+/// Bytes at which PyTorch's DDP closes a bucket, unless it is told otherwise.
+pub const BUCKET_BYTES: u64 = 25 << 20;
+
+/// When the exchange of gradients begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Overlap {
+    /// As soon as the gradients of a message are there.
+    Backward,
+    /// When the backward pass has ended.
+    Off,
+}
+
 /// Maximum number of groups of two in a workload: the number of group ids on the wire.
 const PAIRS_MAX: u32 = 60_000;
 
@@ -125,6 +146,16 @@ impl Training {
             model: self.model.clone().divided(self.scale),
             ..self.clone()
         };
-        programs::workload(&scaled, hosts)
+        let one = programs::workload(&scaled, hosts);
+        match &self.beside {
+            None => one,
+            Some(model) => {
+                let other = Self {
+                    model: model.clone().divided(self.scale),
+                    ..scaled
+                };
+                crossover::crossover(one, programs::workload(&other, hosts))
+            }
+        }
     }
 }

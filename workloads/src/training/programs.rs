@@ -3,7 +3,7 @@
 use gradwire_protocol::units::{ByteCount, Span};
 
 use super::messages::{GradientMessage, messages};
-use super::{GradientExchange, StepEnds, Training, Update, Worker};
+use super::{GradientExchange, Overlap, StepEnds, Training, Update, Worker};
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 /// The unit that computes.
@@ -193,9 +193,14 @@ impl<'a> Steps<'a> {
 
     fn backward(&mut self, step: u32) {
         let mut messages = self.messages.iter().peekable();
+        let gradients = self.training.model.gradients.len() as u32;
         for (number, one) in (0..).zip(&self.training.model.gradients) {
             let made = self.compute(format!("backward {}", one.name), one.backward, step);
-            while let Some(message) = messages.next_if(|message| message.last == number) {
+            let is_ready = |message: &GradientMessage| match self.training.overlap {
+                Overlap::Backward => message.last == number,
+                Overlap::Off => number + 1 == gradients,
+            };
+            while let Some(message) = messages.next_if(|message| is_ready(message)) {
                 self.exchange(message, made, step);
             }
         }
