@@ -99,10 +99,11 @@ fn spread(windows: &mut Bits, width: f64, (from, to): (f64, f64), bits: f64) {
     let last = windows.len() - 1;
     let window = |at: f64| ((at / width).max(0.0) as usize).min(last);
     let took = (to - from).max(width * 1e-6);
-    for at in window(from)..=window(from + took) {
+    let (first, end) = (window(from), window(from + took));
+    for (at, window) in (first..).zip(&mut windows[first..=end]) {
         let (begin, end) = (at as f64 * width, (at + 1) as f64 * width);
         let inside = (from + took).min(end) - from.max(begin);
-        windows[at] += bits * (inside / took).clamp(0.0, 1.0);
+        *window += bits * (inside / took).clamp(0.0, 1.0);
     }
 }
 

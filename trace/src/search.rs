@@ -167,7 +167,7 @@ pub fn keys(changes: &[WhatIf]) -> (Vec<(&'static str, String)>, Option<f64>) {
             WhatIf::Credit(credit) => keys.push(("collectives.credit", credit.to_string())),
             WhatIf::Chunk(chunk) => keys.push(("collectives.chunk", chunk.to_string())),
             WhatIf::Order(SendOrder::Layers) => {
-                keys.push(("collectives.order", "layers".to_owned()))
+                keys.push(("collectives.order", "layers".to_owned()));
             }
             WhatIf::Order(SendOrder::Arrival) => {
                 keys.push(("collectives.order", "arrival".to_owned()));

@@ -218,3 +218,61 @@ fn message(one: &MessageOutcome, names: &BTreeMap<(u32, u32), (&str, u32)>) -> T
         args,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use gradwire_trace::graph;
+    use gradwire_trace::network::TracedNetwork;
+    use gradwire_trace::replay::{Scene, measured, replay};
+    use gradwire_trace::run::TracedRun;
+
+    use super::*;
+
+    /// Traces of a scenario, written and read back.
+    fn traced(workload: &str) -> (Workload, TracedRun) {
+        let scenario = Scenario::new("single:4@10G", workload);
+        let mut loaded = scenario.load().expect("both exist");
+        prepare(&scenario, &mut loaded).expect("it has programs");
+        let (outcome, summary) = scenario
+            .run(&loaded, &mut |_| {})
+            .expect("they fit each other");
+        let files = traces(&loaded, &outcome, &summary).into_values();
+        let files = files.map(|trace| Trace::from_json(&trace.to_json()).expect("just written"));
+        let run = TracedRun::of(files.collect()).expect("all ranks are there");
+        (loaded.setup.workload, run)
+    }
+
+    #[test]
+    fn a_trace_gives_back_the_programs_and_their_time() {
+        for how in ["ps=1", "ddp,algorithm=ring"] {
+            let (workload, run) = traced(&format!("step:alexnet:{how},scale=50,steps=2"));
+            let read = graph::workload(&run).expect("it has steps");
+            let tasks = |of: &Workload| {
+                let tasks = of.programs.iter().flat_map(|program| &program.tasks);
+                tasks
+                    .map(|task| (task.name.clone(), task.after.clone(), task.step))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(tasks(&read), tasks(&workload));
+            let scene = Scene {
+                job: job(&run.head).expect("it was a job"),
+                network: TracedNetwork::of(&run),
+                workload: read,
+            };
+            let predicted = replay(&scene).expect("it is small").iteration_us();
+            let real = measured(&run).iter().sum::<f64>() / 2.0;
+            assert!(
+                (predicted / real - 1.0).abs() < 0.1,
+                "{how}: {predicted} for {real} us"
+            );
+        }
+    }
+
+    #[test]
+    fn flows_have_no_trace() {
+        let scenario = Scenario::new("single:4@10G", "permutation:10KB");
+        let mut loaded = scenario.load().expect("both exist");
+        let error = prepare(&scenario, &mut loaded).expect_err("they run no program");
+        assert!(error.to_string().contains("only training steps"), "{error}");
+    }
+}
