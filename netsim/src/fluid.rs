@@ -1,15 +1,16 @@
-//! A run without packets: the same programs, messages and order of departure, on links that messages
-//! share as fluids do. It predicts a packet-level run in a hundredth of its time.
+//! A run without packets: the same programs, messages and order of departure, on links that
+//! messages share as fluids do. It predicts a packet-level run in a hundredth of its time.
 //!
 //! - Tasks, gates and credit are those of the reference transports (`player`), so no rule of a
 //!   program stands here a second time.
-//! - A message goes over two resources: the link up from its host and the link down to its receiver.
-//!   `sharing` divides them: older steps first, then front layers, equal messages alike.
+//! - A message goes over two resources: the link up from its host and the link down to its
+//!   receiver. `sharing` divides them: older steps first, then front layers, equal messages alike.
 //! - A message between two hosts waits for those before it, and a long one for its receiver to post
 //!   it.
 //! - Everything takes one way's time more to arrive, and another one to be acknowledged.
 //!
-//! No queue, window, loss or repair is here: [`FluidLink`] has the share of a link that payload gets.
+//! No queue, window, loss or repair is here: [`FluidLink`] has the share of a link that payload
+//! gets.
 
 mod sharing;
 

@@ -1,7 +1,8 @@
 //! The flight recorder of a rank: its last operations, how they ended, and the ranks and bytes that
 //! unfinished ones wait for.
 //!
-//! - `ring` keeps the operations, `messages` the times of their messages. [`dump`] is a copy of them at one moment, as plain data.
+//! - `ring` keeps the operations, `messages` the times of their messages. [`dump`] is a copy of
+//!   them at one moment, as plain data.
 //! - At the first failure of an operation, a peer or the job, the recorder is dumped once, into the
 //!   folder that the caller named. The error names the file.
 //! - When the rank leaves, its counts are written into that folder, too.

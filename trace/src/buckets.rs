@@ -2,8 +2,8 @@
 //!
 //! The gradients of a step form one stream in the order in which they are ready, cut at the layers
 //! that each all-reduce names. A bucket is closed when it has reached its size, as PyTorch's DDP
-//! closes them: the first of a step at the size that it had, since DDP has a smaller cap for that one.
-//! It leaves when its last layer's backward pass has ended. Smaller pieces than layers
+//! closes them: the first of a step at the size that it had, since DDP has a smaller cap for that
+//! one. It leaves when its last layer's backward pass has ended. Smaller pieces than layers
 //! are not known, so a layer is never cut.
 
 use std::collections::BTreeMap;

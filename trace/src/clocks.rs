@@ -1,11 +1,12 @@
 //! An offset for the clock of each host, so that no message arrives before it left.
 //!
-//! Two hosts' clocks differ by a constant `d` (theirs minus ours). For each message from us to them,
-//! its first packet arrives after it left: `d <= arrived - left`, both read as they were noted. Its
-//! acknowledgement comes after all has arrived: `d >= all arrived - acknowledged`. The same holds in
-//! the other direction with the signs changed. So the messages between two hosts bound `d` from both
-//! sides, as closely as the fastest message and the fastest acknowledgement took (Hu et al., dPRO,
-//! MLSys 2022, aligns by the first bound only; acknowledgements give the second).
+//! Two hosts' clocks differ by a constant `d` (theirs minus ours). For each message from us to
+//! them, its first packet arrives after it left: `d <= arrived - left`, both read as they were
+//! noted. Its acknowledgement comes after all has arrived: `d >= all arrived - acknowledged`. The
+//! same holds in the other direction with the signs changed. So the messages between two hosts
+//! bound `d` from both sides, as closely as the fastest message and the fastest acknowledgement
+//! took (Hu et al., dPRO, MLSys 2022, aligns by the first bound only; acknowledgements give the
+//! second).
 //!
 //! - Bounds add up along paths of hosts. The tightest are shortest paths (difference constraints).
 //! - The offset of a host is the middle between its bounds, and half of their distance the
@@ -56,8 +57,8 @@ pub struct AlignedClocks {
 pub enum ClockError {
     /// Hosts without messages between them.
     #[error(
-        "no message between {one} and {other} has both of its ends in the trace, not even by way of \
-         other hosts: record steps in which all ranks exchange gradients"
+        "no message between {one} and {other} has both of its ends in the trace, not even by way \
+         of other hosts: record steps in which all ranks exchange gradients"
     )]
     Apart {
         /// The first host.
@@ -68,8 +69,8 @@ pub enum ClockError {
     /// Messages that would have arrived before they left, whatever the offset.
     #[error(
         "the clocks of {one} and {other} contradict each other by {by_us:.1} us: by some messages \
-         {other} is ahead by at least {least_us:.1} us, by others by at most {most_us:.1} us; was a \
-         clock set while the run was recorded? Record again"
+         {other} is ahead by at least {least_us:.1} us, by others by at most {most_us:.1} us; was \
+         a clock set while the run was recorded? Record again"
     )]
     Contradiction {
         /// The first host.

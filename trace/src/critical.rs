@@ -1,5 +1,5 @@
-//! The critical path of a predicted run: from the end of its last forward pass back to its begin, at
-//! each station to what it waited for longest.
+//! The critical path of a predicted run: from the end of its last forward pass back to its begin,
+//! at each station to what it waited for longest.
 //!
 //! - A computation began when its unit was free and its predecessors had ended.
 //! - A collective ended with its last message; a message was let go when a message before it had

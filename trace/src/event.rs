@@ -1,10 +1,10 @@
 //! The event format: a Chrome trace (an object with `traceEvents`) whose events have dPRO's names.
 //!
-//! - A name is `CATEGORY.WHAT`, of communication `Comm.WHAT.SUB`: `FW.conv1`, `BW.fc`, `UPDATE.all`,
-//!   `Comm.bucket 0.ALL_REDUCE`, `Comm.bucket 0.SEND~>0_7_2`.
+//! - A name is `CATEGORY.WHAT`, of communication `Comm.WHAT.SUB`: `FW.conv1`, `BW.fc`,
+//!   `UPDATE.all`, `Comm.bucket 0.ALL_REDUCE`, `Comm.bucket 0.SEND~>0_7_2`.
 //! - `pid` is `hostX.rankY`; `ts` and `dur` are microseconds of the clock of that host.
-//! - `tid` is `compute`, `comm`, or `comm_detail` for single messages, with a number behind it where
-//!   events overlap, since a lane of a viewer holds only events that do not.
+//! - `tid` is `compute`, `comm`, or `comm_detail` for single messages, with a number behind it
+//!   where events overlap, since a lane of a viewer holds only events that do not.
 //! - A message carries the group, sequence and part of its header, which are equal at both ends.
 //!
 //! Fields beside `traceEvents` are [`TraceHead`]; viewers ignore them.
@@ -155,8 +155,7 @@ pub enum TraceError {
     Json(serde_json::Error),
     /// It is something else.
     #[error(
-        "it has no events of gradwire: give files that gradwire.events, `sim run --trace` or `model \
-         record --trace` wrote"
+        "it has no events of gradwire: give files that gradwire.events or `sim run --trace` wrote"
     )]
     Foreign,
     /// Another release has written it.

@@ -1,5 +1,5 @@
-//! A smaller scene that takes as long: one iteration instead of all, and of workers that do the same
-//! only one.
+//! A smaller scene that takes as long: one iteration instead of all, and of workers that do the
+//! same only one.
 //!
 //! Workers of parameter servers that run equal programs on equal links send and receive the same at
 //! the same time, so each gets an equal part of a server's link. One of them stands for all, with

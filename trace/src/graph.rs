@@ -1,7 +1,7 @@
 //! The tasks of a run and their order, as a workload that the replayer and the simulator run.
 //!
-//! The simulator's traces name the tasks that each task waits for. Those of real ranks do not; there
-//! the order follows from times, as PyTorch's DDP works:
+//! The simulator's traces name the tasks that each task waits for. Those of real ranks do not;
+//! there the order follows from times, as PyTorch's DDP works:
 //!
 //! - A computation follows the one before it on its rank. A pause between them belongs to the later
 //!   one, apart from the time in which it waits for communication.

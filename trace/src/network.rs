@@ -2,9 +2,9 @@
 //! and the time of one way.
 //!
 //! A message counts with its mean rate from when its first packet left until its last one arrived.
-//! The bits of all messages of a link are counted in windows of time; its capacity is the mean of the
-//! windows' rates, each weighted by its bits, so that windows count in which there was something to
-//! send. It has the headers, acknowledgements and pauses that the run had.
+//! The bits of all messages of a link are counted in windows of time; its capacity is the mean of
+//! the windows' rates, each weighted by its bits, so that windows count in which there was
+//! something to send. It has the headers, acknowledgements and pauses that the run had.
 
 use std::collections::BTreeMap;
 

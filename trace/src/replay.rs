@@ -1,8 +1,8 @@
 //! Predicts a run: its tasks on its links, without packets (`gradwire_netsim::fluid`).
 //!
-//! Resources are compute units of ranks, both directions of each rank's link, and the credit of each
-//! rank's scheduler. [`coarse`] is a stand-in for comparison: it knows no messages and gives each
-//! collective one duration on a stream of its own, as replayers of single machines do.
+//! Resources are compute units of ranks, both directions of each rank's link, and the credit of
+//! each rank's scheduler. [`coarse`] is a stand-in for comparison: it knows no messages and gives
+//! each collective one duration on a stream of its own, as replayers of single machines do.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,15 @@
-//! Looks for keys of the job and a bucket size that make a step shorter, in the manner of dPRO (Hu et
-//! al., MLSys 2022, section 5): replay, walk over the critical path, change what is on it, repeat.
+//! Looks for keys of the job and a bucket size that make a step shorter, in the manner of dPRO (Hu
+//! et al., MLSys 2022, section 5): replay, walk over the critical path, change what is on it,
+//! repeat.
 //!
 //! 1. If the path holds only computing, nothing about communication can help, and the search ends.
 //! 2. Else each dimension is tried in turn, at neighbouring values first: bucket (tensor fusion and
 //!    partition), credit and order (the scheduler), chunk (partition of messages).
-//! 3. The best change is kept. The search ends when a round gains less than 0.1 %, or after 5 rounds.
+//! 3. The best change is kept. The search ends when a round gains less than 0.1 %, or after 5
+//!    rounds.
 //!
-//! A trial is a partial replay ([`Depth::Partial`]): one iteration instead of all, which is the steady
-//! state, and of ranks that do the same only one ([`folded`](crate::folded)).
+//! A trial is a partial replay ([`Depth::Partial`]): one iteration instead of all, which is the
+//! steady state, and of ranks that do the same only one ([`folded`](crate::folded)).
 
 use gradwire_netsim::fluid::FluidError;
 use gradwire_protocol::priority::SendOrder;

@@ -111,8 +111,8 @@ pub struct SimRun {
     /// The scenario.
     #[command(flatten)]
     pub scenario: Scenario,
-    /// Write the run's trace into this folder, a file for each host, for `gradwire trace replay` and
-    /// Perfetto; training steps on gradwire only.
+    /// Write the run's trace into this folder, a file for each host, for `gradwire trace replay`
+    /// and Perfetto; training steps on gradwire only.
     #[arg(long, value_name = "FOLDER")]
     pub trace: Option<PathBuf>,
     /// Print one JSON object instead of the table.

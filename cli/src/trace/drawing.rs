@@ -26,9 +26,9 @@ const PATH: &str = "#d55e00";
 pub fn page(scene: &Scene, prediction: &Prediction, path: &CriticalPath) -> String {
     let iteration = prediction.iteration_us() / 1e3;
     let told = format!(
-        "Predicted iteration: {iteration:.3} ms. Upper bars of a rank are computing, the middle ones \
-         messages that it sends, the lower ones messages that it receives. Orange is the critical \
-         path of the last iteration: shortening anything else does not shorten it.",
+        "Predicted iteration: {iteration:.3} ms. Upper bars of a rank are computing, the middle \
+         ones messages that it sends, the lower ones messages that it receives. Orange is the \
+         critical path of the last iteration: shortening anything else does not shorten it.",
     );
     let picture = figure("", &picture(scene, prediction, path));
     document(

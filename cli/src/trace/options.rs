@@ -56,8 +56,8 @@ Examples:
   gradwire trace search events
   gradwire trace search events --out faster.toml --json
 
-Each trial is a partial replay; the result is confirmed by a full one. --out writes the keys as lines
-for job.toml, and bucket_cap_mb for DDP as a comment. Confirm it by a run with these keys.";
+Each trial is a partial replay; the result is confirmed by a full one. --out writes the keys as
+lines for job.toml, and bucket_cap_mb for DDP as a comment. Confirm it by a run with these keys.";
 
 /// The commands for traces.
 #[derive(Debug, Subcommand)]

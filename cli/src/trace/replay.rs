@@ -1,4 +1,5 @@
-//! `gradwire trace replay`: the predicted iteration, its critical path, and the answer to a what-if.
+//! `gradwire trace replay`: the predicted iteration, its critical path, and the answer to a
+//! what-if.
 
 use std::fmt::Write as _;
 

@@ -107,8 +107,8 @@ fn text(report: &SearchReport) -> String {
         ..
     } = report;
     let mut text = format!(
-        "# {trials} replays in {wall_s:.1} s\niteration now   {:>12.3} ms\niteration then  {:>12.3} \
-         ms, {gain_percent:.1} % less\n\n",
+        "# {trials} replays in {wall_s:.1} s\niteration now   {:>12.3} ms\niteration then  \
+         {:>12.3} ms, {gain_percent:.1} % less\n\n",
         before_us / 1e3,
         after_us / 1e3
     );

@@ -1,4 +1,5 @@
-//! `gradwire trace align`, `replay` and `search` on the events of a simulated run, and on broken ones.
+//! `gradwire trace align`, `replay` and `search` on the events of a simulated run, and on broken
+//! ones.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The last messages of a rank, on the recorder's clock.
 //!
-//! A communicator notes times of the driver's clock. The driver reads it before it hands a time over,
-//! so the smallest difference to the recorder's own reading is how far the clocks are apart.
+//! A communicator notes times of the driver's clock. The driver reads it before it hands a time
+//! over, so the smallest difference to the recorder's own reading is how far the clocks are apart.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! Two training jobs that take turns on the same ranks: one computes while the other exchanges its
-//! gradients (Yu et al., CrossoverScheduler, arXiv 2103.07974, of which only the abstract is public:
-//! the rules here are ours).
+//! gradients (Yu et al., CrossoverScheduler, arXiv 2103.07974, of which only the abstract is
+//! public: the rules here are ours).
 //!
 //! Each rank has a lease. A job computes only while it holds it, from the begin of its forward pass
-//! to the end of its backward pass, and then passes it on. So with C the computing and E the exchange
-//! of an equal step of both, two steps take max(2C, C+E, 2E) instead of 2(C+E).
+//! to the end of its backward pass, and then passes it on. So with C the computing and E the
+//! exchange of an equal step of both, two steps take max(2C, C+E, 2E) instead of 2(C+E).
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ pub(super) fn crossover(one: Workload, other: Workload) -> Workload {
     both
 }
 
-/// Orders the tasks of both jobs by step, and lets each turn wait for the turn before it. Tasks from
-/// `split` on are of the second job. Returns the new number of each task.
+/// Orders the tasks of both jobs by step, and lets each turn wait for the turn before it. Tasks
+/// from `split` on are of the second job. Returns the new number of each task.
 fn take_turns(program: &mut Program, split: usize) -> Vec<u32> {
     let mut order: Vec<usize> = (0..program.tasks.len()).collect();
     let turn = |at: usize| (program.tasks[at].step, at >= split);
