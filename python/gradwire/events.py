@@ -152,7 +152,7 @@ class _Layers:
             for name, parameter in model.named_parameters():
                 size = parameter.numel() * parameter.element_size()
                 parameters.setdefault(id(parameter), (name, size))
-        called = [key for key, module in watch.called.items() if any(_own(module))]
+        called = [key for key, module in watch.called.items() if list(_own(module))]
         modules = {key: names.get(key, "model") for key in called}
         return cls(list(dict.fromkeys(modules.values())), modules, parameters)
 

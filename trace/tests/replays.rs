@@ -104,6 +104,7 @@ fn the_path_leaves_the_links_when_these_are_faster() {
 
 #[test]
 fn a_partial_search_finds_most_of_the_gain() {
+    let mut gain = 0.0;
     for line in [
         "step:three:ps=1,steps=3,part=whole",
         "step:three:ddp,algorithm=ring,steps=3",
@@ -114,6 +115,8 @@ fn a_partial_search_finds_most_of_the_gain() {
             .map(|depth| search(&scene, depth, &mut |_, _| {}).expect("it is small"));
         let [full, partial] = found;
         let [best, found] = [&full, &partial].map(|found| found.before_us - found.after_us);
-        assert!(found > 0.0 && found >= 0.5 * best, "{full:?}, {partial:?}");
+        assert!(found >= 0.5 * best, "{full:?}, {partial:?}");
+        gain += best;
     }
+    assert!(gain > 0.0, "a schedule by arrival can be improved");
 }
