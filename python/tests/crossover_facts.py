@@ -85,10 +85,10 @@ def _train(folder: Path, job: int, rank: int, place: str) -> None:
 
 
 def jobs_in_turns_compute_what_they_compute_alone(tmp_path: Path) -> None:
-    ranks = range(WORLD)
-    _run(_train, [(tmp_path, job, rank, "both") for job in (0, 1) for rank in ranks])
+    ranks = [(job, rank) for job in (0, 1) for rank in range(WORLD)]
+    for place in ("both", "alone"):
+        _run(_train, [(tmp_path, job, rank, place) for job, rank in ranks])
     for job in (0, 1):
-        _run(_train, [(tmp_path, job, rank, "alone") for rank in ranks])
-        values = {(tmp_path / f"{how}-{job}-0").read_text() for how in ("both", "alone")}
+        places = [(how, rank) for how in ("both", "alone") for rank in range(WORLD)]
+        values = {(tmp_path / f"{how}-{job}-{rank}").read_text() for how, rank in places}
         assert len(values) == 1, f"job {job}"
-        assert (tmp_path / f"both-{job}-1").read_text() in values
