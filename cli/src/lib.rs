@@ -50,7 +50,6 @@ use gradwire_lab::crew::worker::{self, RankProcess};
 use gradwire_lab::tune::guard;
 use gradwire_runtime::log::{self, LogLevel};
 use job::options::JobCommand;
-use trace::options::TraceCommand;
 
 /// Runs the command that was typed; errors go to standard error as one line.
 pub fn run() -> ExitCode {
@@ -98,7 +97,7 @@ fn execute(command: Command) -> Result<(), CommandError> {
         Command::Rank(rank) => rank::run(&rank),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Top(top) => top::run(&top),
-        Command::Trace(TraceCommand::Show(options)) => trace::show(&options),
+        Command::Trace(command) => trace::run(&command),
         Command::Sim(command) => sim::run(&command),
         Command::Model(command) => model::run(&command),
         Command::Eval(command) => eval::run(&command),

@@ -21,6 +21,6 @@ mod plan;
 
 pub use algorithms::outline;
 pub use algorithms::selection::ignores_tolerance;
-pub use engine::{communicator, limits, overdue, scheduler};
+pub use engine::{communicator, journal, limits, overdue, scheduler};
 pub use numbers::{codec, dtype, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

@@ -99,8 +99,20 @@ pub struct Setup {
     pub threads: usize,
     /// Time between samples of the queues; `None`: no samples.
     pub sample_every: Option<Span>,
+    /// Whether hosts of gradwire keep the times of their programs' messages.
+    pub journal: JournalMode,
     /// Returns the CPU time of the calling thread.
     pub clock: Clock,
+}
+
+/// Whether a run keeps the times of messages.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum JournalMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It keeps all.
+    Messages,
 }
 
 /// The reason why a run was refused before anything was simulated.

@@ -13,7 +13,7 @@ use crate::engine::parallel::{self, Glance};
 use crate::engine::port::PortQueues;
 use crate::engine::region::FabricRegion;
 use crate::engine::wiring::Wiring;
-use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
 use crate::transports::dctcp::Dctcp;
@@ -242,9 +242,10 @@ fn gather<H: Host>(
         outcome.timed_out |= region.next_event().is_some();
         outcome.samples.append(&mut region.samples);
         let (hosts, own, records) = region.into_parts();
-        for host in hosts.into_iter().flatten() {
+        for mut host in hosts.into_iter().flatten() {
             outcome.transport += host.counts();
             outcome.tasks.extend(host.tasks());
+            outcome.messages.extend(host.messages());
         }
         for (index, port) in own.into_iter().enumerate() {
             if usize::from(wiring.wires[index].home) == number {
@@ -259,6 +260,8 @@ fn gather<H: Host>(
         .samples
         .sort_by_key(|sample| (sample.at, sample.link));
     outcome.tasks.sort_by_key(|task| (task.host, task.task));
+    let end = |message: &MessageOutcome| (message.host, message.record.last);
+    outcome.messages.sort_by_key(end);
     let ports = ports.into_iter().flatten().enumerate();
     outcome.links = ports
         .map(|(index, port)| link_outcome(setup, wiring, index, port))

@@ -44,6 +44,19 @@ impl ReferenceSettings {
         }
     }
 
+    /// Those of messages that are not cut into packets, on links of a rate.
+    pub(crate) fn of_messages(rate: Rate) -> Self {
+        Self {
+            payload: u32::MAX,
+            header: 0,
+            control: 0,
+            framing: 0,
+            base_rtt: Span::ZERO,
+            rate,
+            seed: 0,
+        }
+    }
+
     /// Data packets of a flow.
     pub fn packets(&self, bytes: ByteCount) -> u32 {
         bytes.get().div_ceil(u64::from(self.payload)) as u32
