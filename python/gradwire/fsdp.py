@@ -31,6 +31,8 @@ from gradwire.gradients import (
     tolerances,
 )
 
+__all__ = ["ShardedGradients", "TaggedReduceScatter", "register"]
+
 _ROOT = "(root)"
 """Stands for the name of the model itself, which is empty."""
 
