@@ -30,13 +30,13 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         tagged = _tagged(given.wheel, machine, Path(folder) / "tagged")
+        _run("wheel", "unpack", tagged, "--dest", folder)
+        (unpacked,) = Path(folder).glob("gradwire-*")
         if machine == platform.machine():
-            _run("wheel", "unpack", tagged, "--dest", folder)
-            (unpacked,) = Path(folder).glob("gradwire-*")
             _add_binding(unpacked)
-            _run("wheel", "pack", unpacked, "--dest-dir", given.out)
-        else:
-            shutil.copy(tagged, given.out)
+            for library in unpacked.glob("gradwire/_native/*.so"):
+                _run("strip", "--strip-debug", library)
+        _run("wheel", "pack", unpacked, "--dest-dir", given.out)
 
 
 def _tagged(wheel: Path, machine: str, folder: Path) -> Path:

@@ -10,7 +10,7 @@ mod schema;
 
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use gradwire_lab::error::LabError;
 
 use crate::arguments::Arguments;
@@ -35,8 +35,18 @@ pub fn run(command: &GenerateCommand) -> Result<(), CommandError> {
 
 fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "gradwire", &mut script);
+    clap_complete::generate(shell, &mut without_hidden(), "gradwire", &mut script);
     String::from_utf8(script).expect("names and help of options are UTF-8")
+}
+
+/// The command line without hidden commands, which clap's completions would offer.
+fn without_hidden() -> Command {
+    let whole = Arguments::command();
+    let shown = whole.get_subcommands().filter(|one| !one.is_hide_set());
+    let shown: Vec<Command> = shown.cloned().collect();
+    Command::new("gradwire")
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
 }
 
 /// Writes a man page of each command that is not hidden.
@@ -56,7 +66,7 @@ mod tests {
     use super::*;
 
     /// The commands below `command` that are not hidden, with dashes between their names.
-    fn shown(command: &clap::Command, prefix: &str) -> Vec<String> {
+    fn shown(command: &Command, prefix: &str) -> Vec<String> {
         let inner = command.get_subcommands().filter(|one| !one.is_hide_set());
         inner
             .flat_map(|one| {
@@ -90,7 +100,8 @@ mod tests {
             let script = completions(shell);
             for command in Arguments::command().get_subcommands() {
                 let name = command.get_name();
-                assert!(script.contains(name), "{shell}: {name} is not completed");
+                let is_there = script.contains(name);
+                assert_eq!(is_there, !command.is_hide_set(), "{shell}: {name}");
             }
         }
     }
