@@ -238,7 +238,7 @@ site: doc target/site/bin/mkdocs  ## build the site, in out/site/html; a dead li
 	$(say) 'site: pages'
 	cargo build -p gradwire-cli --locked
 	target/site/bin/python site/stage.py --command target/debug/gradwire --rust target/doc --out out/site
-	NO_MKDOCS_2_WARNING=1 target/site/bin/mkdocs build --strict --quiet --config-file out/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 target/site/bin/mkdocs build --strict --config-file out/site/mkdocs.yml
 	@echo 'open out/site/html/index.html, or: $(PYTHON) -m http.server --directory out/site/html'
 
 # Zig's linker, auditwheel and their parts, apart from the environment of the tests.
@@ -258,22 +258,15 @@ wheel: $(VENV)/requirements.stamp target/packaging/bin/auditwheel  ## build a wh
 	$(say) 'wheel: its tag, and the PyTorch binding'
 	PATH=$(CURDIR)/target/packaging/bin:$$PATH $(BIN)/python packaging/wheel.py out/wheel/*.whl --out dist
 
-target/tools/bin/cargo-deb:
-	$(say) 'deb: install cargo-deb'
-	cargo install cargo-deb@3.8.0 --locked --root target/tools
-
 # The same build as the wheel's, so that the package suits older releases of Debian and Ubuntu, too.
 DEB := target/x86_64-unknown-linux-gnu/release/gradwire
 
 .PHONY: deb
-deb: target/packaging/bin/auditwheel target/tools/bin/cargo-deb  ## build a Debian package of the command in dist, with completions and man pages
+deb: target/packaging/bin/auditwheel  ## build a Debian package of the command in dist, with completions and man pages
 	$(say) 'deb: the command, its completions and man pages'
 	PATH=$(CURDIR)/target/packaging/bin:$$PATH packaging/cargo-old-glibc build --release --locked \
 	    --target x86_64-unknown-linux-gnu -p gradwire-cli
-	rm -rf out/deb
-	$(DEB) generate man out/deb/man
-	for shell in bash zsh fish; do $(DEB) generate completions $$shell >out/deb/$$shell; done
-	target/tools/bin/cargo-deb -p gradwire-cli --no-build --target x86_64-unknown-linux-gnu --output dist/
+	packaging/deb.sh $(DEB) dist
 
 .PHONY: clean
 clean:  ## remove all build outputs and the virtual environment
