@@ -27,7 +27,6 @@ def _seen(way: str, world: int = 2, binding: str = "auto") -> list[dict[str, Any
     return [rank.succeeded() for rank in _ended(way, world, binding)]
 
 
-@pytest.mark.alone  # it counts packets in a moment of silence
 @pytest.mark.parametrize("binding", BINDINGS)
 def an_unmatched_send_ends_with_its_group(binding: str) -> None:
     seen = _seen("unmatched_send", binding=binding)

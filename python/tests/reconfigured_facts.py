@@ -33,7 +33,9 @@ def a_group_follows_one_that_was_aborted_and_is_kept(way: str, world: int) -> No
 def jobs_that_were_aborted_leave_no_thread_and_no_file() -> None:
     for counts, grown, opened in _reports("repeated"):
         assert len(counts) == 50
-        assert counts[-1] == counts[1], counts
+        threads, files = zip(*counts, strict=True)
+        assert threads[-1] <= threads[1], threads
+        assert files[-1] <= files[1], files
         assert grown < GROWN_BYTES
         assert opened <= 1
 

@@ -38,20 +38,27 @@ def sent_packets() -> int:
 def sent_meanwhile() -> int:
     """Return how many packets this rank sends while no rank asks for any."""
     meet()
+    return sent_among(int(os.environ["WORLD_SIZE"]))
+
+
+def sent_among(ranks: int) -> int:
+    """Return how many packets this rank sends while none of ``ranks`` ranks asks for any."""
     time.sleep(SETTLED_SECONDS)
     before = sent_packets()
     time.sleep(QUIET_SECONDS)
-    return sent_packets() - before
+    sent = sent_packets() - before
+    meet(ranks)  # before a rank that is ready sooner sends again
+    return sent
 
 
 _met = iter(range(1000))
 
 
-def meet() -> None:
-    """Wait for all ranks at PyTorch's store, without a packet of gradwire."""
+def meet(ranks: int | None = None) -> None:
+    """Wait for so many ranks, or for all, at PyTorch's store, without a packet of gradwire."""
     store = dist.distributed_c10d._get_default_store()
-    name, world = f"met/{next(_met)}", int(os.environ["WORLD_SIZE"])
-    if store.add(name, 1) == world:
+    name = f"met/{next(_met)}"
+    if store.add(name, 1) == (ranks or int(os.environ["WORLD_SIZE"])):
         store.set(f"{name}/all", "here")
     store.wait([f"{name}/all"])
 
@@ -139,10 +146,7 @@ def lost_rank(seen: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     tensor = torch.ones(1 << 20)
     seen.update(failure_of(lambda: dist.all_reduce(tensor)))
-    time.sleep(SETTLED_SECONDS)
-    before = sent_packets()
-    time.sleep(QUIET_SECONDS)
-    seen["after"] = sent_packets() - before
+    seen["after"] = sent_among(2)
 
 
 def left_alone(seen: dict[str, Any]) -> None:
