@@ -122,7 +122,8 @@ pub const FORMS: [WorkloadForm; 11] = [
     form(
         STEP,
         "step:vgg16:ddp,steps=3",
-        "steps of training a model: ddp (buckets), tensors (one by one) or ps=8 (servers)",
+        "steps of training a model: ddp (buckets), tensors (one by one), ps=8 (servers) or \
+         summa=4x4x2 (matrices sharded over rows, columns and layers of hosts)",
     ),
     form(
         POISSON,

@@ -9,21 +9,24 @@
 //! to the end of the next one's has one backward pass, all of its communication and one forward
 //! pass. [`StepEnds`] marks those ends, and the simulator measures between them.
 //!
-//! `messages` decides which gradients share a message, `programs` the order of tasks. How a
-//! collective moves bytes is in `gradwire_collectives`.
+//! `messages` decides which gradients share a message, `programs` the order of tasks; `grid` has
+//! both where matrices are sharded over the hosts. How a collective moves bytes is in
+//! `gradwire_collectives`.
 
+mod grid;
 mod messages;
 mod programs;
 pub(crate) mod step_ends;
 
 use gradwire_protocol::job::ReduceAlgorithm;
 
+pub use grid::ProductGrid;
 pub use step_ends::{StepEnds, Worker};
 
 use crate::model::Model;
 use crate::workload::Workload;
 
-/// Several equal steps of data-parallel training.
+/// Several equal steps of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// The trained model.
@@ -59,6 +62,8 @@ pub enum GradientExchange {
     /// the server with the fewest bytes so far. A worker exchanges with each server in a group of
     /// two, as gradwire's own workers do.
     Servers(u32),
+    /// None: the model's matrices are sharded over a grid of hosts, which exchange their blocks.
+    Grid(ProductGrid),
 }
 
 /// The parts of a gradient for parameter servers.
@@ -97,6 +102,7 @@ impl Training {
         match self.exchange {
             GradientExchange::Buckets | GradientExchange::Tensors => 2,
             GradientExchange::Servers(servers) => servers.saturating_add(1),
+            GradientExchange::Grid(grid) => grid.hosts(),
         }
     }
 
@@ -107,7 +113,13 @@ impl Training {
             GradientExchange::Servers(servers) => {
                 servers.saturating_add(PAIRS_MAX / servers.max(1))
             }
+            GradientExchange::Grid(grid) => grid.hosts(),
         }
+    }
+
+    /// Returns whether a grid has matrices to multiply; true without a grid.
+    pub fn multiplies(&self) -> bool {
+        !matches!(self.exchange, GradientExchange::Grid(_)) || grid::multiplies(&self.model)
     }
 
     /// Returns the steps on `hosts` hosts, each a worker or a server.
@@ -125,6 +137,9 @@ impl Training {
             model: self.model.clone().divided(self.scale),
             ..self.clone()
         };
-        programs::workload(&scaled, hosts)
+        match self.exchange {
+            GradientExchange::Grid(grid) => grid::workload(&scaled, &self.model, grid),
+            _ => programs::workload(&scaled, hosts),
+        }
     }
 }

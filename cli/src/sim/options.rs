@@ -19,6 +19,7 @@ Examples:
   gradwire sim run leaf-spine:9x16x4@100G poisson:websearch@0.6:10ms --transport dctcp
   gradwire sim run fabric.toml flows.cm --set transport.window=1MiB --seed 7 --threads 2
   gradwire sim run single:16@25G step:vgg16:ps=8,scale=16
+  gradwire sim run fat-tree:k=4@100G step:gpt2:summa=2x2x4,steps=1
   gradwire sim run leaf-spine:2x4x2@25G step:mine.csv:ddp,steps=5,slow=1.2,algorithm=ring
 
 Times are simulated microseconds; percentiles are of flows that ended, by nearest rank.
@@ -29,14 +30,16 @@ Times are simulated microseconds; percentiles are of flows that ended, by neares
   full       packets that found no room
   marked     protected packets that a queue above its threshold marked
 
-Training steps are step:MODEL:HOW; HOW is ddp (buckets of 25 MiB), tensors (an all-reduce for each)
-or ps=8 (parameter servers on the first 8 hosts). Options behind it, with commas:
+Training steps are step:MODEL:HOW; HOW is ddp (buckets of 25 MiB), tensors (an all-reduce for each),
+ps=8 (parameter servers on the first 8 hosts) or summa=4x4x2 (matrices sharded over 4 rows and 4
+columns of hosts in 2 layers). Options behind it, with commas:
   steps=3         how many; a step is timed from the end of its forward pass to the end of the next
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
   algorithm=ring  of all-reduces; without it, as the job says
   part=1MiB       size of the parts of a gradient for parameter servers; part=whole: not cut, but
                   shared by the servers from a million elements on
+  tokens=1024     in a host's share of the batch, with summa: the rows of its activations
   scale=16        a 16th of all sizes and times, which takes a 16th of the run
 
 Exit code 1 when flows or tasks have not ended at --limit; the table has those that ended.

@@ -7,7 +7,7 @@ use gradwire_protocol::units::ByteCount;
 
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
-use crate::training::{GradientExchange, Parts, Training, Update};
+use crate::training::{GradientExchange, Parts, ProductGrid, Training, Update};
 use crate::words::did_you_mean;
 use crate::workload::Workload;
 
@@ -17,7 +17,20 @@ const SCALE_MAX: u32 = 1_000_000;
 /// Minimum and maximum bytes of a part.
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
-const KEYS: [&str; 6] = ["steps", "slow", "update", "algorithm", "part", "scale"];
+const KEYS: [&str; 7] = [
+    "steps",
+    "slow",
+    "update",
+    "algorithm",
+    "part",
+    "scale",
+    "tokens",
+];
+/// Tokens in a host's share of the batch, where matrices are sharded.
+const TOKENS: u32 = 1_024;
+const TOKENS_MAX: u32 = 1 << 20;
+/// Most hosts of a grid.
+const GRID_MAX: u32 = 4_096;
 
 /// Returns the model in the text after `step:`.
 pub(super) fn model_of(rest: &str) -> &str {
@@ -51,11 +64,27 @@ impl PatternLine<'_> {
         }
         self.needs_hosts(u64::from(training.least_hosts()))?;
         if self.hosts.count > training.most_hosts() {
-            let most = training.most_hosts();
-            let what = format!("this many servers serve at most {most} hosts, themselves included");
+            return Err(self.form(STEP, self.too_many_hosts(&training)));
+        }
+        if !training.multiplies() {
+            let name = &training.model.name;
+            let what =
+                format!("{name} has no matrix with a bias, so a grid has nothing to multiply");
             return Err(self.form(STEP, what));
         }
         Ok(training.workload(self.hosts.count))
+    }
+
+    fn too_many_hosts(&self, training: &Training) -> String {
+        let most = training.most_hosts();
+        match training.exchange {
+            GradientExchange::Grid(_) => format!(
+                "this grid has {most} hosts, and the workload {}: add @hosts=0-{}",
+                self.hosts.count,
+                most - 1
+            ),
+            _ => format!("this many servers serve at most {most} hosts, themselves included"),
+        }
     }
 
     fn model(&self, name: &str) -> Result<Model, PatternError> {
@@ -70,8 +99,36 @@ impl PatternLine<'_> {
             None if how == "ddp" => Ok(GradientExchange::Buckets),
             None if how == "tensors" => Ok(GradientExchange::Tensors),
             Some(("ps", count)) => Ok(GradientExchange::Servers(self.whole("ps", count, 65_535)?)),
+            Some(("summa", shape)) => self.grid(shape),
             _ => {
-                let what = format!("`{how}`: allowed are ddp, tensors and ps=SERVERS");
+                let what = format!(
+                    "`{how}`: allowed are ddp, tensors, ps=SERVERS and summa=ROWSxCOLUMNSxLAYERS"
+                );
+                Err(self.form(STEP, what))
+            }
+        }
+    }
+
+    fn grid(&self, shape: &str) -> Result<GradientExchange, PatternError> {
+        let sizes = shape.split('x').map(|size| size.trim().parse::<u32>());
+        let sizes: Vec<u32> = sizes.collect::<Result<_, _>>().unwrap_or_default();
+        match sizes[..] {
+            [side, columns, depth]
+                if side == columns
+                    && side.min(depth) > 0
+                    && u64::from(side).pow(2) * u64::from(depth) <= u64::from(GRID_MAX) =>
+            {
+                Ok(GradientExchange::Grid(ProductGrid {
+                    side,
+                    depth,
+                    tokens: TOKENS,
+                }))
+            }
+            _ => {
+                let what = format!(
+                    "summa=`{shape}`: it needs ROWSxCOLUMNSxLAYERS with as many rows as columns, \
+                     such as 4x4x4, and at most {GRID_MAX} hosts"
+                );
                 Err(self.form(STEP, what))
             }
         }
@@ -101,6 +158,15 @@ impl PatternLine<'_> {
                 }
             }
             "part" => training.parts = self.parts(value)?,
+            "tokens" => match &mut training.exchange {
+                GradientExchange::Grid(grid) => {
+                    grid.tokens = self.whole(key, value, TOKENS_MAX)?;
+                }
+                _ => {
+                    let what = "tokens= is for summa=, where activations travel".to_owned();
+                    return Err(self.form(STEP, what));
+                }
+            },
             "algorithm" => training.algorithm = Some(self.algorithm(value)?),
             _ => {
                 let (nearest, known) = (did_you_mean(key, KEYS), KEYS.join(", "));

@@ -43,6 +43,8 @@ pub(super) fn messages(training: &Training) -> Vec<GradientMessage> {
             let parts = gradients.flat_map(|(at, one)| parts(at, one, count(one)));
             shared(parts.collect(), servers)
         }
+        // Its messages are blocks of matrices, which `grid` makes.
+        GradientExchange::Grid(_) => Vec::new(),
     }
 }
 

@@ -15,8 +15,8 @@ const SERVER: u32 = 0;
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
     let servers = match training.exchange {
-        GradientExchange::Buckets | GradientExchange::Tensors => 0,
         GradientExchange::Servers(servers) => servers,
+        _ => 0,
     };
     let workers: Vec<u32> = (servers..hosts).collect();
     let (mut programs, mut ends) = (Vec::new(), Vec::new());
@@ -34,10 +34,10 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
         let forward_ends = work.all();
         ends.push(Worker {
             host,
-            compute: work.took.divided(u64::from(training.steps)),
+            compute: work.tasks.took.divided(u64::from(training.steps)),
             forward_ends,
         });
-        let tasks = work.tasks;
+        let tasks = work.tasks.list;
         programs.push(Program { host, tasks });
     }
     let layers = training.model.layers.iter();
@@ -134,37 +134,75 @@ fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) ->
     Task::new(format!("{word} {}", message.name), work, after)
 }
 
+/// The tasks of a program so far; those that compute follow one another.
+pub(super) struct Tasks {
+    pub(super) list: Vec<Task>,
+    /// The last computing task.
+    computed: Option<u32>,
+    /// Computing time so far.
+    pub(super) took: Span,
+    /// Computing time over that of the model.
+    slow: f64,
+}
+
+impl Tasks {
+    pub(super) fn new(slow: f64) -> Self {
+        Self {
+            list: Vec::new(),
+            computed: None,
+            took: Span::ZERO,
+            slow,
+        }
+    }
+
+    /// Adds a computing task after the last one and after `after`.
+    pub(super) fn compute(&mut self, name: String, span: Span, after: Vec<u32>, step: u32) -> u32 {
+        let picos = span.as_picos() as f64 * self.slow;
+        let span = Span::from_picos(picos.round() as u64);
+        self.took = self.took + span;
+        let unit = COMPUTE;
+        let others = after.into_iter().filter(|&one| Some(one) != self.computed);
+        let after = self.computed.into_iter().chain(others).collect();
+        let task = self.add(Task::new(name, Work::Compute { span, unit }, after), step);
+        self.computed = Some(task);
+        task
+    }
+
+    pub(super) fn add(&mut self, task: Task, step: u32) -> u32 {
+        self.list.push(Task { step, ..task });
+        self.list.len() as u32 - 1
+    }
+}
+
 /// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
     messages: &'a [GradientMessage],
     seat: WorkerSeat,
-    tasks: Vec<Task>,
-    /// The last computing task.
-    computed: Option<u32>,
+    tasks: Tasks,
     /// By layer, the tasks that bring its update.
     updates: Vec<Vec<u32>>,
-    /// Computing time of all steps together, without the first forward pass.
-    took: Span,
 }
 
 impl<'a> Steps<'a> {
     fn new(training: &'a Training, messages: &'a [GradientMessage], seat: WorkerSeat) -> Self {
+        let slow = match seat.number + 1 == seat.workers {
+            true => training.straggling,
+            false => 1.0,
+        };
         Self {
             training,
             messages,
             seat,
-            tasks: Vec::new(),
-            computed: None,
+            tasks: Tasks::new(slow),
             updates: vec![Vec::new(); training.model.layers.len()],
-            took: Span::ZERO,
         }
     }
 
     /// Writes all steps; returns the last task of each forward pass.
     fn all(&mut self) -> Vec<u32> {
         let mut ends = vec![self.forward(0)];
-        self.took = Span::ZERO;
+        self.tasks.took = Span::ZERO;
         for step in 0..self.training.steps {
             self.backward(step);
             ends.push(self.forward(step + 1));
@@ -185,8 +223,8 @@ impl<'a> Steps<'a> {
                 Update::All if number == 0 => std::mem::take(&mut all),
                 Update::All => Vec::new(),
             };
-            last = self.compute(format!("forward {}", layer.name), layer.forward, step);
-            self.tasks[last as usize].after.extend(awaited);
+            let name = format!("forward {}", layer.name);
+            last = self.tasks.compute(name, layer.forward, awaited, step);
         }
         last
     }
@@ -194,7 +232,8 @@ impl<'a> Steps<'a> {
     fn backward(&mut self, step: u32) {
         let mut messages = self.messages.iter().peekable();
         for (number, one) in (0..).zip(&self.training.model.gradients) {
-            let made = self.compute(format!("backward {}", one.name), one.backward, step);
+            let name = format!("backward {}", one.name);
+            let made = self.tasks.compute(name, one.backward, Vec::new(), step);
             while let Some(message) = messages.next_if(|message| message.last == number) {
                 self.exchange(message, made, step);
             }
@@ -203,18 +242,18 @@ impl<'a> Steps<'a> {
 
     fn exchange(&mut self, message: &GradientMessage, made: u32, step: u32) {
         let updated = match self.training.exchange {
-            GradientExchange::Buckets | GradientExchange::Tensors => {
-                self.add(exchange(message, Direction::AllReduce, vec![made]), step)
-            }
             GradientExchange::Servers(_) => {
-                let pushed = self.add(
+                let pushed = self.tasks.add(
                     exchange(message, Direction::Push(self.seat), vec![made]),
                     step,
                 );
                 let mut pull = exchange(message, Direction::Pull(self.seat), Vec::new());
                 pull.after_start.push(pushed);
-                self.add(pull, step)
+                self.tasks.add(pull, step)
             }
+            _ => self
+                .tasks
+                .add(exchange(message, Direction::AllReduce, vec![made]), step),
         };
         for (_, layer) in &message.layers {
             let updates = &mut self.updates[usize::from(layer.0)];
@@ -222,25 +261,5 @@ impl<'a> Steps<'a> {
                 updates.push(updated);
             }
         }
-    }
-
-    fn compute(&mut self, name: String, span: Span, step: u32) -> u32 {
-        let times = match self.seat.number + 1 == self.seat.workers {
-            true => self.training.straggling,
-            false => 1.0,
-        };
-        let picos = span.as_picos() as f64 * times;
-        let span = Span::from_picos(picos.round() as u64);
-        self.took = self.took + span;
-        let unit = COMPUTE;
-        let after = self.computed.into_iter().collect();
-        let task = self.add(Task::new(name, Work::Compute { span, unit }, after), step);
-        self.computed = Some(task);
-        task
-    }
-
-    fn add(&mut self, task: Task, step: u32) -> u32 {
-        self.tasks.push(Task { step, ..task });
-        self.tasks.len() as u32 - 1
     }
 }

@@ -3,6 +3,7 @@
 mod arrivals;
 mod checks;
 mod connection_matrices;
+mod grid;
 mod layers;
 mod models;
 mod patterns;
