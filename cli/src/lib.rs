@@ -15,6 +15,7 @@
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
+//! - [`generate`]: `gradwire generate`: completions, man pages, the reference, schemas of files.
 //!
 //! Not here: how ranks work together (`gradwire-runtime` and below), experiments (`gradwire-lab`),
 //! how results are drawn and written (`gradwire-report`), and the simulator (`gradwire-netsim`).
@@ -28,6 +29,7 @@ pub mod doctor;
 pub mod environment;
 pub mod eval;
 pub mod exit;
+pub mod generate;
 pub mod job;
 pub mod model;
 pub mod perf;
@@ -103,6 +105,7 @@ fn execute(command: Command) -> Result<(), CommandError> {
         Command::Eval(command) => eval::run(&command),
         Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
+        Command::Generate(command) => generate::run(&command),
         Command::PerfRank => perf_rank(),
         Command::TuneTrial(script) => Ok(guard::run(&script.command)?),
     }
