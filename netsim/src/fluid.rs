@@ -23,7 +23,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::Workload;
 
 use crate::results::outcome::TaskOutcome;
-use crate::transports::reference::manifest::{Manifest, TooMany};
+use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
 use crate::transports::reference::player::{MessagePlayer, MessageTurn};
 use crate::transports::settings::ReferenceSettings;
 use sharing::{Demand, Shares};
@@ -138,7 +138,7 @@ struct FluidRun<'a> {
     players: BTreeMap<u32, MessagePlayer>,
     pairs: BTreeMap<(u32, u32), PairQueue>,
     shares: Shares,
-    rates: Vec<(Demand, sharing::Share)>,
+    rates: Vec<(Demand, sharing::LinkShare)>,
     later: BinaryHeap<Reverse<(Instant, Later)>>,
     on_their_way: BTreeMap<u32, FluidMessage>,
     messages: Vec<FluidMessage>,
@@ -155,8 +155,8 @@ impl<'a> FluidRun<'a> {
             let host = program.host;
             return Err(FluidError::Link { host });
         }
-        let manifest =
-            Manifest::new(workload, job, 0).map_err(|TooMany(n)| FluidError::Messages(n))?;
+        let manifest = Manifest::new(workload, job, 0, Summing::Hosts)
+            .map_err(|TooMany(n)| FluidError::Messages(n))?;
         let manifest = Arc::new(manifest);
         let packets = ReferenceSettings::of_messages(Rate::from_gbps(1));
         let player = |program| MessagePlayer::new(program, &manifest, job, &packets);

@@ -22,9 +22,9 @@ mod sums;
 use std::collections::VecDeque;
 
 use self::sums::SumBudgets;
-use crate::message::ReceiveRequest;
+use crate::message::{ReceiveRequest, SumName};
 use crate::settings::EndpointLimits;
-use crate::units::{Instant, MessageKey, Share, Span, Step};
+use crate::units::{Instant, Share, Span, Step};
 
 /// If this host dropped the first packets of a message, it learns of the message within this time:
 /// the sender keeps probing, at least every 20 ms.
@@ -43,15 +43,6 @@ pub struct LossAccount {
     pub lost_bytes: u64,
     /// Segments accepted as lost.
     pub lost_segments: u64,
-}
-
-/// The sum that a message is a contribution to, and the step that pays for what it lacks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SumName {
-    /// Its step.
-    pub step: Step,
-    /// The key of all its messages, one from each peer.
-    pub key: MessageKey,
 }
 
 /// The loss budget of one rank.
@@ -222,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::message::LengthRule;
-    use crate::units::Signature;
+    use crate::units::{MessageKey, Signature};
 
     const STEPS_KEPT: usize = EndpointLimits::USUAL.steps;
 

@@ -1,10 +1,18 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
-use crate::budget::SumName;
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
 use crate::wire::{Header, PacketKind};
+
+/// The sum that a message is a contribution to, and the step that pays for what it lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SumName {
+    /// Its step.
+    pub step: Step,
+    /// The key of all its messages, one from each peer.
+    pub key: MessageKey,
+}
 
 /// A message to send.
 #[derive(Clone, Debug)]

@@ -30,7 +30,7 @@ const SLACK_US: f64 = 1.0;
 
 /// The clock of a host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HostClock {
+pub struct AlignedClock {
     /// The host.
     pub host: String,
     /// Its clock minus that of the first host, in microseconds, at the begin of the run.
@@ -45,7 +45,7 @@ pub struct HostClock {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlignedClocks {
     /// Hosts in the order of their names.
-    pub hosts: Vec<HostClock>,
+    pub hosts: Vec<AlignedClock>,
     /// Messages that both ends recorded.
     pub messages: usize,
     /// The begin of the run, in microseconds of the first host.
@@ -133,7 +133,7 @@ impl AlignedClocks {
                 .iter()
                 .map(|(at, offsets)| (*at - begin, offsets[place]));
             let points: Vec<_> = points.collect();
-            let clock = HostClock::through(host, &points);
+            let clock = AlignedClock::through(host, &points);
             clock.check(hosts[0], &points)?;
             Ok(clock)
         };
@@ -160,7 +160,7 @@ impl AlignedClocks {
     }
 }
 
-impl HostClock {
+impl AlignedClock {
     /// The line through (time, (offset, uncertainty)); flat unless its slope is certain.
     fn through(host: &str, points: &[(f64, (f64, f64))]) -> Self {
         let count = points.len() as f64;

@@ -24,7 +24,7 @@ pub(super) struct Demand {
 
 /// The part of its links that a message gets, and the link that gives no more.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Share {
+pub(super) struct LinkShare {
     pub(super) bits_per_pico: f64,
     pub(super) bound: LinkSide,
 }
@@ -54,7 +54,7 @@ impl Shares {
     }
 
     /// The share of each demand; those of earlier turns take what they can before others.
-    pub(super) fn divide(&mut self, mut demands: Vec<Demand>) -> Vec<(Demand, Share)> {
+    pub(super) fn divide(&mut self, mut demands: Vec<Demand>) -> Vec<(Demand, LinkShare)> {
         demands.sort_unstable();
         self.left.copy_from_slice(&self.whole);
         let mut shares = Vec::with_capacity(demands.len());
@@ -65,7 +65,7 @@ impl Shares {
     }
 
     /// Raises the shares of equal demands together until each meets a link that is full.
-    fn fill(&mut self, equal: &[Demand], shares: &mut Vec<(Demand, Share)>) {
+    fn fill(&mut self, equal: &[Demand], shares: &mut Vec<(Demand, LinkShare)>) {
         let mut open: Vec<Demand> = equal.to_vec();
         for demand in &open {
             for link in links(demand) {
@@ -100,7 +100,7 @@ impl Shares {
                 let bits_per_pico = if real { tightest } else { 0.0 };
                 shares.push((
                     demand,
-                    Share {
+                    LinkShare {
                         bits_per_pico,
                         bound,
                     },

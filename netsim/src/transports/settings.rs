@@ -53,6 +53,7 @@ impl ReferenceSettings {
             framing: 0,
             base_rtt: Span::ZERO,
             rate,
+            full_queue: Span::ZERO,
             seed: 0,
         }
     }

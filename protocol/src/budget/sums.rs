@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{BudgetVerdict, SumName};
+use super::BudgetVerdict;
+use crate::message::SumName;
 use crate::units::{MessageKey, Step};
 
 /// The bytes that sums with patience may lack, of recent steps.

@@ -9,7 +9,8 @@
 use std::borrow::Cow;
 
 use crate::bitmap::{self, Bitmap};
-use crate::budget::{BudgetVerdict, Ledger, SumName};
+use crate::budget::{BudgetVerdict, Ledger};
+use crate::message::SumName;
 use crate::priority::{RepairNeed, TieBreaker};
 use crate::segment::Segmentation;
 use crate::units::Share;
