@@ -9,7 +9,7 @@
 //!    rounds.
 //!
 //! A trial is a partial replay ([`Depth::Partial`]): one iteration instead of all, which is the
-//! steady state, and of ranks that do the same only one ([`folded`](crate::folded)).
+//! steady state, and of ranks that do the same only one ([`crate::folded`]).
 
 use gradwire_netsim::fluid::FluidError;
 use gradwire_protocol::priority::SendOrder;

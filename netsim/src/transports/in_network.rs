@@ -4,7 +4,7 @@
 //! them in a fabric.
 //!
 //! - `trees`: the switches that add up a group's tensors, from the hosts' own switches to one root.
-//! - `element`: an [`Aggregator`](gradwire_collectives::aggregation::Aggregator) in a switch.
+//! - `element`: an `Aggregator` in a switch.
 //! - [`worker_host`]: a host of SwitchML or ATP. [`connections`]: a host of NetReduce, which is one
 //!   of RoCE.
 //! - `turns`: the all-reduces of a group, one after the other.
