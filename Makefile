@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 WORLD_SIZE ?= 2
+WHEEL_FOR ?= x86_64
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -115,6 +116,11 @@ test-torch: $(VENV)/tested.stamp  ## run PyTorch's own tests over gradwire, with
 	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'
 	$(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
 
+.PHONY: test-frameworks
+test-frameworks: $(VENV)/tested.stamp $(VENV)/frameworks.stamp  ## run the examples of Lightning, DeepSpeed and Ray Train beside Gloo; not part of make test
+	$(say) 'test: Lightning, DeepSpeed and Ray Train'
+	PYTHONPATH=$(CURDIR)/$(VENV)/frameworks $(BIN)/python examples/frameworks.py
+
 .PHONY: bench
 bench: $(VENV)/bench.stamp  ## measure the cost of a packet, and all-reduces with Gloo beside them
 	$(say) 'bench: the protocol alone'
@@ -174,6 +180,12 @@ $(VENV)/oldest.stamp: requirements-oldest.txt $(VENV)/requirements.stamp
 	$(PIP) --target $(VENV)/oldest -r requirements-oldest.txt
 	@touch $@
 
+$(VENV)/frameworks.stamp: examples/requirements-frameworks.txt $(VENV)/tests.stamp
+	$(say) 'venv: Lightning, DeepSpeed and parts of Ray Train'
+	rm -rf $(VENV)/frameworks
+	$(PIP) --target $(VENV)/frameworks -r examples/requirements-frameworks.txt
+	@touch $@
+
 INSTALL := $(BIN)/python -m pip install --no-deps --no-build-isolation --force-reinstall .
 
 # The environment holds one build of gradwire: that of the newest stamp, which takes the others away.
@@ -213,6 +225,48 @@ $(VENV)/bench.stamp: $(VENV)/requirements.stamp $(SOURCES)
 	$(say) 'venv: the PyTorch binding'
 	$(BIN)/python -m gradwire.build
 	@touch $@
+
+# The generator of the site has an environment of its own.
+target/site/bin/mkdocs: site/requirements.txt
+	$(say) 'site: its generator'
+	$(PYTHON) -m venv target/site
+	target/site/bin/python -m pip install --no-deps --progress-bar off -r site/requirements.txt
+	@touch $@
+
+.PHONY: site
+site: doc target/site/bin/mkdocs  ## build the site, in out/site/html; a dead link is an error
+	$(say) 'site: pages'
+	cargo build -p gradwire-cli --locked
+	target/site/bin/python site/stage.py --command target/debug/gradwire --rust target/doc --out out/site
+	NO_MKDOCS_2_WARNING=1 target/site/bin/mkdocs build --strict --config-file out/site/mkdocs.yml
+	@echo 'open out/site/html/index.html, or: $(PYTHON) -m http.server --directory out/site/html'
+
+# Zig's linker, auditwheel and their parts, apart from the environment of the tests.
+target/packaging/bin/auditwheel: packaging/requirements.txt
+	$(say) 'wheel: Zig and auditwheel'
+	$(PYTHON) -m venv target/packaging
+	target/packaging/bin/python -m pip install --no-deps --progress-bar off -r packaging/requirements.txt
+	@touch $@
+
+.PHONY: wheel
+wheel: $(VENV)/requirements.stamp target/packaging/bin/auditwheel  ## build a wheel for other machines in dist; WHEEL_FOR=aarch64 for that processor
+	$(say) 'wheel: the core and the command, linked for an older glibc'
+	rm -rf build out/wheel
+	PATH=$(CURDIR)/target/packaging/bin:$$PATH CARGO=$(CURDIR)/packaging/cargo-old-glibc \
+	    CARGO_BUILD_TARGET=$(WHEEL_FOR)-unknown-linux-gnu _PYTHON_HOST_PLATFORM=linux-$(WHEEL_FOR) \
+	    $(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir out/wheel .
+	$(say) 'wheel: its tag, and the PyTorch binding'
+	PATH=$(CURDIR)/target/packaging/bin:$$PATH $(BIN)/python packaging/wheel.py out/wheel/*.whl --out dist
+
+# The same build as the wheel's, so that the package suits older releases of Debian and Ubuntu, too.
+DEB := target/x86_64-unknown-linux-gnu/release/gradwire
+
+.PHONY: deb
+deb: target/packaging/bin/auditwheel  ## build a Debian package of the command in dist, with completions and man pages
+	$(say) 'deb: the command, its completions and man pages'
+	PATH=$(CURDIR)/target/packaging/bin:$$PATH packaging/cargo-old-glibc build --release --locked \
+	    --target x86_64-unknown-linux-gnu -p gradwire-cli
+	packaging/deb.sh $(DEB) dist
 
 .PHONY: clean
 clean:  ## remove all build outputs and the virtual environment

@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::doctor::options::{DOCTOR_EXAMPLES, Doctor};
 use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
+use crate::generate::options::GenerateCommand;
 use crate::job::options::JobCommand;
 use crate::model::options::ModelCommand;
 use crate::perf::options::PerfCommand;
@@ -62,6 +63,9 @@ pub enum Command {
     /// Find parameters of a job by trials.
     #[command(subcommand)]
     Tune(TuneCommand),
+    /// Write shell completions, man pages, the reference of commands, and schemas for editors.
+    #[command(subcommand)]
+    Generate(GenerateCommand),
     /// One rank of `perf`, which reads its orders from standard input.
     #[command(hide = true)]
     PerfRank,

@@ -15,6 +15,7 @@
 //! - [`sim`]: `gradwire sim`: simulated fabrics, numbers and reports.
 //! - [`eval`]: `gradwire eval`: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: `gradwire tune`: parameters of a job, found by trials.
+//! - [`generate`]: `gradwire generate`: completions, man pages, the reference, schemas of files.
 //!
 //! Not here: how ranks work together (`gradwire-runtime` and below), experiments (`gradwire-lab`),
 //! how results are drawn and written (`gradwire-report`), and the simulator (`gradwire-netsim`).
@@ -28,6 +29,7 @@ pub mod doctor;
 pub mod environment;
 pub mod eval;
 pub mod exit;
+pub mod generate;
 pub mod job;
 pub mod model;
 pub mod perf;
@@ -50,7 +52,6 @@ use gradwire_lab::crew::worker::{self, RankProcess};
 use gradwire_lab::tune::guard;
 use gradwire_runtime::log::{self, LogLevel};
 use job::options::JobCommand;
-use trace::options::TraceCommand;
 
 /// Runs the command that was typed; errors go to standard error as one line.
 pub fn run() -> ExitCode {
@@ -98,12 +99,13 @@ fn execute(command: Command) -> Result<(), CommandError> {
         Command::Rank(rank) => rank::run(&rank),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Top(top) => top::run(&top),
-        Command::Trace(TraceCommand::Show(options)) => trace::show(&options),
+        Command::Trace(command) => trace::run(&command),
         Command::Sim(command) => sim::run(&command),
         Command::Model(command) => model::run(&command),
         Command::Eval(command) => eval::run(&command),
         Command::Tune(command) => tune::run(&command),
         Command::Switch(command) => switch::run(&command),
+        Command::Generate(command) => generate::run(&command),
         Command::PerfRank => perf_rank(),
         Command::TuneTrial(script) => Ok(guard::run(&script.command)?),
     }

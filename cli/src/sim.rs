@@ -40,7 +40,7 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
 }
 
 fn once(options: &SimRun) -> Result<(), CommandError> {
-    let ran = run::run(&scenario(&options.scenario))?;
+    let ran = run::run(&scenario(&options.scenario), options.trace.as_deref())?;
     OutputForm::from(options.json).print(|| ran.table(), || &ran.summary);
     Ok(ran.summary.unfinished()?)
 }

@@ -7,12 +7,14 @@
 //! - [`scheduler`], `departures`: which message leaves next, and how many are on their way.
 //! - `memory`, `stash`, `parity`, `plan_cache`, `phases`, `patience`: state kept between
 //!   packets, operations and steps.
-//! - `failures`: lost ranks and aborts. [`limits`]: how much is remembered.
+//! - `failures`: lost ranks and aborts. [`limits`]: how much is remembered. [`journal`]: when
+//!   messages came and went.
 
 mod agreement;
 pub mod communicator;
 mod departures;
 mod failures;
+pub mod journal;
 pub mod limits;
 mod matching;
 mod memory;

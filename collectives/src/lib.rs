@@ -8,9 +8,11 @@
 //! - `plan`: the form in which an algorithm is written: messages, and the gates they wait for.
 //! - `algorithms`: one file per algorithm; each header states steps and bytes on the wire.
 //! - `engine`: the machine that runs plans.
+//! - [`aggregation`]: sums within the network, apart from all of these.
 //!
 //! Packets, loss and repair are in `gradwire-protocol`, sockets and clocks in `gradwire-transport`.
 
+pub mod aggregation;
 mod algorithms;
 mod engine;
 mod numbers;
@@ -19,6 +21,6 @@ mod plan;
 
 pub use algorithms::outline;
 pub use algorithms::selection::ignores_tolerance;
-pub use engine::{communicator, limits, overdue, scheduler};
+pub use engine::{communicator, journal, limits, overdue, scheduler};
 pub use numbers::{codec, dtype, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

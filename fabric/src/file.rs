@@ -41,7 +41,9 @@
 
 mod explicit;
 mod faults;
+mod form;
 
+use gradwire_protocol::job::form::FormKey;
 use gradwire_protocol::job::spanned::{self, TomlEntry, TomlError, TomlTable};
 use toml::de::DeValue;
 
@@ -70,12 +72,17 @@ pub enum FileError {
     Fabric(#[from] FabricError),
 }
 
+/// The form of a `fabric.toml`, from which editors learn its keys.
+pub fn file_form() -> Vec<FormKey> {
+    form::keys()
+}
+
 impl Fabric {
     /// The fabric of a `fabric.toml`.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         let document = spanned::parse(text)?;
         let root = TomlTable::root(text, &document);
-        root.only(&keys())?;
+        root.only(&form::names(&form::keys()))?;
         let mut fabric = match root.get("shape") {
             Some(shape) => shaped(&root, &shape)?,
             None => explicit::read(&root)?,
@@ -117,14 +124,6 @@ fn shaped(root: &TomlTable<'_>, entry: &TomlEntry<'_>) -> Result<Fabric, FileErr
         )?;
     }
     Ok(fabric)
-}
-
-/// The keys of a file, of which [`SETTINGS`] are some.
-fn keys() -> Vec<&'static str> {
-    let mut keys = vec!["name", "shape", "oversubscription"];
-    keys.extend(SETTINGS.map(|setting| setting.name));
-    keys.extend(["rates", "latencies", "switch", "link", "fault"]);
-    keys
 }
 
 fn read_settings(root: &TomlTable<'_>, settings: &mut Settings) -> Result<(), TomlError> {

@@ -4,6 +4,7 @@
 //! `fabric.toml` ([`mod@super::file`]).
 
 use crate::policy::Balance;
+use gradwire_protocol::job::form::{FormKey, KeyNeed, ValueForm};
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
@@ -28,6 +29,11 @@ pub(crate) const LOSS_ALLOWED: &str = "0 to 1, or 0% to 100%, in steps of 0.0000
 /// The allowed forms of slow spells.
 const SPELLS_ALLOWED: &str = "LENGTH/APART/LEFT, two times from 1us to 10s and a share above 0, \
                               such as 300us/20ms/25%";
+
+/// The form of slow spells.
+const SPELLS_PATTERN: &str = r"^[^/]+/[^/]+/[^/]+$";
+/// The form of a rate.
+const RATE_PATTERN: &str = r"^\s*[0-9.]+\s*[KkMGT](bps|b/s)?\s*$";
 
 /// The settings of a fabric.
 #[derive(Clone, Debug)]
@@ -83,6 +89,8 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) allowed: &'static str,
+    /// The form of the value in a file.
+    pub(crate) form: fn() -> ValueForm,
     /// Stores a value; returns whether it is allowed.
     pub(crate) set: fn(&mut Settings, &str) -> Option<()>,
 }
@@ -93,6 +101,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         name: "latency",
         doc: "Time on the wire of every link; 1us by default.",
         allowed: LATENCY_ALLOWED,
+        form: ValueForm::span,
         set: |settings, text| {
             settings.latency = latency(text)?;
             Some(())
@@ -102,6 +111,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         name: "loss",
         doc: "Share of packets that every link loses at random, in each direction; 0 by default.",
         allowed: LOSS_ALLOWED,
+        form: ValueForm::share,
         set: |settings, text| {
             settings.loss = loss(text)?;
             Some(())
@@ -111,6 +121,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         name: "mtu",
         doc: "Largest packet of a transport in bytes, its header included; 4096 by default.",
         allowed: "256 to 65000 bytes",
+        form: || ValueForm::Whole(u64::from(*MTU_RANGE.start())..=u64::from(*MTU_RANGE.end())),
         set: |settings, text| {
             settings.mtu = text.parse().ok().filter(|mtu| MTU_RANGE.contains(mtu))?;
             Some(())
@@ -121,6 +132,9 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         doc: "Bytes that a packet takes on a wire beyond itself: Ethernet, IPv4 and UDP; 66 by \
               default.",
         allowed: "0 to 1000 bytes",
+        form: || {
+            ValueForm::Whole(u64::from(*FRAMING_RANGE.start())..=u64::from(*FRAMING_RANGE.end()))
+        },
         set: |settings, text| {
             let bytes = text.parse().ok();
             settings.framing = bytes.filter(|bytes| FRAMING_RANGE.contains(bytes))?;
@@ -135,6 +149,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
               come, first served, by default.",
         allowed: "1KiB to 64GiB of every port, such as 512KiB, or with a factor from 0.001 to \
                   1000, such as 512KiB/port*1.0, or shared, such as 16MiB*1.0",
+        form: buffer_form,
         set: |settings, text| {
             settings.buffer = buffer(text)?;
             Some(())
@@ -145,6 +160,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         doc: "Queue depth, as a share of rate x round trip, above which switches mark protected \
               packets and drop droppable ones; 100% by default, off for plain tail drop.",
         allowed: "off, 0 to 1, or 0% to 100%",
+        form: || ValueForm::share().or_word("off"),
         set: |settings, text| {
             settings.marks_above = match text {
                 "off" => None,
@@ -157,6 +173,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         name: "balance",
         doc: "How switches choose among equally short paths, unless the command line says.",
         allowed: "ecmp, random, adaptive",
+        form: || ValueForm::Words(vec!["ecmp", "random", "adaptive"]),
         set: |settings, text| {
             settings.balance = Some(balance(text)?);
             Some(())
@@ -167,6 +184,7 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         doc: "Spells in which a host sends slowly, drawn for each host: their mean length, the \
               mean time between them, and the share of the rate that is left; none by default.",
         allowed: SPELLS_ALLOWED,
+        form: || ValueForm::Text(SPELLS_PATTERN),
         set: |settings, text| {
             settings.spells.send = Some(spells(text)?);
             Some(())
@@ -176,12 +194,44 @@ pub(crate) const SETTINGS: [Setting; 9] = [
         name: "slow-receive",
         doc: "The same for what a host receives.",
         allowed: SPELLS_ALLOWED,
+        form: || ValueForm::Text(SPELLS_PATTERN),
         set: |settings, text| {
             settings.spells.receive = Some(spells(text)?);
             Some(())
         },
     },
 ];
+
+/// The form of a rate.
+pub(crate) fn rate_form() -> ValueForm {
+    ValueForm::Text(RATE_PATTERN)
+}
+
+/// The form of a buffer: one text, or a table of memory and threshold factor.
+fn buffer_form() -> ValueForm {
+    let sized = |name, meaning: &str| FormKey {
+        name,
+        meaning: format!("{meaning} \"1KiB\" to \"64GiB\"."),
+        default: None,
+        need: KeyNeed::Optional,
+        form: ValueForm::size(),
+    };
+    let factor = FormKey {
+        name: "alpha",
+        meaning: "The dynamic threshold factor, 0.001 to 1000.".to_owned(),
+        default: None,
+        need: KeyNeed::Required,
+        form: ValueForm::AnyOf(vec![
+            ValueForm::Decimal(0.001..=1000.0),
+            ValueForm::Text(""),
+        ]),
+    };
+    let port = sized("port", "The memory of a port, divided among its queues.");
+    let shared = sized("shared", "The memory of a switch, shared by its ports.");
+    let table = ValueForm::Table(vec![port, shared, factor]);
+    let text = ValueForm::Text(r"^\s*[0-9.]+\s*[A-Za-z]*\s*(/port)?\s*(\*.*)?$");
+    ValueForm::AnyOf(vec![text, ValueForm::Whole(0..=u64::MAX), table])
+}
 
 /// Reads a rate in bits per second with its unit: `100G`, `2.5Gbps`, `400Gb/s`. Units are powers
 /// of 1,000.

@@ -6,6 +6,7 @@
 //! - [`fuzz`]: seeds of a cluster with random faults.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: CPU time, wall time and memory of a run; [`progress`]: its progress bar.
+//! - [`traced`]: the events of a run, for `gradwire trace`.
 //! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
 //!   a report.
 //!
@@ -26,4 +27,5 @@ pub mod step;
 pub mod steps;
 pub mod summary;
 pub mod timeline;
+pub mod traced;
 pub mod training;

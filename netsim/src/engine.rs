@@ -4,9 +4,11 @@
 //! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena
 //!   of packets, [`port`] has the queues, `spells` makes hosts slow, [`wiring`] is the read-only
 //!   state, [`flows`] begins flows.
+//! - [`element`]: the seam between a switch and an element that looks into packets.
 //! - [`parallel`]: several threads, the same bytes.
 
 pub mod calendar;
+pub mod element;
 pub mod flows;
 mod happening;
 pub mod host;

@@ -7,12 +7,14 @@
 //!   the fabric and the transport of a host.
 //! - [`transports`]: gradwire's own `Endpoint` and `Communicator`, and the references for
 //!   comparison.
+//! - [`fluid`]: the same programs without packets, on links that messages share.
 //! - [`results`]: the outcome of a run, its percentiles and slowdowns, its training steps.
 //!
 //! Not here: fabrics (`gradwire-fabric`), workloads (`gradwire-workloads`), rules of the protocol.
 //! No clock, file or socket; a thread only where a run is asked to use several.
 
 pub mod engine;
+pub mod fluid;
 pub mod results;
 pub mod setup;
 pub mod simulation;

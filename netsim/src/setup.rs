@@ -43,6 +43,35 @@ pub enum Transport {
     Ndp,
     /// RoCE with go-back-N, PFC and DCQCN.
     Roce,
+    /// The same without DCQCN.
+    #[strum(serialize = "roce-pfc")]
+    RocePfc,
+    /// IRN: selective repeat and a window, no PFC.
+    Irn,
+    /// The same with DCQCN.
+    #[strum(serialize = "irn-dcqcn")]
+    IrnDcqcn,
+    /// IRN with PFC.
+    #[strum(serialize = "irn-pfc")]
+    IrnPfc,
+    /// IRN with PFC and DCQCN.
+    #[strum(serialize = "irn-pfc-dcqcn")]
+    IrnPfcDcqcn,
+    /// The ablation of IRN with go-back-N.
+    #[strum(serialize = "irn-go-back-n")]
+    IrnGoBack,
+    /// The ablation of IRN without its window.
+    #[strum(serialize = "irn-no-window")]
+    IrnNoWindow,
+    /// SwitchML: switches sum all-reduces, in slots.
+    SwitchMl,
+    /// ATP: switches sum all-reduces in aggregators that jobs share, servers the rest.
+    Atp,
+    /// ATP where no switch has an aggregator.
+    #[strum(serialize = "atp-servers")]
+    AtpServers,
+    /// NetReduce: switches sum all-reduces on RoCE's own connections.
+    NetReduce,
 }
 
 fn no_transport(given: &str) -> SetupError {
@@ -70,8 +99,20 @@ pub struct Setup {
     pub threads: usize,
     /// Time between samples of the queues; `None`: no samples.
     pub sample_every: Option<Span>,
+    /// Whether hosts of gradwire keep the times of their programs' messages.
+    pub journal: JournalMode,
     /// Returns the CPU time of the calling thread.
     pub clock: Clock,
+}
+
+/// Whether a run keeps the times of messages.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum JournalMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It keeps all.
+    Messages,
 }
 
 /// The reason why a run was refused before anything was simulated.
@@ -80,7 +121,8 @@ pub enum SetupError {
     /// No such transport.
     #[error(
         "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, pfabric, \
-         ndp, roce"
+         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, \
+         irn-no-window, switchml, atp, atp-servers, netreduce"
     )]
     Transport {
         /// The given name.

@@ -6,22 +6,31 @@ use std::sync::Arc;
 use gradwire_fabric::paths::Paths;
 use gradwire_protocol::units::Span;
 
+use crate::engine::element::OptionalElement;
 use crate::engine::flows::{FlowChange, FlowRecord, Flows};
 use crate::engine::host::Host;
 use crate::engine::parallel::{self, Glance};
 use crate::engine::port::PortQueues;
 use crate::engine::region::FabricRegion;
 use crate::engine::wiring::Wiring;
-use crate::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
-use crate::transports::reference::manifest::{Manifest, TooMany};
+use crate::transports::dctcp::Dctcp;
+use crate::transports::gradwire::Gradwire;
+use crate::transports::in_network::connections::ConnectionHost;
+use crate::transports::in_network::worker_host::WorkerHost;
+use crate::transports::in_network::{SumCargo, SumPolicy, element};
+use crate::transports::irn::{Irn, IrnTerms};
+use crate::transports::ndp::Ndp;
+use crate::transports::pfabric::PFabric;
+use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
 use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
+use crate::transports::roce::{Roce, RoceTerms};
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
 use crate::transports::tagged::TaggedHost;
-use crate::transports::{dctcp::Dctcp, gradwire::Gradwire, ndp::Ndp, pfabric::PFabric, roce::Roce};
 
 /// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
@@ -44,42 +53,133 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
-        Transport::Roce => simulate_reference(setup, watch, Roce::host),
+        Transport::Roce => simulate_roce(setup, watch, RoceTerms::DCQCN),
+        Transport::RocePfc => simulate_roce(setup, watch, RoceTerms::PFC),
+        Transport::IrnGoBack => simulate_roce(setup, watch, RoceTerms::IRN_GO_BACK),
+        Transport::Irn => simulate_irn(setup, watch, IrnTerms::PLAIN),
+        Transport::IrnDcqcn => simulate_irn(setup, watch, IrnTerms::DCQCN),
+        Transport::IrnPfc => simulate_irn(setup, watch, IrnTerms::PFC),
+        Transport::IrnPfcDcqcn => simulate_irn(setup, watch, IrnTerms::PFC_DCQCN),
+        Transport::IrnNoWindow => simulate_irn(setup, watch, IrnTerms::NO_WINDOW),
+        Transport::SwitchMl => simulate_workers(setup, watch, SumPolicy::SwitchMl),
+        Transport::Atp => simulate_workers(setup, watch, SumPolicy::Atp),
+        Transport::AtpServers => simulate_workers(setup, watch, SumPolicy::AtpServers),
+        Transport::NetReduce => {
+            simulate_summing(setup, watch, SumPolicy::NetReduce, ConnectionHost::new)
+        }
     }
+}
+
+fn simulate_roce(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    terms: RoceTerms,
+) -> Result<Outcome, SetupError> {
+    simulate_reference(setup, watch, |host, own| Roce::host(host, own, terms))
+}
+
+fn simulate_irn(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    terms: IrnTerms,
+) -> Result<Outcome, SetupError> {
+    simulate_reference(setup, watch, |host, own| Irn::host(host, own, terms))
+}
+
+fn simulate_workers(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    policy: SumPolicy,
+) -> Result<Outcome, SetupError> {
+    simulate_summing(setup, watch, policy, WorkerHost::new)
+}
+
+/// Runs a reference whose switches sum all-reduces.
+fn simulate_summing<H: Host<Cargo = SumCargo> + Send>(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    policy: SumPolicy,
+    carrier: impl Fn(u32, &ReferenceSettings, &Arc<Manifest>) -> H,
+) -> Result<Outcome, SetupError> {
+    let players = Players::of(setup, |settings| Summing::Switches {
+        payload: settings.payload,
+    })?;
+    let Players {
+        settings, manifest, ..
+    } = &players;
+    let host = |host| players.host(host, carrier(host, settings, manifest));
+    let elements = || element::elements(&setup.fabric, manifest, policy, settings);
+    simulate_with(setup, watch, host, elements)
 }
 
 /// Runs a reference, whose hosts carry flows; players turn programs into flows.
 fn simulate_reference<H: Host + Send>(
     setup: &Setup,
     watch: &mut dyn FnMut(Glance),
-    carrier: fn(u32, &ReferenceSettings) -> H,
+    carrier: impl Fn(u32, &ReferenceSettings) -> H,
 ) -> Result<Outcome, SetupError> {
-    let workload = &setup.workload;
-    let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
-    // Numbers of messages begin after those of the workload's own flows.
-    let first = workload.flows.len() as u32;
-    let manifest = Manifest::new(workload, &setup.job, first);
-    let manifest = manifest.map_err(|TooMany(messages)| SetupError::Messages {
-        transport: setup.transport,
-        workload: workload.name.clone(),
-        messages,
-    })?;
-    let manifest = Arc::new(manifest);
-    let player = |host| {
-        let mut programs = workload.programs.iter();
-        let program = programs.find(|program| program.host == host)?;
-        Some(MessagePlayer::new(
-            program, &manifest, &setup.job, &settings,
-        ))
-    };
-    let host = |host| Programmed::new(carrier(host, &settings), player(host), first);
+    let players = Players::of(setup, |_| Summing::Hosts)?;
+    let host = |host| players.host(host, carrier(host, &players.settings));
     simulate(setup, watch, host)
+}
+
+/// The programs of a reference's hosts.
+struct Players<'s> {
+    setup: &'s Setup,
+    settings: ReferenceSettings,
+    manifest: Arc<Manifest>,
+    /// Number of the first message.
+    first: u32,
+}
+
+impl<'s> Players<'s> {
+    fn of(
+        setup: &'s Setup,
+        summing: impl Fn(&ReferenceSettings) -> Summing,
+    ) -> Result<Self, SetupError> {
+        let workload = &setup.workload;
+        let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
+        // Numbers of messages begin after those of the workload's own flows.
+        let first = workload.flows.len() as u32;
+        let manifest = Manifest::new(workload, &setup.job, first, summing(&settings));
+        let manifest = manifest.map_err(|TooMany(messages)| SetupError::Messages {
+            transport: setup.transport,
+            workload: workload.name.clone(),
+            messages,
+        })?;
+        Ok(Self {
+            setup,
+            settings,
+            manifest: Arc::new(manifest),
+            first,
+        })
+    }
+
+    /// A host with its program.
+    fn host<H: Host>(&self, host: u32, carrier: H) -> Programmed<H> {
+        let mut programs = self.setup.workload.programs.iter();
+        let program = programs.find(|program| program.host == host);
+        let player = program.map(|program| {
+            MessagePlayer::new(program, &self.manifest, &self.setup.job, &self.settings)
+        });
+        Programmed::new(carrier, player, self.first)
+    }
 }
 
 fn simulate<H: Host + Send>(
     setup: &Setup,
     watch: &mut dyn FnMut(Glance),
     host: impl Fn(u32) -> H,
+) -> Result<Outcome, SetupError> {
+    simulate_with(setup, watch, host, Vec::new)
+}
+
+/// Runs hosts, with elements in switches: one place for each switch, or none at all.
+fn simulate_with<H: Host + Send>(
+    setup: &Setup,
+    watch: &mut dyn FnMut(Glance),
+    host: impl Fn(u32) -> H,
+    elements: impl Fn() -> Vec<OptionalElement<H::Cargo>>,
 ) -> Result<Outcome, SetupError> {
     let fabric = switches::with_memory_of(setup);
     let policy = switches::policy(setup);
@@ -91,7 +191,9 @@ fn simulate<H: Host + Send>(
             let own = |id: u32| usize::from(wiring.host_region[id as usize]) == number;
             let hosts = (0..setup.fabric.hosts).map(|id| own(id).then(|| host(id)));
             let flows = Flows::new(&setup.workload);
-            FabricRegion::new(&wiring, number as u8, hosts.collect(), flows, gap)
+            let mut region = FabricRegion::new(&wiring, number as u8, hosts.collect(), flows, gap);
+            region.place(elements());
+            region
         })
         .collect();
     if let Some(interval) = setup.sample_every {
@@ -140,9 +242,10 @@ fn gather<H: Host>(
         outcome.timed_out |= region.next_event().is_some();
         outcome.samples.append(&mut region.samples);
         let (hosts, own, records) = region.into_parts();
-        for host in hosts.into_iter().flatten() {
+        for mut host in hosts.into_iter().flatten() {
             outcome.transport += host.counts();
             outcome.tasks.extend(host.tasks());
+            outcome.messages.extend(host.messages());
         }
         for (index, port) in own.into_iter().enumerate() {
             if usize::from(wiring.wires[index].home) == number {
@@ -157,6 +260,8 @@ fn gather<H: Host>(
         .samples
         .sort_by_key(|sample| (sample.at, sample.link));
     outcome.tasks.sort_by_key(|task| (task.host, task.task));
+    let end = |message: &MessageOutcome| (message.host, message.record.last);
+    outcome.messages.sort_by_key(end);
     let ports = ports.into_iter().flatten().enumerate();
     outcome.links = ports
         .map(|(index, port)| link_outcome(setup, wiring, index, port))

@@ -39,7 +39,20 @@ pub fn policy(setup: &Setup) -> QosPolicy {
             policy.trims_above = ByteCount::new((8 * packet - 1).min(half));
             policy.queues[1].marks_above = None;
         }
-        Transport::Roce => {
+        Transport::Irn
+        | Transport::IrnDcqcn
+        | Transport::IrnGoBack
+        | Transport::IrnNoWindow
+        | Transport::SwitchMl
+        | Transport::Atp
+        | Transport::AtpServers => {
+            policy.ramp = Some(dcqcn_marks());
+        }
+        Transport::Roce
+        | Transport::RocePfc
+        | Transport::IrnPfc
+        | Transport::IrnPfcDcqcn
+        | Transport::NetReduce => {
             policy.ramp = Some(dcqcn_marks());
             policy.pause = Some(Pause {
                 above: ByteCount::new(48 * packet),

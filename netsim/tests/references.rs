@@ -5,7 +5,7 @@
 
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::setup::{JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_netsim::switches;
 use gradwire_protocol::job::Job;
@@ -39,6 +39,7 @@ fn setup(transport: Transport, shape: &str, flows: Vec<Flow>) -> Setup {
         limit: Instant::START + Span::from_millis(500),
         threads: 1,
         sample_every: None,
+        journal: JournalMode::Off,
         clock: || Span::ZERO,
     }
 }

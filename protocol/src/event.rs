@@ -3,7 +3,7 @@
 use crate::bitmap::Bitmap;
 use crate::message::MessageOutline;
 use crate::path::PathFault;
-use crate::units::{MessageKey, Rank, Span};
+use crate::units::{Instant, MessageKey, Rank, Span};
 
 /// Something that happened at an endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -27,6 +27,8 @@ pub enum EndpointEvent {
         bytes: u32,
         /// The segments that stay missing, if any.
         holes: Option<Bitmap>,
+        /// When its first packet and its last segment arrived; `None` if none did.
+        arrived: Option<(Instant, Instant)>,
     },
     /// The receiver needs nothing more of a message: its bytes may be reused.
     Sent {
@@ -34,8 +36,12 @@ pub enum EndpointEvent {
         to: Rank,
         /// Its key.
         key: MessageKey,
+        /// Its length in bytes.
+        bytes: u32,
         /// The segments that the receiver accepted as holes, if any.
         missing: Option<Bitmap>,
+        /// When its first packet left.
+        first: Instant,
     },
     /// The receiver accepts no more of a message: its bytes may be reused. It has refused the
     /// message and forgotten the part that it had.

@@ -3,12 +3,14 @@
 //!
 //! - [`Job::from_toml`] reads and checks once; after that all values are valid.
 //! - `job/values.rs` has the types of values that only jobs have, `job/formats.rs` how values are
-//!   written in TOML, [`notation`] how sizes, shares and times are written anywhere.
+//!   written in TOML, [`notation`] how sizes, shares and times are written anywhere, and [`form`]
+//!   as much of that as an editor checks.
 //! - [`spanned`] reads TOML so that errors name the line; [`spelling`] suggests the nearest word.
 //!   Files that describe fabrics are read with both, too.
 //!
 //! The class and protection that follow from a job are decided in [`crate::priority`].
 
+pub mod form;
 mod formats;
 mod keys;
 pub mod notation;
@@ -292,6 +294,11 @@ pub enum JobError {
 pub fn describe() -> impl Iterator<Item = (&'static str, &'static str, String)> {
     KEYS.iter()
         .map(|key| (key.name, key.sentence, (key.allowed)()))
+}
+
+/// The form of a `job.toml`, from which editors learn its keys.
+pub fn file_form() -> Vec<form::FormKey> {
+    keys::form()
 }
 
 impl Job {

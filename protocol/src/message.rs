@@ -5,6 +5,15 @@ use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
 use crate::wire::{Header, PacketKind};
 
+/// The sum that a message is a contribution to, and the step that pays for what it lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SumName {
+    /// Its step.
+    pub step: Step,
+    /// The key of all its messages, one from each peer.
+    pub key: MessageKey,
+}
+
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
@@ -22,15 +31,6 @@ pub struct SendRequest {
     pub contributors: u16,
     /// Layers, magnitudes and protection of its segments.
     pub tags: SegmentTags,
-}
-
-/// The sum that a message is a contribution to, and the step that pays for what it lacks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SumName {
-    /// Its step.
-    pub step: Step,
-    /// The key of all its messages, one from each peer.
-    pub key: MessageKey,
 }
 
 /// A message to receive.

@@ -556,6 +556,7 @@ impl Receiver {
         let takes_parity = !opens_parity || self.takes_parity();
         let receiving = &mut self.messages[at];
         receiving.on_data(header, segments, lent.ledger);
+        receiving.last_data = lent.now;
         self.counters.received_segments += u64::from(segments);
         self.granted.on_segment(lent.now);
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
@@ -595,6 +596,7 @@ impl Receiver {
         lent.grants.settle(lent.place, receiving.settle());
         let holes = receiving.take_holes(lent.ledger);
         let (from, key, bytes) = (self.peer, receiving.key(), receiving.cut.bytes());
+        let arrived = Some((receiving.begun, receiving.last_data));
         if let Some(holes) = &holes {
             self.counters.lost_segments += u64::from(holes.ones());
             self.counters.given_up_segments += u64::from(receiving.given_up(holes));
@@ -604,6 +606,7 @@ impl Receiver {
             key,
             bytes,
             holes,
+            arrived,
         });
     }
 

@@ -101,6 +101,10 @@ pub struct SentMessage {
     pub tags: SegmentTags,
     /// From [`Sender::send`] until the receiver's STOP.
     pub took: Span,
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// When its first packet left; of a message that sent none, when it was given to the sender.
+    pub first: Instant,
 }
 
 impl SentMessage {
@@ -431,6 +435,7 @@ impl Sender {
         let most = room.min(self.run_packets(settings)) as usize;
         self.cover(at, settings);
         let sending = &mut self.messages[at];
+        sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
         let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
         let segments = run.as_slice().len() as u64;
@@ -704,6 +709,8 @@ impl Sender {
             message: sending.id(),
             missing: sending.take_missing(),
             took: now - sending.begun,
+            bytes: sending.cut.bytes(),
+            first: sending.first_sent.unwrap_or(sending.begun),
             tags: std::mem::take(&mut sending.tags),
         });
         self.sent.push_back(sent);

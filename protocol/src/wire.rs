@@ -59,6 +59,10 @@ pub use report::{REPORT_BYTES, SegmentReport};
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
 pub const VERSION: u8 = 7;
+/// Offset of the job, 32 bits.
+pub const JOB_AT: usize = 4;
+/// Offset of the membership epoch, 16 bits.
+pub const EPOCH_AT: usize = 8;
 /// Offset of the number of bytes after the header, 16 bits.
 pub const LENGTH_AT: usize = 44;
 /// Offset of the checksum in the header.
@@ -320,8 +324,8 @@ impl Header {
         out[1] = self.kind as u8;
         out[2] = self.flags.0;
         out[3] = self.class.0 | ParityLayout::to_bits(self.parity) << CLASS_BITS;
-        put32(out, 4, self.job.0);
-        put16(out, 8, self.epoch);
+        put32(out, JOB_AT, self.job.0);
+        put16(out, EPOCH_AT, self.epoch);
         put16(out, 10, self.source.0);
         put32(out, 12, self.step.0);
         put32(out, 16, self.key.0 as u32);
@@ -401,7 +405,7 @@ impl Header {
     /// no other field.
     pub fn origin(datagram: &[u8]) -> Option<(JobId, Rank)> {
         let bytes = datagram.first_chunk::<HEADER_BYTES>()?;
-        Some((JobId(get32(bytes, 4)), Rank(get16(bytes, 10))))
+        Some((JobId(get32(bytes, JOB_AT)), Rank(get16(bytes, 10))))
     }
 
     fn checked(&self, present: usize) -> Result<(), DecodeError> {

@@ -1,10 +1,11 @@
 """Compile the PyTorch binding for the PyTorch that is installed, once, and load it.
 
-PyTorch's C++ interface changes with every minor version, so the binding is compiled on this
-machine: at first use, or ahead of time by ``python -m gradwire.build``. The result has a name made
-of PyTorch's version, Python's, the processor and a hash of the sources. It is kept for the user; if
-it is made ahead of time, for all users: in the package, if that is writable. A finished build is
-never written again.
+PyTorch's C++ interface changes with every minor version. A wheel brings the binding for one
+PyTorch, if it was made so (``packaging/wheel.py``). For any other, and where that binding does not
+load, it is compiled on this machine: at first use, or ahead of time by ``python -m
+gradwire.build``. The result has a name made of PyTorch's version, Python's, the processor and a
+hash of the sources. It is kept for the user; if it is made ahead of time, for all users: in the
+package, if that is writable. A finished build is never written again.
 """
 
 from __future__ import annotations
@@ -67,20 +68,42 @@ def _loaded() -> ModuleType:
     environment = Environment.read()
     torch_version = _checked_torch()
     library = core_library()
-    if not compiles(environment):
-        module = _fallback(library, environment)
-        sys.modules[_MODULE] = module
-        return module
-    name = name_of_build(f"torch-{torch_version}", library)
-    folder = kept(name, environment, functools.partial(_compile, library))
+    is_compiled = compiles(environment)
+    module = None if environment.binding == "python" else _shipped(torch_version)
+    if module is None and is_compiled:
+        name = name_of_build(f"torch-{torch_version}", library)
+        module = _extension(kept(name, environment, functools.partial(_compile, library)))
+    sys.modules[_MODULE] = module or _fallback(library, environment)
+    return sys.modules[_MODULE]
+
+
+def _extension(folder: Path) -> ModuleType:
     binding = folder / "_binding.so"
     spec = importlib.util.spec_from_file_location(_MODULE, binding)
     if spec is None or spec.loader is None:
         raise BindingError(f"gradwire: {binding} is not a Python extension; delete {folder}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    sys.modules[_MODULE] = module
     return module
+
+
+def shipped_folder(torch_version: str) -> Path:
+    """Return where a wheel has the binding for this PyTorch, Python and processor."""
+    release = torch_version.split("+")[0]
+    system = f"{sys.implementation.cache_tag}-{platform.machine()}"
+    return _SHARED / f"torch-{release}-{system}"
+
+
+def _shipped(torch_version: str) -> ModuleType | None:
+    """Load the binding that came with the package, if it is for this PyTorch and this system."""
+    folder = shipped_folder(torch_version)
+    if not folder.is_dir():
+        return None
+    try:
+        return _extension(folder)
+    except ImportError as error:  # an older C++ library than that of the machine that compiled it
+        log.say(logging.INFO, f"the binding of the wheel does not load here ({error})")
+        return None
 
 
 def compiles(environment: Environment) -> bool:
@@ -289,6 +312,8 @@ def _ninja_on_path() -> Iterator[None]:
 def ahead_of_time() -> Path:
     """Compile for all users of this package if it is writable, else for this one."""
     environment, torch_version, library = Environment.read(), _checked_torch(), core_library()
+    if _shipped(torch_version) is not None:
+        return shipped_folder(torch_version)
     name = name_of_build(f"torch-{torch_version}", library)
     found = _finished(name, environment)
     places = (_SHARED, *environment.caches)

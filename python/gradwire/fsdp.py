@@ -37,6 +37,8 @@ from gradwire.gradients import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["ShardedGradients", "TaggedReduceScatter", "register"]
+
 _ROOT = "(root)"
 """Stands for the name of the model itself, which is empty."""
 

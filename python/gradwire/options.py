@@ -5,6 +5,8 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Backend as _Backend
 from torch.distributed.constants import default_pg_timeout
 
+__all__ = ["Options"]
+
 
 class Options(_Backend.Options):
     """How a group treats tensors on a GPU."""

@@ -84,6 +84,27 @@ def an_environment_without_any_folder_for_files_is_read(monkeypatch: pytest.Monk
         build._made("torch", lambda _: None, (Path("/proc/x/gradwire"),))
 
 
+def the_binding_of_a_wheel_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "_SHARED", tmp_path)
+    folder = build.shipped_folder("2.15.0+cu132")
+    assert folder.name.startswith("torch-2.15.0-cpython-"), folder
+    folder.mkdir()
+    (folder / "_binding.so").touch()
+    monkeypatch.setattr(build, "_extension", lambda folder: folder)
+    assert build._shipped("2.15.0") == folder
+    assert build._shipped("2.15.1") is None
+
+
+def a_binding_that_does_not_load_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_SHARED", tmp_path)
+    folder = build.shipped_folder(torch.__version__)
+    folder.mkdir()
+    (folder / "_binding.so").write_text("no library")
+    assert build._shipped(torch.__version__) is None
+
+
 def builds_of_two_processors_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     own = build.name_of_build("torch-2.15.0", Path("library"))
     assert platform.machine() in own

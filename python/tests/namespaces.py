@@ -34,23 +34,24 @@ def linked_hosts(label: str, addresses: Sequence[Sequence[str]]) -> Iterator[Lin
     if made.returncode != 0:
         pytest.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
     try:
-        _ip("netns", "add", names[1])
+        ip("netns", "add", names[1])
         peer = ("peer", "name", hosts.interfaces[1], "netns", names[1])
         # Inside of a namespace, so that jobs beside this one may use the same names.
-        _ip(*hosts.inside[0][1:], "ip", "link", "add", hosts.interfaces[0], "type", "veth", *peer)
+        ip(*hosts.inside[0][1:], "ip", "link", "add", hosts.interfaces[0], "type", "veth", *peer)
         for name, interface, own in zip(names, hosts.interfaces, addresses, strict=True):
             for address in own:
                 is_old = "." in address
                 length, wait = ("24", ()) if is_old else ("64", ("nodad",))
-                _ip("-n", name, "address", "add", f"{address}/{length}", "dev", interface, *wait)
+                ip("-n", name, "address", "add", f"{address}/{length}", "dev", interface, *wait)
             for device in ("lo", interface):
-                _ip("-n", name, "link", "set", "dev", device, "up")
+                ip("-n", name, "link", "set", "dev", device, "up")
         yield hosts
     finally:
         for name in names:
             with contextlib.suppress(subprocess.CalledProcessError):
-                _ip("netns", "delete", name)
+                ip("netns", "delete", name)
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
+    """Run the ip command."""
     subprocess.run(["ip", *arguments], check=True, capture_output=True)

@@ -19,6 +19,7 @@ pub fn colour(transport: &str) -> &'static str {
         "ndp" => "#009e73",
         "roce" => "#cc79a7",
         "pfabric" => "#e69f00",
+        "irn" => "#882255",
         _ => "#56606b",
     }
 }

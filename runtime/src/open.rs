@@ -173,7 +173,10 @@ fn inbox_of(job: &Job) -> Result<Option<OwnInbox>, ShareError> {
         Ok(inbox) => Ok(Some(inbox)),
         Err(error) if job.transport.wire == WireChoice::SharedMemory => Err(error),
         Err(error) => {
-            ::log::warn!("packets between the ranks of this host go by UDP: {error}");
+            ::log::warn!(
+                "packets between the ranks of this host go by UDP, slower: {error}; mount a \
+                 writable tmpfs at /dev/shm to share memory (docker: --shm-size=1g)"
+            );
             Ok(None)
         }
     }

@@ -64,6 +64,10 @@ impl RankDriver {
         recorder: Arc<FlightRecorder>,
         pool: Arc<CallbackPool>,
     ) -> Self {
+        let mut communicator = communicator;
+        if recorder.is_on() {
+            communicator.keep_journal();
+        }
         Self {
             communicator,
             waiting: BTreeMap::new(),
@@ -108,6 +112,7 @@ impl RankDriver {
             recorded,
         } = submission;
         let begun = BegunOperation::now(task.operation.collective);
+        self.recorder.note_clock(now);
         let mut operation = task.operation;
         operation.deadline = task.timeout.map(|timeout| now + timeout);
         let label = operation.label();
@@ -271,6 +276,7 @@ impl RankDriver {
         while let Some((rank, fault)) = self.communicator.poll_path_fault() {
             log::warn!("{}", path_faults::line(rank, fault));
         }
+        self.recorder.ended(self.communicator.take_journal());
         let mut failed = Vec::new();
         while let Some(completion) = self.communicator.poll_completion() {
             let Completion {

@@ -1,7 +1,8 @@
 //! The flight recorder of a rank: its last operations, how they ended, and the ranks and bytes that
 //! unfinished ones wait for.
 //!
-//! - `ring` keeps the operations. [`dump`] is a copy of them at one moment, as plain data.
+//! - `ring` keeps the operations, `messages` the times of their messages. [`dump`] is a copy of
+//!   them at one moment, as plain data.
 //! - At the first failure of an operation, a peer or the job, the recorder is dumped once, into the
 //!   folder that the caller named. The error names the file.
 //! - When the rank leaves, its counts are written into that folder, too.
@@ -9,6 +10,7 @@
 //! The command's `trace show` compares dumps of several ranks.
 
 pub mod dump;
+mod messages;
 mod ring;
 
 use std::collections::BTreeMap;
@@ -18,14 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gradwire_collectives::communicator::Communicator;
+use gradwire_collectives::journal::MessageRecord;
 use gradwire_collectives::operation::{Collective, Operation, OperationId, OperationProgress};
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{self, Rank};
 
 pub use dump::TraceDump;
 
 use crate::metrics::operations;
 use crate::metrics::snapshot::{RankSubject, Snapshot};
 use dump::{GroupMembers, LostRank, OperationNeeds, TraceEntry, TraceState, VERSION};
+use messages::MessageRing;
 use ring::{FailedEnd, OperationChange, TraceNumber, TraceRing, TraceSlot};
 
 /// Beginning of the names of files with the counts of a rank.
@@ -66,6 +70,7 @@ pub(crate) struct FlightRecorder {
     subject: RankSubject,
     entries: u32,
     ring: Option<Mutex<TraceRing>>,
+    messages: Mutex<MessageRing>,
     folder: Option<PathBuf>,
     kept: Mutex<KeptTrace>,
     joined: Instant,
@@ -88,6 +93,7 @@ impl FlightRecorder {
         Arc::new(Self {
             subject,
             entries,
+            messages: Mutex::new(MessageRing::new(entries as usize)),
             ring: (entries > 0).then(|| Mutex::new(TraceRing::new(entries as usize))),
             folder,
             kept: Mutex::new(KeptTrace::NothingFailed),
@@ -126,6 +132,30 @@ impl FlightRecorder {
             let error = error.to_string();
             OperationChange::Failed(Instant::now(), Box::new(FailedEnd { error, unfinished }))
         });
+    }
+
+    /// Whether operations and messages are recorded at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// The driver's clock has just shown `now`.
+    #[expect(clippy::disallowed_methods, reason = "a recorder notes times")]
+    pub(crate) fn note_clock(&self, now: units::Instant) {
+        if self.is_on() {
+            self.messages().note_clock(now, Instant::now());
+        }
+    }
+
+    /// Messages have ended.
+    pub(crate) fn ended(&self, records: Vec<MessageRecord>) {
+        if !records.is_empty() {
+            self.messages().add(records);
+        }
+    }
+
+    fn messages(&self) -> MutexGuard<'_, MessageRing> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, recorded: RecordedOperation, change: impl FnOnce() -> OperationChange) {
@@ -250,6 +280,7 @@ impl FlightRecorder {
             incomplete: None,
             groups: groups.collect(),
             operations: operations.collect(),
+            messages: self.messages().messages(self.joined),
         }
     }
 

@@ -160,7 +160,9 @@ impl Recorder {
                         "received twice"
                     );
                 }
-                EndpointEvent::Sent { to, key, missing } => {
+                EndpointEvent::Sent {
+                    to, key, missing, ..
+                } => {
                     assert_eq!(self.sent.insert((to, key), missing), None, "sent twice");
                 }
                 EndpointEvent::Announced { .. } | EndpointEvent::StandsStill { .. } => {}

@@ -17,7 +17,7 @@ use std::ops::Range;
 use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{
     CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, PacketKind, TAG_BYTES,
 };
@@ -110,6 +110,11 @@ impl Seal {
     /// Whether payloads may be sent from where they are. Encryption must write them to a new place.
     pub fn may_gather(&self) -> bool {
         matches!(self.protection, Protection::Checksum(_))
+    }
+
+    /// The job and the epoch of its packets.
+    pub(crate) fn membership(&self) -> (JobId, u16) {
+        (self.identity.job, self.identity.epoch)
     }
 
     /// Bytes of the tag after the payload of every packet.

@@ -11,6 +11,8 @@
 //! Not here: which packets are sent (the machine decides), when (the [driver](crate::driver)), and
 //! which are dropped on purpose ([faults](crate::faults)).
 
+mod filter;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +22,7 @@ use std::slice::ChunksMut;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use gradwire_protocol::machine::{Ecn, Payload, Transmit};
-use gradwire_protocol::units::Entropy;
+use gradwire_protocol::units::{Entropy, JobId};
 
 use crate::address::Address;
 pub use crate::message::SLOT_BYTES;
@@ -207,6 +209,25 @@ impl Sockets {
     /// Whether there are no sockets; [`Sockets::open`] always opens at least one.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
+    }
+
+    /// Lets the kernel drop all packets but those of this job and epoch. It counts them with those
+    /// that it drops because a buffer is full.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn keep_foreign_out(&mut self, job: JobId, epoch: u16) -> io::Result<()> {
+        let program = filter::of_job(job, epoch);
+        let attach = |socket: &Socket| socket.attach_filter(&program);
+        self.sockets.iter().try_for_each(attach)
+    }
+
+    /// Lets packets of other jobs in again.
+    pub fn let_foreign_in(&mut self) {
+        for socket in &self.sockets {
+            // The error says that there is no filter.
+            let _ = socket.detach_filter();
+        }
     }
 
     /// Limits the kernel's buffer at each socket to `bytes`, bookkeeping included, as on a host

@@ -15,7 +15,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, PacketKind};
+use gradwire_protocol::wire::{EPOCH_AT, Flags, HEADER_BYTES, Header, JOB_AT, PacketKind, VERSION};
 use gradwire_transport::seal::{Destination, Seal};
 use gradwire_transport::slot::PacketSlot;
 use gradwire_transport::wires::Wires;
@@ -101,6 +101,53 @@ fn the_last_drops_are_known() {
         assert_eq!(to.counters().kernel_drops, 0, "no packet could tell");
         assert_eq!(to.ask_for_drops(), 50 - came);
         assert_eq!(to.counters().kernel_drops, 50 - came);
+    }
+}
+
+/// The datagrams that have arrived.
+fn datagrams(wires: &mut Wires) -> Vec<Vec<u8>> {
+    let (mut slot, mut all) = (PacketSlot::new(), Vec::new());
+    while let Some(index) = wires.readable().expect("sound sockets").next() {
+        let arrival = wires.receive(index, &mut slot).expect("a sound socket");
+        if let Some(arrival) = arrival {
+            all.extend(arrival.packets(&mut slot).map(|packet| packet.to_vec()));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_filter_passes_packets_of_its_job_only() {
+    let (job, epoch) = (JobId(0x0102_0304), 0x0506_u16);
+    let mut own = vec![7; HEADER_BYTES];
+    own[0] = VERSION;
+    own[JOB_AT..JOB_AT + 4].copy_from_slice(&job.0.to_le_bytes());
+    own[EPOCH_AT..EPOCH_AT + 2].copy_from_slice(&epoch.to_le_bytes());
+    let mut all = vec![vec![VERSION], own.clone()];
+    for at in [0, JOB_AT, JOB_AT + 3, EPOCH_AT, EPOCH_AT + 1] {
+        let mut foreign = own.clone();
+        foreign[at] ^= 1;
+        all.push(foreign);
+    }
+    for wire in wires() {
+        let mut to = open(wire, LOOPBACK, 1).expect("loopback has ports");
+        let address = sockets_of(to.addresses())[0];
+        #[expect(clippy::disallowed_methods, reason = "somebody who sends")]
+        let from = UdpSocket::bind((LOOPBACK, 0)).expect("loopback has ports");
+        let send = || {
+            for packet in &all {
+                from.send_to(packet, address).expect("loopback takes it");
+            }
+        };
+        let sockets = to.sockets_mut().expect("wires of sockets");
+        let kept_out = sockets.keep_foreign_out(job, epoch);
+        kept_out.expect("filters need no privilege");
+        send();
+        assert_eq!(datagrams(&mut to), [own.clone()]);
+        assert_eq!(to.ask_for_drops(), all.len() as u64 - 1);
+        to.sockets_mut().expect("wires of sockets").let_foreign_in();
+        send();
+        assert_eq!(datagrams(&mut to), all);
     }
 }
 

@@ -9,10 +9,13 @@
 //! to the end of the next one's has one backward pass, all of its communication and one forward
 //! pass. [`StepEnds`] marks those ends, and the simulator measures between them.
 //!
+//! Two jobs may take turns on the same ranks (`crossover`).
+//!
 //! `messages` decides which gradients share a message, `programs` the order of tasks; `grid` has
 //! both where matrices are sharded over the hosts. How a collective moves bytes is in
 //! `gradwire_collectives`.
 
+mod crossover;
 mod exchange;
 mod grid;
 mod messages;
@@ -20,9 +23,10 @@ mod programs;
 pub(crate) mod step_ends;
 mod tasks;
 
-pub use exchange::{GradientExchange, Parts, ProductGrid, Training, Update};
+pub use exchange::{BUCKET_BYTES, GradientExchange, Overlap, Parts, ProductGrid, Training, Update};
 pub use step_ends::{StepEnds, Worker};
 
+use crate::model::Model;
 use crate::workload::Workload;
 
 /// Maximum number of groups of two in a workload: the number of group ids on the wire.
@@ -69,9 +73,24 @@ impl Training {
             model: self.model.clone().divided(self.scale),
             ..self.clone()
         };
+        let one = scaled.programs(&self.model, hosts);
+        match &self.beside {
+            None => one,
+            Some(model) => {
+                let other = Self {
+                    model: model.clone().divided(self.scale),
+                    ..scaled
+                };
+                crossover::crossover(one, other.programs(model, hosts))
+            }
+        }
+    }
+
+    /// Returns the steps of a model that is scaled already; `whole` is the model before that.
+    fn programs(&self, whole: &Model, hosts: u32) -> Workload {
         match self.exchange {
-            GradientExchange::Grid(grid) => grid::workload(&scaled, &self.model, grid),
-            _ => programs::workload(&scaled, hosts),
+            GradientExchange::Grid(grid) => grid::workload(self, whole, grid),
+            _ => programs::workload(self, hosts),
         }
     }
 }

@@ -36,6 +36,9 @@ columns of hosts in 2 layers). Options behind it, with commas:
   steps=3         how many; a step is timed from the end of its forward pass to the end of the next
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
+  bucket=50MiB    size at which a bucket is closed; without it 25 MiB, as DDP
+  overlap=off     gradients leave when the backward pass has ended, not during it
+  beside=vgg16    train this model, too, in turns: one computes while the other exchanges gradients
   algorithm=ring  of all-reduces; without it, as the job says
   part=1MiB       size of the parts of a gradient for parameter servers; part=whole: not cut, but
                   shared by the servers from a million elements on
@@ -111,6 +114,10 @@ pub struct SimRun {
     /// The scenario.
     #[command(flatten)]
     pub scenario: Scenario,
+    /// Write the run's trace into this folder, a file for each host, for `gradwire trace replay`
+    /// and Perfetto; training steps on gradwire only.
+    #[arg(long, value_name = "FOLDER")]
+    pub trace: Option<PathBuf>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,

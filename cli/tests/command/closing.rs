@@ -33,6 +33,8 @@ const COMMANDS: [&str; 21] = [
     "model list",
     "model show vgg16 --json",
     "eval dlcp --list",
+    "generate reference",
+    "generate schema job",
     "switch render --platform sonic default leaf-spine:2x2x2@100G",
     "switch platforms",
     "switch verify --platform sonic default leaf-spine:2x2x2@100G",

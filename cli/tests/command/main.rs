@@ -5,6 +5,7 @@ mod closing;
 mod command_line;
 mod doctor;
 mod evaluating;
+mod events;
 mod failing;
 mod golden;
 mod measuring;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::processes::{errors, file, gradwire, objects, run};
 
 /// All transports.
-pub(crate) const TRANSPORTS: [&str; 8] = [
+pub(crate) const TRANSPORTS: [&str; 19] = [
     "gradwire",
     "dctcp",
     "dctcp-10ms",
@@ -17,6 +17,17 @@ pub(crate) const TRANSPORTS: [&str; 8] = [
     "pfabric",
     "ndp",
     "roce",
+    "roce-pfc",
+    "irn",
+    "irn-dcqcn",
+    "irn-pfc",
+    "irn-pfc-dcqcn",
+    "irn-go-back-n",
+    "irn-no-window",
+    "switchml",
+    "atp",
+    "atp-servers",
+    "netreduce",
 ];
 const SMALL: [&str; 2] = ["fat-tree:k=4@100G", "permutation:100KB"];
 

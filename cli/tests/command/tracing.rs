@@ -36,7 +36,7 @@ fn entry(sequence: u32, kind: &str, bytes: u64, state: TraceState) -> TraceEntry
 
 fn dump(rank: u16, operations: Vec<TraceEntry>) -> TraceDump {
     TraceDump {
-        gradwire_trace: 1,
+        gradwire_trace: 2,
         job: "shown".to_owned(),
         job_id: 0xabcd,
         rank,
@@ -57,6 +57,7 @@ fn dump(rank: u16, operations: Vec<TraceEntry>) -> TraceDump {
             ranks: vec![0, 1, 2],
         }],
         operations,
+        messages: Vec::new(),
     }
 }
 

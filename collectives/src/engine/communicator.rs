@@ -22,6 +22,7 @@ use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 use crate::engine::agreement::Agreement;
 use crate::engine::departures::DepartureQueue;
 use crate::engine::failures::FailureRecord;
+use crate::engine::journal::{MessageJournal, MessageRecord};
 use crate::engine::limits::CommunicatorLimits;
 use crate::engine::matching::Matching;
 use crate::engine::memory::StepMemory;
@@ -60,6 +61,7 @@ pub struct Communicator {
     /// Faults of paths that the caller has not yet taken.
     path_faults: Vec<(Rank, PathFault)>,
     completions: VecDeque<Completion>,
+    journal: MessageJournal,
     next_id: u64,
 }
 
@@ -89,6 +91,7 @@ impl Communicator {
             promised: BTreeMap::new(),
             path_faults: Vec::new(),
             completions: VecDeque::new(),
+            journal: MessageJournal::default(),
             next_id: 0,
         }
     }
@@ -133,6 +136,16 @@ impl Communicator {
     pub fn with_inquiries(mut self) -> Self {
         self.deadlines.rule = DeadlineRule::Report;
         self
+    }
+
+    /// Keeps a record of every message that ends from now on, until it is taken.
+    pub fn keep_journal(&mut self) {
+        self.journal.open();
+    }
+
+    /// The messages that ended since the last call; none unless a journal is kept.
+    pub fn take_journal(&mut self) -> Vec<MessageRecord> {
+        self.journal.take()
     }
 
     /// Cuts tensors of later operations into chunks of this size. All ranks must change it between

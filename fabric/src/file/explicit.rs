@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
 
-use super::read_settings;
+use super::{form, read_settings};
 use crate::graph::Graph;
 use crate::settings::{self, HOSTS_MAX, LATENCY_ALLOWED, LOSS_ALLOWED, RATE_ALLOWED, Settings};
 use crate::topology::{Device, Fabric, Link, Switch};
@@ -50,7 +50,7 @@ fn read_switches(tables: &[TomlTable<'_>]) -> Result<Vec<Switch>, TomlError> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut names = BTreeSet::new();
     for table in tables {
-        table.only(&["name", "tier"])?;
+        table.only(&form::names(&form::switch_keys()))?;
         let entry = table.required("name", "write name = \"leaf 0\"")?;
         let allowed = "names of its own, not of hosts, without ` - ` in them";
         let name = entry.read(allowed, |text| {
@@ -63,7 +63,7 @@ fn read_switches(tables: &[TomlTable<'_>]) -> Result<Vec<Switch>, TomlError> {
 }
 
 fn read_link(table: &TomlTable<'_>, names: &Names, settings: &Settings) -> Result<Link, TomlError> {
-    table.only(&["ends", "rate", "latency", "loss"])?;
+    table.only(&form::names(&form::link_keys()))?;
     let ends = table.required("ends", "write ends = [\"host 0\", \"leaf 0\"]")?;
     let [low, high] = &ends.list()[..] else {
         return Err(ends.refused("two names, such as [\"host 0\", \"leaf 0\"]"));

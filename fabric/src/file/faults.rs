@@ -5,6 +5,7 @@ use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
 use gradwire_protocol::units::{Instant, Span};
 
 use super::explicit::Names;
+use super::form::KINDS;
 use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
 use crate::topology::{Device, Fabric, LinkChange, LinkState};
 
@@ -64,8 +65,6 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
     remove(fabric, &failed);
     Ok(())
 }
-
-const KINDS: &str = "failed, degraded, gray, flap";
 
 /// The links that a fault affects.
 fn affected(

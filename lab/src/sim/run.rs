@@ -1,6 +1,7 @@
 //! One run, and its numbers as a table.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::{self, PlacePair, Spread, micros};
@@ -10,6 +11,7 @@ use gradwire_report::numbers::{bytes, count};
 use super::progress::RunProgress;
 use super::scenario::{Loaded, Scenario};
 use super::summary::Summary;
+use super::traced;
 use crate::error::LabError;
 
 /// Names of tasks in a table at most.
@@ -23,18 +25,24 @@ pub struct Ran {
     places: Vec<PlacePair>,
 }
 
-/// Runs a scenario once.
+/// Runs a scenario once, and writes its trace into a folder if there is one.
 ///
 /// # Errors
 /// [`LabError`] when the scenario makes no sense. A run that was stopped at its limit is no error
 /// here, but one of [`Summary::unfinished`].
-pub fn run(scenario: &Scenario) -> Result<Ran, LabError> {
-    let loaded = scenario.load()?;
+pub fn run(scenario: &Scenario, trace: Option<&Path>) -> Result<Ran, LabError> {
+    let mut loaded = scenario.load()?;
+    if trace.is_some() {
+        traced::prepare(scenario, &mut loaded)?;
+    }
     let progress = RunProgress::of_runs(1);
     let result = scenario.run(&loaded, &mut progress.run("", &loaded));
     progress.end();
     let (outcome, summary) = result?;
     let places = places(&loaded, &outcome);
+    if let Some(folder) = trace {
+        traced::write(&traced::traces(&loaded, &outcome, &summary), folder)?;
+    }
     Ok(Ran { summary, places })
 }
 

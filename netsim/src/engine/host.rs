@@ -11,7 +11,7 @@
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Layer};
 
-use crate::results::outcome::{TaskOutcome, TransportCounts};
+use crate::results::outcome::{MessageOutcome, TaskOutcome, TransportCounts};
 
 /// The part of a packet that switches and links read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,6 +106,11 @@ pub trait Host {
 
     /// The outcome of its program's tasks, if it has a program.
     fn tasks(&self) -> Vec<TaskOutcome> {
+        Vec::new()
+    }
+
+    /// The messages of its program that ended since the last call, if it keeps a journal.
+    fn messages(&mut self) -> Vec<MessageOutcome> {
         Vec::new()
     }
 

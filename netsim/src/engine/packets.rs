@@ -106,6 +106,13 @@ impl<C: Default> PacketArena<C> {
         &mut self.entries[index.0 as usize]
     }
 
+    /// Both halves of an entry.
+    #[inline]
+    pub fn both(&mut self, index: PacketIndex) -> (&mut SimPacket, &mut C) {
+        let at = index.0 as usize;
+        (&mut self.entries[at], &mut self.cargo[at])
+    }
+
     /// The cargo that hosts write and read.
     #[inline]
     pub fn cargo(&mut self, index: PacketIndex) -> &mut C {

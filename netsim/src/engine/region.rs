@@ -5,7 +5,8 @@
 //! 2. It waits at a port (`offer`). An idle port sends at once and costs no event of its own; a
 //!    busy one is visited again when its wire is free.
 //! 3. It goes on the wire (`launch`).
-//! 4. It arrives at a switch, which chooses the next port (`forward`), or at a host (`deliver`).
+//! 4. It arrives at a switch, whose element may take it (`pass_element`) and which chooses the next
+//!    port (`forward`), or at a host (`deliver`).
 //!
 //! The state of a region depends only on its events, and their order only on times and numbers, so
 //! a run gives the same results on any number of threads.
@@ -20,6 +21,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::engine::calendar::{Calendar, END_OF_TIME, TimedEvent};
+use crate::engine::element::{ElementVerdict, OptionalElement};
 use crate::engine::flows::{FlowRecord, Flows};
 use crate::engine::happening::Happening;
 use crate::engine::host::{Envelope, Host, Load};
@@ -63,6 +65,8 @@ pub struct FabricRegion<'w, H: Host> {
     /// By port, if any has spells.
     spells: Vec<Option<Box<PortSpells>>>,
     links_down: u32,
+    /// By switch, if any has one.
+    elements: Vec<OptionalElement<H::Cargo>>,
     /// When the next sample of queues is due, and the time between samples.
     next_sample: Instant,
     sample_every: Span,
@@ -106,6 +110,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             losses: Vec::new(),
             spells: Vec::new(),
             links_down: 0,
+            elements: Vec::new(),
             next_sample: END_OF_TIME,
             sample_every: Span::ZERO,
             samples: Vec::new(),
@@ -156,6 +161,13 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             if self.hosts[host as usize].is_some() {
                 self.arm(host);
             }
+        }
+    }
+
+    /// Puts elements into switches, one place for each switch.
+    pub fn place(&mut self, elements: Vec<OptionalElement<H::Cargo>>) {
+        if elements.iter().any(Option::is_some) {
+            self.elements = elements;
         }
     }
 
@@ -234,11 +246,38 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     fn forward(&mut self, ingress: PortId, switch: u32, index: PacketIndex) {
         let packet = self.packets.at(index);
         packet.ingress = ingress;
-        let packet = *packet;
+        if !self.elements.is_empty() && !self.pass_element(ingress, switch, index) {
+            return;
+        }
+        let packet = *self.packets.at(index);
         match self.choose(switch, &packet) {
             Some(port) => self.offer(port, index),
             None => self.packets.release(index),
         }
+    }
+
+    /// Shows a packet to the element of a switch; returns whether the packet is to be routed.
+    fn pass_element(&mut self, ingress: PortId, switch: u32, index: PacketIndex) -> bool {
+        let Some(mut element) = self.elements[switch as usize].take() else {
+            return true;
+        };
+        let (packet, cargo) = self.packets.both(index);
+        let verdict = element.arrive(ingress, packet, cargo);
+        if let ElementVerdict::Copies(ports) = &verdict {
+            for &port in ports {
+                let mut packet = *self.packets.at(index);
+                let cargo = element.copy(port, &mut packet, self.packets.cargo(index));
+                let copy = self.packets.reserve();
+                *self.packets.at(copy) = packet;
+                *self.packets.cargo(copy) = cargo;
+                self.offer(port, copy);
+            }
+        }
+        self.elements[switch as usize] = Some(element);
+        if verdict != ElementVerdict::Route {
+            self.packets.release(index);
+        }
+        verdict == ElementVerdict::Route
     }
 
     /// The port that a packet takes; `None` when there is no route.

@@ -4,6 +4,7 @@
 //! [`crate::results::statistics`] computes percentiles and slowdowns from them.
 
 use derive_more::AddAssign;
+use gradwire_collectives::journal::MessageRecord;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,15 @@ pub struct TaskOutcome {
     pub expected_segments: u64,
     /// Of these, segments whose loss this host accepted.
     pub lost_segments: u64,
+}
+
+/// A message of a program, as one of its ends saw it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MessageOutcome {
+    /// The host that saw it.
+    pub host: u32,
+    /// The other end, its key and its times.
+    pub record: MessageRecord,
 }
 
 /// Packets of one class that a port queued, dropped and marked.
@@ -133,6 +143,8 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// Tasks by host, then index.
     pub tasks: Vec<TaskOutcome>,
+    /// Messages of programs by host, then time, where a setup asks for them.
+    pub messages: Vec<MessageOutcome>,
     /// Links, both directions of each: link i of the fabric is 2 i and 2 i + 1.
     pub links: Vec<LinkOutcome>,
     /// Queues over time, in order of time.

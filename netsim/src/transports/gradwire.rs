@@ -20,7 +20,7 @@ use gradwire_protocol::wire::{Header, PacketKind};
 use super::identity::{FLOWS, PROGRAMS, identity};
 use super::program::RankPlayer;
 use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
-use crate::results::outcome::{TaskOutcome, TransportCounts};
+use crate::results::outcome::{MessageOutcome, TaskOutcome, TransportCounts};
 use crate::setup::Setup;
 
 /// Longer flows are cut into messages of this many bytes.
@@ -202,6 +202,11 @@ impl Host for Gradwire {
     fn tasks(&self) -> Vec<TaskOutcome> {
         let player = self.player.as_ref();
         player.map_or_else(Vec::new, |player| player.outcomes())
+    }
+
+    fn messages(&mut self) -> Vec<MessageOutcome> {
+        let player = self.player.as_mut();
+        player.map_or_else(Vec::new, |player| player.messages())
     }
 
     fn counts(&self) -> TransportCounts {

@@ -18,8 +18,8 @@ use super::identity::{PROGRAMS, identity};
 use super::operations;
 use super::tasks::{Segments, Tasks};
 use crate::engine::host::HostProgress;
-use crate::results::outcome::TaskOutcome;
-use crate::setup::Setup;
+use crate::results::outcome::{MessageOutcome, TaskOutcome};
+use crate::setup::{JournalMode, Setup};
 use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Number of the groups of two for messages between pairs.
@@ -50,6 +50,10 @@ impl RankPlayer {
         let host = program.host;
         let seed = setup.seed ^ u64::from(host).wrapping_mul(0xD1B5_4A32_D192_ED03);
         let endpoint = Endpoint::new(identity(host, setup, PROGRAMS), &job, seed);
+        let mut communicator = Communicator::new(endpoint, &job);
+        if setup.journal == JournalMode::Messages {
+            communicator.keep_journal();
+        }
         let groups = setup.workload.groups.iter().enumerate();
         let groups = groups.map(|(id, hosts)| Group {
             id: id as u16,
@@ -57,7 +61,7 @@ impl RankPlayer {
         });
         Self {
             rank: Rank(host as u16),
-            communicator: Communicator::new(endpoint, &job),
+            communicator,
             tasks: Tasks::new(program),
             groups: groups.collect(),
             loss: LossTerms {
@@ -108,6 +112,14 @@ impl RankPlayer {
 
     pub(super) fn outcomes(&self) -> Vec<TaskOutcome> {
         self.tasks.outcomes()
+    }
+
+    pub(super) fn messages(&mut self) -> Vec<MessageOutcome> {
+        let host = u32::from(self.rank.0);
+        let records = self.communicator.take_journal().into_iter();
+        records
+            .map(|record| MessageOutcome { host, record })
+            .collect()
     }
 
     /// Starts and ends all tasks that can start or end now.

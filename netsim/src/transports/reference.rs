@@ -6,7 +6,8 @@
 //! - `scoreboard`: the fate of every packet of a flow, at its sender.
 //! - `acknowledger`: a receiver that acknowledges every packet by itself.
 //! - `incoming`: which packets of a flow have arrived, at its receiver.
-//! - `turns`: flows that may send, one packet each in turn.
+//! - `turns`: flows that may send, one packet each in turn; `paced`: each at a rate of its own.
+//! - [`dcqcn`]: these rates, as the transports of RDMA set them.
 //! - `alarms`: one timer per flow, cheap to push back.
 //! - [`programmed`]: a host that runs a program too: `manifest` numbers all messages of all
 //!   programs before the run, `player` lets a host's begin in their turn.
@@ -16,10 +17,12 @@
 pub(crate) mod acknowledger;
 pub(crate) mod alarms;
 pub mod cargo;
+pub mod dcqcn;
 pub mod flow_host;
 pub(crate) mod incoming;
 pub(crate) mod manifest;
 pub(crate) mod outbox;
+pub(crate) mod paced;
 pub(crate) mod player;
 pub mod programmed;
 pub(crate) mod scoreboard;

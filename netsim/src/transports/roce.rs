@@ -2,45 +2,80 @@
 //!
 //! The reliable connection of InfiniBand over Ethernet: a receiver accepts only the next packet. At
 //! the first one out of order it sends a NACK with the one that it expects, and the sender goes
-//! back to that one (go-back-N). Rates follow DCQCN (`rate`): a receiver that sees marks sends a
-//! notification (CNP), at most one per flow in 50 us. Each flow is a queue pair with one entropy
-//! and a rate of its own, and packets are paced at that rate.
+//! back to that one (go-back-N). Rates follow DCQCN (`reference::dcqcn`), or are that of the link.
+//! Each flow is a queue pair with one entropy and a rate of its own, and packets are paced at that
+//! rate.
 //!
 //! Switches prevent loss by PFC: the simulator does not ask a paused host for packets. Without PFC
-//! a lost retransmission or a lost end waits for the timeout.
+//! a lost retransmission or a lost end waits for the timeout. [`RoceTerms::IRN_GO_BACK`] is the
+//! ablation of IRN: its window and its timeout, but go-back-N.
 //!
-//! Left out: a window, verbs, and coalesced ACKs: every packet is acknowledged.
+//! Left out: verbs, and coalesced ACKs: every packet is acknowledged.
 
-mod rate;
+use std::collections::BTreeMap;
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BinaryHeap};
-
-use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use rand::Rng;
 
+use super::irn::timeouts::Timeouts;
 use super::reference::cargo::{CargoKind, ReferenceCargo};
+use super::reference::dcqcn::{FlowRate, Notifications, RateRule};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::incoming::Arrival;
+use super::reference::paced::Paced;
 use super::reference::scoreboard::{Attempt, Transmission};
 use super::reference::turns::Turn;
 use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope};
-use rate::FlowRate;
 
-/// Minimum time between notifications of a flow (DCQCN, section 3.1).
-const NOTIFICATION_GAP: Span = Span::from_micros(50);
 /// Time without progress after which everything is sent again: Local ACK Timeout 10, which is
 /// 4.096 us x 2^10 (InfiniBand, section 9.7.6). Long enough for a paused fabric.
-const TIMEOUT: Span = Span::from_nanos(4_194_304);
+pub(crate) const TIMEOUT: Span = Span::from_nanos(4_194_304);
+
+/// The parts of RoCE that differ between the transports of that kind.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RoceTerms {
+    /// The rule for rates.
+    pub rates: RateRule,
+    /// How much of a flow may be in flight.
+    pub window: FlightLimit,
+}
+
+/// How much of a flow may be in flight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FlightLimit {
+    /// A bandwidth-delay product (BDP-FC of IRN); timeouts are those of IRN without PFC.
+    RoundTrip,
+    /// Everything; timeouts suit a fabric that pauses.
+    Unlimited,
+}
+
+impl RoceTerms {
+    /// RoCE as it is deployed, between switches with PFC.
+    pub const DCQCN: Self = Self {
+        rates: RateRule::Dcqcn,
+        window: FlightLimit::Unlimited,
+    };
+    /// PFC alone.
+    pub const PFC: Self = Self {
+        rates: RateRule::Line,
+        window: FlightLimit::Unlimited,
+    };
+    /// IRN with go-back-N instead of selective repeat.
+    pub const IRN_GO_BACK: Self = Self {
+        rates: RateRule::Line,
+        window: FlightLimit::RoundTrip,
+    };
+}
 
 /// The rules of RoCE.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Roce {
-    /// Flows that have packets to send, by the time at which their rate lets them.
-    paced: BinaryHeap<Reverse<(Instant, u32)>>,
+    rates: RateRule,
+    /// Packets of a flow that may be in flight.
+    window: u32,
+    timeout: Span,
+    paced: Paced,
     receiving: BTreeMap<u32, RoceReceiver>,
 }
 
@@ -67,7 +102,7 @@ pub struct RoceFlow {
 struct RoceReceiver {
     expected: u32,
     gap: Gap,
-    last_notification: Option<Instant>,
+    notifications: Notifications,
 }
 
 /// Whether the receiver has reported a packet out of order to the sender.
@@ -79,8 +114,35 @@ enum Gap {
 
 impl Roce {
     /// A host without flows.
-    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
-        FlowHost::new(host, settings, Self::default())
+    pub fn host(host: u32, settings: &ReferenceSettings, terms: RoceTerms) -> FlowHost<Self> {
+        FlowHost::new(host, settings, Self::rules(settings, terms))
+    }
+
+    /// The rules of a host without flows.
+    pub(crate) fn rules(settings: &ReferenceSettings, terms: RoceTerms) -> Self {
+        let (window, timeout) = match terms.window {
+            FlightLimit::RoundTrip => (settings.bandwidth_delay(), Timeouts::lossy(settings).high),
+            FlightLimit::Unlimited => (u32::MAX, TIMEOUT),
+        };
+        Self {
+            rates: terms.rates,
+            window,
+            timeout,
+            paced: Paced::default(),
+            receiving: BTreeMap::new(),
+        }
+    }
+
+    /// Packets of a flow that have arrived in order at this host.
+    pub(crate) fn received(&self, flow: u32) -> u32 {
+        self.receiving.get(&flow).map_or(0, |flow| flow.expected)
+    }
+}
+
+impl RoceFlow {
+    /// The packet that it sends next.
+    pub(crate) const fn next_packet(&self) -> u32 {
+        self.next
     }
 }
 
@@ -106,18 +168,11 @@ impl FlowRules for Roce {
         let fresh = RoceReceiver {
             expected: 0,
             gap: Gap::Untold,
-            last_notification: None,
+            notifications: Notifications::default(),
         };
         let flow = self.receiving.entry(cargo.flow).or_insert(fresh);
-        if envelope.ecn == Ecn::Ce {
-            desk.outbox.counts.marks += 1;
-            let last = flow.last_notification;
-            if last.is_none_or(|last| desk.now.since(last) >= NOTIFICATION_GAP) {
-                flow.last_notification = Some(desk.now);
-                let notification = cargo.answer(CargoKind::Congestion);
-                desk.outbox.answer(envelope, notification);
-            }
-        }
+        flow.notifications
+            .arrived(desk, envelope, cargo, self.rates);
         let answer = |kind, packet| ReferenceCargo {
             packet,
             ..cargo.answer(kind)
@@ -152,7 +207,7 @@ impl FlowRules for Roce {
         if cargo.packet > flow.acknowledged {
             flow.acknowledged = cargo.packet;
             flow.next = flow.next.max(cargo.packet);
-            flow.deadline = desk.now + TIMEOUT;
+            flow.deadline = desk.now + self.timeout;
         }
         if cargo.kind == CargoKind::Nack && cargo.packet == flow.acknowledged {
             flow.next = cargo.packet;
@@ -164,17 +219,15 @@ impl FlowRules for Roce {
     }
 
     fn line_up(&mut self, now: Instant, number: u32, flow: &mut RoceFlow) {
-        if flow.turn == Turn::Waits && flow.next < flow.packets {
-            flow.turn = Turn::Comes;
+        let in_flight = flow.next - flow.acknowledged;
+        if flow.next < flow.packets && in_flight < self.window && flow.turn == Turn::Waits {
             flow.next_at = flow.next_at.max(now);
-            self.paced.push(Reverse((flow.next_at, number)));
+            self.paced.line_up(flow.next_at, number, &mut flow.turn);
         }
     }
 
     fn next_in_line(&mut self, now: Instant) -> Option<u32> {
-        let next = self.paced.peek_mut()?;
-        let is_due = next.0.0 <= now;
-        is_due.then(|| PeekMut::pop(next).0.1)
+        self.paced.next(now)
     }
 
     fn send(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow) -> Option<DataDeparture> {
@@ -192,7 +245,7 @@ impl FlowRules for Roce {
         flow.fresh = flow.fresh.max(flow.next);
         let bytes = desk.settings.packet_bytes(flow.bytes, packet);
         flow.next_at = desk.now + flow.rate.sent(desk.now, bytes);
-        flow.deadline = desk.now + TIMEOUT;
+        flow.deadline = desk.now + self.timeout;
         Some(DataDeparture {
             packet: Transmission {
                 packet,
@@ -207,14 +260,14 @@ impl FlowRules for Roce {
 
     fn time_out(&mut self, now: Instant, _number: u32, flow: &mut RoceFlow) -> Option<Instant> {
         if flow.deadline <= now {
-            flow.deadline = now + TIMEOUT;
+            flow.deadline = now + self.timeout;
             flow.next = flow.acknowledged;
         }
         Some(flow.deadline)
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        self.paced.peek().map(|Reverse((at, _))| *at)
+        self.paced.wakes_at()
     }
 }
 
@@ -227,7 +280,7 @@ mod tests {
     fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Roce>> {
         Star::new(
             (0..hosts)
-                .map(|host| Roce::host(host, &settings()))
+                .map(|host| Roce::host(host, &settings(), RoceTerms::DCQCN))
                 .collect(),
             judge,
         )

@@ -23,6 +23,8 @@ pub struct ReferenceSettings {
     pub base_rtt: Span,
     /// Rate of the host's link.
     pub rate: Rate,
+    /// Time that the full queue of a switch port takes on that link.
+    pub full_queue: Span,
     /// Seed of everything that is random.
     pub seed: u64,
 }
@@ -37,7 +39,22 @@ impl ReferenceSettings {
             framing: fabric.framing,
             base_rtt: fitting::round_trip(fabric),
             rate: fabric.host_rate(),
+            full_queue: fabric.host_rate().transmit_time(fabric.buffer.port_bytes()),
             seed,
+        }
+    }
+
+    /// Those of messages that are not cut into packets, on links of a rate.
+    pub(crate) fn of_messages(rate: Rate) -> Self {
+        Self {
+            payload: u32::MAX,
+            header: 0,
+            control: 0,
+            framing: 0,
+            base_rtt: Span::ZERO,
+            rate,
+            full_queue: Span::ZERO,
+            seed: 0,
         }
     }
 
@@ -79,6 +96,7 @@ mod tests {
             framing: 0,
             base_rtt: Span::from_micros(14),
             rate: Rate::from_gbps(100),
+            full_queue: Span::from_micros(42),
             seed: 1,
         };
         let bytes = ByteCount::new(2_000_000);

@@ -15,7 +15,7 @@ use super::reference::cargo::ReferenceCargo;
 use super::reference::flow_host::FlowHost;
 use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
-use crate::results::outcome::{TaskOutcome, TransportCounts};
+use crate::results::outcome::{MessageOutcome, TaskOutcome, TransportCounts};
 use crate::setup::Setup;
 
 /// DSCP of traffic without a class.
@@ -132,6 +132,10 @@ impl Host for SharedHost {
 
     fn tasks(&self) -> Vec<TaskOutcome> {
         self.job.tasks()
+    }
+
+    fn messages(&mut self) -> Vec<MessageOutcome> {
+        self.job.messages()
     }
 
     fn counts(&self) -> TransportCounts {

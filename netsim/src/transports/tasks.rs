@@ -76,6 +76,11 @@ impl Tasks {
         &self.tasks[task as usize]
     }
 
+    /// Whether a task has started.
+    pub(super) fn has_started(&self, task: u32) -> bool {
+        self.states[task as usize].started.is_some()
+    }
+
     /// When a computation ends, or the program begins.
     pub(super) fn wakes_at(&self) -> Option<Instant> {
         if !self.begun {

@@ -3,7 +3,6 @@
 //! Two hosts send over one slow link, each to a host of its own, so that neither receiver knows of
 //! the other's sender. All data shares one queue, as traffic of strangers does.
 
-use gradwire_fabric::fitting;
 use gradwire_fabric::topology::Fabric;
 use gradwire_netsim::engine::flows::Flows;
 use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
@@ -129,15 +128,7 @@ fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2
     let mut policy = switches::policy(&setup);
     policy.queues.truncate(2);
     let wiring = Wiring::new(&setup.fabric, &policy, 1, SEED);
-    let reference = ReferenceSettings {
-        payload: setup.fabric.mtu - 64,
-        header: 64,
-        control: 64,
-        framing: setup.fabric.framing,
-        base_rtt: fitting::round_trip(&setup.fabric),
-        rate: setup.fabric.host_rate(),
-        seed: SEED,
-    };
+    let reference = ReferenceSettings::of(&setup.fabric, SEED);
     let hosts = (0..4).map(|host| {
         let speaks = match (host % 2, rival) {
             (1, Rival::Tcp) => Speaks::Tcp(Box::new(Dctcp::host(host, &reference))),

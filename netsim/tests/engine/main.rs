@@ -8,6 +8,8 @@
 mod all_reduce;
 mod alone;
 mod fairness;
+mod in_network;
+mod irn;
 mod never_slower;
 mod paths;
 mod programs;

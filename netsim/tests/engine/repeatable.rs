@@ -171,6 +171,11 @@ fn roce_with_pfc_gives_the_same_bytes_again() {
 }
 
 #[test]
+fn irn_gives_the_same_bytes_again() {
+    repeats(Transport::Irn);
+}
+
+#[test]
 fn collectives_give_the_same_bytes_again() {
     for text in [
         "ring:1MiB@hosts=0-3,16-19",

@@ -13,7 +13,7 @@ use gradwire_netsim::engine::port::PortQueues;
 use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use gradwire_netsim::setup::{Setup, Transport};
+use gradwire_netsim::setup::{JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::Ecn;
@@ -69,6 +69,7 @@ pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
         limit: Instant::START + Span::from_millis(1_000),
         threads: 1,
         sample_every: None,
+        journal: JournalMode::Off,
         clock: || Span::ZERO,
     }
 }

@@ -79,7 +79,9 @@ impl Endpoint {
             self.events.push_back(EndpointEvent::Sent {
                 to,
                 key: sent.key,
+                bytes: sent.bytes,
                 missing: sent.missing,
+                first: sent.first,
             });
         }
     }

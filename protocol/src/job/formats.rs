@@ -10,6 +10,7 @@ use strum::VariantNames;
 use toml::Value;
 use toml::de::DeValue;
 
+use super::form::ValueForm;
 use super::notation;
 use super::values::{AlgorithmChoice, Checksum};
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
@@ -24,6 +25,8 @@ pub(super) trait KeyFormat {
     fn show(&self, value: &Self::Value) -> String;
     /// The allowed values, as errors and `gradwire job keys` show them.
     fn allowed(&self) -> String;
+    /// The form of the value, for editors.
+    fn form(&self) -> ValueForm;
 }
 
 /// A string as TOML.
@@ -60,6 +63,9 @@ impl KeyFormat for AnyShare {
     fn allowed(&self) -> String {
         "0 to 1, or \"0%\" to \"100%\"".to_owned()
     }
+    fn form(&self) -> ValueForm {
+        ValueForm::share()
+    }
 }
 
 /// A size within a range.
@@ -81,6 +87,9 @@ impl KeyFormat for Size {
         let (least, most) = (self.0.start(), self.0.end());
         format!("\"{least}\" to \"{most}\", or a number of bytes")
     }
+    fn form(&self) -> ValueForm {
+        ValueForm::size()
+    }
 }
 
 /// A length of time within a range.
@@ -98,6 +107,9 @@ impl KeyFormat for Time {
         let (least, most) = (self.0.start(), self.0.end());
         let (least, most) = (notation::show_span(*least), notation::show_span(*most));
         format!("\"{least}\" to \"{most}\", with a unit of s, ms, us or ns")
+    }
+    fn form(&self) -> ValueForm {
+        ValueForm::span()
     }
 }
 
@@ -122,6 +134,9 @@ impl<T: TryFrom<u64> + Display> KeyFormat for Whole<T> {
     fn allowed(&self) -> String {
         format!("whole numbers from {} to {}", self.0.start(), self.0.end())
     }
+    fn form(&self) -> ValueForm {
+        ValueForm::Whole(self.0.clone())
+    }
 }
 
 /// A number within a range.
@@ -137,6 +152,9 @@ impl KeyFormat for Decimal {
     }
     fn allowed(&self) -> String {
         format!("numbers from {} to {}", self.0.start(), self.0.end())
+    }
+    fn form(&self) -> ValueForm {
+        ValueForm::Decimal(self.0.clone())
     }
 }
 
@@ -158,6 +176,9 @@ impl<T: FromStr + VariantNames + Copy + Into<&'static str>> KeyFormat for OneOf<
     fn allowed(&self) -> String {
         let names: Vec<String> = T::VARIANTS.iter().map(|name| quoted(name)).collect();
         names.join(", ")
+    }
+    fn form(&self) -> ValueForm {
+        ValueForm::Words(T::VARIANTS.to_vec())
     }
 }
 
@@ -189,6 +210,9 @@ where
     fn allowed(&self) -> String {
         format!("\"{}\", {}", self.0, self.1.allowed())
     }
+    fn form(&self) -> ValueForm {
+        self.1.form().or_word(self.0)
+    }
 }
 
 /// A list with a range of lengths.
@@ -214,6 +238,9 @@ impl<F: KeyFormat> KeyFormat for List<F> {
     fn allowed(&self) -> String {
         self.allowed.to_owned()
     }
+    fn form(&self) -> ValueForm {
+        ValueForm::List(Box::new(self.entry.form()), self.count.clone())
+    }
 }
 
 /// A format that only one key has.
@@ -221,6 +248,7 @@ pub(super) struct Single<T> {
     read: fn(&DeValue<'_>) -> Option<T>,
     show: fn(&T) -> String,
     allowed: &'static str,
+    form: fn() -> ValueForm,
 }
 
 impl<T> KeyFormat for Single<T> {
@@ -233,6 +261,9 @@ impl<T> KeyFormat for Single<T> {
     }
     fn allowed(&self) -> String {
         self.allowed.to_owned()
+    }
+    fn form(&self) -> ValueForm {
+        (self.form)()
     }
 }
 
@@ -249,6 +280,7 @@ pub(super) const NAME: Single<String> = Single {
     },
     show: |name| quoted(name),
     allowed: "1 to 64 letters, digits and -_. in quotes",
+    form: || ValueForm::Text("^[A-Za-z0-9._-]{1,64}$"),
 };
 
 /// Names with commas between them; `"auto"` is the empty list.
@@ -267,6 +299,7 @@ pub(super) const DEVICES: Single<Vec<String>> = Single {
         names => quoted(&names.join(",")),
     },
     allowed: "\"auto\", or names with commas between them",
+    form: || ValueForm::Text(r"^[A-Za-z0-9._\s,-]+$"),
 };
 
 pub(super) const ON_OFF: Single<Checksum> = Single {
@@ -276,22 +309,26 @@ pub(super) const ON_OFF: Single<Checksum> = Single {
     },
     show: |checksum| (*checksum == Checksum::On).to_string(),
     allowed: "true, false",
+    form: || ValueForm::Flag,
 };
 
 pub(super) const DSCP: Single<Dscp> = Single {
     read: |value| whole::<u8>(0..=63).read(value).map(Dscp),
     show: Dscp::to_string,
     allowed: "whole numbers from 0 to 63",
+    form: || ValueForm::Whole(0..=63),
 };
 
 pub(super) const CHOICE: Single<AlgorithmChoice> = Single {
     read: |value| notation::choice(value.as_str()?),
     show: |choice| quoted(&notation::show_choice(*choice)),
     allowed: "a text such as \"4 256KiB direct\"",
+    form: || ValueForm::Text(r"^\s*[0-9]+\s+[0-9.]+[A-Za-z]*\s+[a-z-]+\s*$"),
 };
 
 pub(super) const PAIR: Single<(Rank, Rank)> = Single {
     read: |value| notation::pair(value.as_str()?),
     show: |pair| quoted(&notation::show_pair(*pair)),
     allowed: "a text such as \"0->1\"",
+    form: || ValueForm::Text(r"^\s*[0-9]+\s*->\s*[0-9]+\s*$"),
 };

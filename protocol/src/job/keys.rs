@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use toml::de::DeValue;
 
+use super::form::{FormKey, KeyNeed, ValueForm};
 use super::formats::quoted;
 use super::spanned::{self, ROOT, TomlError, TomlProblem, TomlTable};
 use super::{Job, KEYS};
@@ -20,6 +21,8 @@ pub(super) struct JobKey {
     pub(super) sentence: &'static str,
     /// The allowed values.
     pub(super) allowed: fn() -> String,
+    /// The form of its value.
+    pub(super) form: fn() -> ValueForm,
     /// Stores a value; `None` if it is not allowed.
     pub(super) set: fn(&mut Job, &DeValue<'_>) -> Option<()>,
     /// The value as TOML.
@@ -36,6 +39,7 @@ macro_rules! job_key {
             name: $name,
             sentence: concat!($($doc),+).trim_ascii_start(),
             allowed: || format().allowed(),
+            form: || format().form(),
             set: |job, value| {
                 job.$($field).+ = format().read(value)?;
                 Some(())
@@ -121,6 +125,39 @@ fn names_in(table: &str) -> Vec<&'static str> {
         .collect();
     names.dedup();
     names
+}
+
+/// The form of a `job.toml`.
+pub(super) fn form() -> Vec<FormKey> {
+    let defaults = Job::default();
+    let leaf = |key: &JobKey| FormKey {
+        name: key.split().1,
+        meaning: format!("{} Allowed: {}.", key.sentence, (key.allowed)()),
+        default: Some((key.show)(&defaults)),
+        need: KeyNeed::Optional,
+        form: (key.form)(),
+    };
+    let keys_in = |table: &str| -> Vec<FormKey> {
+        let inner = KEYS.iter().filter(|key| key.split().0 == table);
+        inner.map(leaf).collect()
+    };
+    let section = |name: &&'static str| FormKey {
+        name,
+        meaning: format!("The keys of [{name}]."),
+        default: None,
+        need: KeyNeed::Optional,
+        form: ValueForm::Table(keys_in(name)),
+    };
+    let plain = keys_in("");
+    let names = names_in("").into_iter();
+    let tables: Vec<&str> = names
+        .filter(|name| plain.iter().all(|key| key.name != *name))
+        .collect();
+    plain
+        .iter()
+        .cloned()
+        .chain(tables.iter().map(section))
+        .collect()
 }
 
 /// Stores all values of a `job.toml` in `job`; returns the names of their keys.

@@ -55,6 +55,7 @@ impl Receiver {
             key,
             bytes: request.bytes,
             holes: Some(holes),
+            arrived: None,
         });
     }
 

@@ -108,6 +108,8 @@ pub(super) struct ReceiveMessage {
     pub(super) received: Bitmap,
     /// When its first packet arrived.
     pub(super) begun: Instant,
+    /// When a segment arrived last.
+    pub(super) last_data: Instant,
     grants: GrantState,
     pub(super) report: ReportState,
     gap: GapTimer,
@@ -138,6 +140,7 @@ impl ReceiveMessage {
             stage: ReceiveStage::Early,
             received: Bitmap::new(cut.segments()),
             begun: now,
+            last_data: now,
             grants: GrantState {
                 granted: start,
                 freed: 0,

@@ -131,10 +131,12 @@ pub(super) struct SendMessage {
     /// The header fields that its packets have in common, apart from the time stamp.
     header: Header,
     pub(super) tags: SegmentTags,
-    cut: Segmentation,
+    pub(super) cut: Segmentation,
     tolerance: Share,
     /// When it was given to the sender.
     pub(super) begun: Instant,
+    /// When its first packet left, of its data or a PROBE.
+    pub(super) first_sent: Option<Instant>,
     pub(super) progress: SendProgress,
     repair: RepairState,
     pub(super) probe: ProbeState,
@@ -176,6 +178,7 @@ impl SendMessage {
             cut,
             tolerance: request.tolerance,
             begun: now,
+            first_sent: None,
             progress: SendProgress {
                 unscheduled: start.bytes,
                 granted: start.segments,
@@ -319,6 +322,7 @@ impl SendMessage {
 
     /// A probe goes out now; the next one is due at `next`.
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
+        self.first_sent.get_or_insert(now);
         self.probe.on_probe(now, next, self.repair.holes().ones());
         if self.all_sent() && !self.probe.is_short() {
             self.probe.stage = SendStage::SaidAllSent;

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The form of a dump. Another form has another number.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The recorder of one rank at one moment.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -47,6 +47,39 @@ pub struct TraceDump {
     pub groups: Vec<GroupMembers>,
     /// The operations, in the order in which they were submitted.
     pub operations: Vec<TraceEntry>,
+    /// The last messages that have ended, in that order.
+    pub messages: Vec<TracedMessage>,
+}
+
+/// The end of a message that the rank has.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TracedSide {
+    /// It sent the message.
+    Sent,
+    /// It received the message.
+    Received,
+}
+
+/// A message, as this rank saw it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TracedMessage {
+    /// The end that this rank has.
+    pub side: TracedSide,
+    /// The rank at the other end.
+    pub peer: u16,
+    /// Group, sequence and part of its header, equal at both ends.
+    pub group: u16,
+    /// Number of its operation in the group.
+    pub sequence: u32,
+    /// Number among the messages of a pair in the operation.
+    pub part: u16,
+    /// Its length.
+    pub bytes: u32,
+    /// When its first packet left or arrived, in microseconds since the rank had joined.
+    pub first_us: f64,
+    /// When all was acknowledged, or had arrived, likewise.
+    pub last_us: f64,
 }
 
 /// A lost rank.
@@ -203,9 +236,9 @@ mod tests {
 
     #[test]
     fn what_is_no_dump_is_told_apart() {
-        assert!(refusal("{\"gradwire_trace\": 1, \"job\"").contains("not a complete JSON object"));
+        assert!(refusal("{\"gradwire_trace\": 2, \"job\"").contains("not a complete JSON object"));
         assert!(refusal("[1, 2]").contains("lacks \"gradwire_trace\""));
         assert!(refusal("{\"gradwire_trace\": 7}").contains("format version 7"));
-        assert!(refusal("{\"gradwire_trace\": 1}").contains("missing field"));
+        assert!(refusal("{\"gradwire_trace\": 2}").contains("missing field"));
     }
 }

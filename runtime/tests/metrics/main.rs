@@ -227,6 +227,25 @@ fn the_prometheus_text_equals_the_snapshot() {
 }
 
 #[test]
+fn every_metric_of_the_dashboard_exists() {
+    let text = include_str!("../../../deploy/grafana/dashboard.json");
+    let plain = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let words = text.split(|char| !plain(char));
+    let named: Vec<&str> = words.filter(|word| word.starts_with("gradwire_")).collect();
+    assert!(named.len() > 10, "{named:?}");
+    let watched = snapshots(2, &job(""), |rank| all_reduce(rank, 2, 1, 4));
+    let samples = parse(&prometheus::text(&watched[0])).expect("it is OpenMetrics");
+    let is_there = |name: &str| {
+        samples
+            .keys()
+            .any(|key| key.split('{').next() == Some(name))
+    };
+    for name in named {
+        assert!(is_there(name), "{name} is in no panel's source");
+    }
+}
+
+#[test]
 fn faulty_prometheus_texts_are_refused() {
     let good = "# HELP a_b c\n# TYPE a_b counter\na_b_total{x=\"1\"} 2\n# EOF\n";
     assert_eq!(parse(good).map(|samples| samples.len()), Ok(1));

@@ -3,9 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use clap::Parser;
-use clap::error::ErrorKind;
-use gradwire_cli::arguments::Arguments;
 use gradwire_cli::exit::EXIT_CODES;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_switch_config::lint::Rule;
@@ -15,7 +12,7 @@ const FIRST_COMMAND_LINE_MAX: usize = 20;
 const ARCHITECTURE_LINES_MAX: usize = 200;
 
 /// Every page for people: those of the root, of `docs` and the diary of `benches`.
-fn documents() -> Vec<File> {
+pub(crate) fn documents() -> Vec<File> {
     let pages = files(&["md"]).into_iter();
     pages
         .filter(|page| {
@@ -140,46 +137,6 @@ fn the_table_of_job_keys_is_the_default_job() {
         wanted.join("\n")
     );
     assert!(found.iter().eq(wanted.iter()), "{said}");
-}
-
-/// The words of a command as a shell takes them, without where its output goes.
-fn typed(line: &str) -> Vec<String> {
-    let command = line.split(" > ").next().unwrap_or_default();
-    let mut words = Vec::new();
-    for (at, part) in command.split('"').enumerate() {
-        match at % 2 {
-            0 => words.extend(part.split_whitespace().map(str::to_owned)),
-            _ => words.push(part.to_owned()),
-        }
-    }
-    words
-}
-
-#[test]
-fn every_gradwire_command_that_a_document_shows_can_be_typed() {
-    let mut found = Vec::new();
-    for document in documents() {
-        for (number, line) in document.numbered() {
-            let shown = line.strip_prefix("$ gradwire ").into_iter();
-            for rest in shown.filter(|rest| !rest.contains("...")) {
-                let words = std::iter::once("gradwire".to_owned()).chain(typed(rest));
-                let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                match Arguments::try_parse_from(words) {
-                    Err(error) if !asked.contains(&error.kind()) => {
-                        let what = error
-                            .to_string()
-                            .lines()
-                            .next()
-                            .unwrap_or_default()
-                            .to_owned();
-                        found.push(document.finding(number, format!("`gradwire {rest}`: {what}")));
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    report(&found);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use gradwire_tests::rust_text::{Token, code_only, tokens};
 use gradwire_tests::tree::{File, files, read, report};
 
 /// Each package of the workspace and the packages it may know, as ARCHITECTURE.md draws them.
-const MAY_KNOW: [(&str, &[&str]); 14] = [
+const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("protocol", &[]),
     ("report", &[]),
     ("tuning", &["protocol"]),
@@ -25,6 +25,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
         "netsim",
         &["protocol", "collectives", "fabric", "workloads"],
     ),
+    ("trace", &["protocol", "fabric", "workloads", "netsim"]),
     (
         "lab",
         &[
@@ -35,6 +36,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
             "tuning",
             "runtime",
             "netsim",
+            "trace",
             "testnet",
             "report",
         ],
@@ -51,6 +53,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
             "tuning",
             "runtime",
             "netsim",
+            "trace",
             "testnet",
             "report",
             "lab",

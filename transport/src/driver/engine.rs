@@ -11,6 +11,7 @@ use gradwire_protocol::machine::Machine;
 use gradwire_protocol::units::{Instant, Span};
 
 use super::counters::DriverCounters;
+use super::foreign::ForeignWatch;
 use super::guests::{DriverOrder, GuestTable};
 use super::patience::{DrainWatch, IdlePatience};
 use super::sending::FullPath;
@@ -56,6 +57,7 @@ pub(super) struct DriverEngine<M> {
     progress: ProgressHook<M>,
     orders: Receiver<DriverOrder<M>>,
     pub(super) guests: GuestTable,
+    pub(super) foreign: ForeignWatch,
     pub(super) waker: Arc<ThreadWaker>,
     pub(super) shared: Arc<DriverShared>,
     pub(super) clock: DriverClock,
@@ -88,6 +90,7 @@ impl<M: Machine> DriverEngine<M> {
             progress,
             orders,
             guests: GuestTable::default(),
+            foreign: ForeignWatch::default(),
             waker: Arc::new(ThreadWaker::new()?),
             shared: Arc::new(DriverShared::default()),
             clock: DriverClock::start(),
@@ -164,7 +167,10 @@ impl<M: Machine> DriverEngine<M> {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 DriverOrder::Command(command) => command(&mut self.machine, self.clock.now()),
-                DriverOrder::Guest(change) => self.guests.apply(change),
+                DriverOrder::Guest(change) => {
+                    self.let_foreign_in();
+                    self.guests.apply(change);
+                }
             }
             busy = true;
         }

@@ -82,6 +82,11 @@ impl GuestTable {
         }
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The guest that a packet names as its source. A driver without guests does not look.
     pub(super) fn sender(&mut self, packet: &[u8]) -> Option<&mut DriverGuest> {
         if self.0.is_empty() {

@@ -10,9 +10,12 @@ const SPIN_MAX: Span = Span::from_micros(40);
 /// A spinning thread looks for work every few microseconds. If it did not for this long, others had
 /// its core.
 const CORE_LOST: Span = Span::from_micros(200);
-/// After that it sleeps at once, for this many times as long as the core was away. So others take a
-/// few percent of the time at most because of spinning, and a single interruption costs little.
-const PENANCE: u64 = 64;
+/// After that it sleeps at once, for this many times as long as the core was away: after a single
+/// interruption only briefly, since sleeping costs several times as much as spinning on an idle
+/// core. If the thread soon loses its core again, that time doubles. So others take a few percent
+/// of the time at most because of spinning.
+const PENANCE_MIN: u64 = 4;
+const PENANCE_MOST: u64 = 64;
 const PENANCE_MAX: Span = Span::from_millis(1_000);
 /// After reading for this long without seeing all sockets empty, timeouts happen all the same, at
 /// the clock reading from before the first read: every packet that had arrived by then has been
@@ -29,8 +32,11 @@ pub(super) struct IdlePatience {
     /// The last look for work since then.
     looked: Instant,
     span: Span,
-    /// The thread does not spin before this time.
+    /// The thread does not spin before this time, for it lost its core.
     spins_from: Instant,
+    /// Up to here, losing it again counts as losing it all the time.
+    lost_until: Instant,
+    penance: u64,
     cores_lost: u64,
 }
 
@@ -42,6 +48,8 @@ impl IdlePatience {
             looked: Instant::START,
             span: SPIN_MAX,
             spins_from: Instant::START,
+            lost_until: Instant::START,
+            penance: PENANCE_MIN,
             cores_lost: 0,
         }
     }
@@ -72,14 +80,23 @@ impl IdlePatience {
         match self.idle_since {
             None => self.idle_since = Some(now),
             Some(_) if now - looked > CORE_LOST => {
-                self.cores_lost += 1;
-                let penance = (now - looked) * PENANCE;
-                self.spins_from = now + penance.min(PENANCE_MAX);
+                self.on_core_lost(now, now - looked);
             }
             Some(_) => {}
         }
         let since = self.idle_since.unwrap_or(now);
         now < self.spins_from || now - since > self.span.max(least)
+    }
+
+    fn on_core_lost(&mut self, now: Instant, away: Span) {
+        self.cores_lost += 1;
+        self.penance = match now < self.lost_until {
+            true => (self.penance * 2).min(PENANCE_MOST),
+            false => PENANCE_MIN,
+        };
+        let penance = (away * self.penance).min(PENANCE_MAX);
+        self.spins_from = now + penance;
+        self.lost_until = self.spins_from + penance * PENANCE_MIN;
     }
 
     /// The thread found no work and has slept.
@@ -157,14 +174,41 @@ mod tests {
         assert!(patience.is_over(at(2_400), least), "2 ms without a look");
         assert_eq!(patience.cores_lost(), 1);
         patience.slept();
-        for micros in [3_000, 50_000, 130_000] {
+        for micros in [3_000, 5_000, 10_300] {
             assert!(patience.is_over(at(micros), least));
             patience.slept();
         }
-        assert!(!patience.is_over(at(130_400), least), "128 ms later");
+        assert!(!patience.is_over(at(10_400), least), "8 ms later");
         patience.found_work();
         // Work itself may take long.
         assert!(!patience.is_over(at(500_000), least) && !patience.is_over(at(500_100), least));
+    }
+
+    /// Loses the core for 2 ms at `micros`, and returns when the thread spins again.
+    fn spins_after_loss(patience: &mut IdlePatience, micros: u64) -> u64 {
+        let least = Span::from_micros(10_000);
+        assert!(!patience.is_over(at(micros), least));
+        let mut now = micros + 2_000;
+        while patience.is_over(at(now), least) {
+            patience.slept();
+            now += 100;
+        }
+        patience.slept();
+        now
+    }
+
+    #[test]
+    fn a_core_lost_again_and_again_ends_spinning() {
+        let mut patience = IdlePatience::new(IdleMode::Adaptive);
+        let mut now = 0;
+        for penance in [8, 16, 32, 64, 128, 128] {
+            let spins = spins_after_loss(&mut patience, now);
+            assert_eq!(spins - now, 2_000 + penance * 1_000, "{penance} ms");
+            now = spins;
+        }
+        let later = now + 1_000_000;
+        let spins = spins_after_loss(&mut patience, later);
+        assert_eq!(spins - later, 10_000, "a single interruption");
     }
 
     #[test]

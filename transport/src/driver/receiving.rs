@@ -26,6 +26,13 @@ const PACKETS_PER_RING: usize = 16;
 /// Rounds between two looks at the sockets of a rank with neighbours: a look is a system call.
 const SOCKETS_EVERY: u32 = 8;
 
+/// How many packets of a super-packet were accepted.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Accepted {
+    None,
+    Some,
+}
+
 impl<M: Machine> DriverEngine<M> {
     /// Reads packets that neighbours have written; returns whether there were any.
     fn read_rings(&mut self) -> (bool, Drained) {
@@ -93,14 +100,55 @@ impl<M: Machine> DriverEngine<M> {
             }
             for index in readable {
                 reads += 1;
-                if let Some(arrival) = self.setup.sockets.receive(index, &mut self.slot)? {
-                    self.tally.receive_calls += 1;
-                    self.split(&arrival);
+                // Garbage comes in single packets: the next read needs no question before it.
+                while self.read(index)? == Some(Accepted::None) && reads < most {
+                    reads += 1;
                 }
             }
         }
         let accepted = self.tally.received_packets > before;
         Ok((accepted, Drained::Partly))
+    }
+
+    /// Reads one super-packet from a socket; `None` when the socket is empty.
+    fn read(&mut self, index: usize) -> io::Result<Option<Accepted>> {
+        let arrival = self.setup.sockets.receive(index, &mut self.slot)?;
+        Ok(arrival.map(|arrival| {
+            let before = self.tally.received_packets;
+            self.tally.receive_calls += 1;
+            self.split(&arrival);
+            match self.tally.received_packets > before {
+                true => Accepted::Some,
+                false => Accepted::None,
+            }
+        }))
+    }
+
+    /// Counts a rejected packet. In a flood of packets of other jobs the kernel drops them from now
+    /// on. Guests are of other jobs, too.
+    fn reject(&mut self, now: Instant, rejection: PacketRejection) {
+        self.tally.count(rejection);
+        if self.foreign.is_flood(now, rejection) && self.guests.is_empty() {
+            let (job, epoch) = self.setup.seal.membership();
+            let sockets = self.setup.sockets.sockets_mut();
+            // Without a filter the packets are dropped here.
+            let filtered = sockets.map(|sockets| sockets.keep_foreign_out(job, epoch));
+            if let Some(Ok(())) = filtered {
+                self.foreign.is_kept_out = true;
+                log::warn!(
+                    "packets of other jobs flood this rank's ports: the kernel drops them from \
+                     now on, and counts them as kernel_drops"
+                );
+            }
+        }
+    }
+
+    /// Takes the filter away that a flood has brought.
+    pub(super) fn let_foreign_in(&mut self) {
+        let was_kept_out = std::mem::take(&mut self.foreign.is_kept_out);
+        if let (true, Some(sockets)) = (was_kept_out, self.setup.sockets.sockets_mut()) {
+            sockets.let_foreign_in();
+        }
     }
 
     /// Hands the packets of a super-packet over in runs, or one by one through injected faults.
@@ -130,7 +178,7 @@ impl<M: Machine> DriverEngine<M> {
         let header = match self.accept(first, Some(arrival.from)) {
             Ok(header) => header,
             Err(rejection) => {
-                self.tally.count(rejection);
+                self.reject(now, rejection);
                 return apart;
             }
         };
@@ -155,7 +203,7 @@ impl<M: Machine> DriverEngine<M> {
         };
         self.machine.handle_run(now, &run);
         if let Some(rejection) = rejection {
-            self.tally.count(rejection);
+            self.reject(now, rejection);
         }
         let taken = count + usize::from(rejection.is_some());
         (taken * apart).min(packets.len())
@@ -229,7 +277,7 @@ impl<M: Machine> DriverEngine<M> {
     fn deliver(&mut self, now: Instant, packet: &mut [u8], ecn: Ecn, from: Option<Address>) {
         let header = match self.accept(packet, from) {
             Ok(header) => header,
-            Err(rejection) => return self.tally.count(rejection),
+            Err(rejection) => return self.reject(now, rejection),
         };
         self.tally.received_packets += 1;
         let payload = Payload::Bytes(&packet[HEADER_BYTES..][..usize::from(header.length)]);

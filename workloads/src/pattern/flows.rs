@@ -10,6 +10,9 @@ use super::{PatternError, PatternLine, notation};
 use crate::arrivals::MOST_FLOWS;
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
 
+/// Bytes that a flow takes at least: its line, its start and its two ends.
+const FLOW_MEMORY: u64 = 200;
+
 const INCAST: &str = "incast";
 
 impl PatternLine<'_> {
@@ -123,8 +126,13 @@ impl PatternLine<'_> {
         let bytes = self.flow_size("all-to-all", size)?;
         self.needs_hosts(2)?;
         let hosts = self.hosts.count;
-        if hosts.checked_mul(hosts - 1).is_none() {
-            let fault = format!(" has more than 2^32 flows on {hosts} hosts; use fewer hosts");
+        let flows = u64::from(hosts) * u64::from(hosts - 1);
+        if flows > MOST_FLOWS {
+            let gigabytes = flows * FLOW_MEMORY / 1_000_000_000;
+            let fault = format!(
+                " has {flows} flows on {hosts} hosts, which take {gigabytes} GB or more; at most \
+                 {MOST_FLOWS} flows: use fewer hosts"
+            );
             return Err(self.hosts_fault(fault));
         }
         let limited = parallel < hosts - 1;

@@ -7,7 +7,9 @@ use gradwire_protocol::units::ByteCount;
 
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
-use crate::training::{GradientExchange, Parts, ProductGrid, Training, Update};
+use crate::training::{
+    BUCKET_BYTES, GradientExchange, Overlap, Parts, ProductGrid, Training, Update,
+};
 use crate::words::did_you_mean;
 use crate::workload::Workload;
 
@@ -17,10 +19,13 @@ const SCALE_MAX: u32 = 1_000_000;
 /// Minimum and maximum bytes of a part.
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 10] = [
     "steps",
     "slow",
     "update",
+    "overlap",
+    "beside",
+    "bucket",
     "algorithm",
     "part",
     "scale",
@@ -54,6 +59,9 @@ impl PatternLine<'_> {
             model: self.model(model_of(rest))?,
             parts: Parts::default(),
             update: Update::Layer,
+            bucket: BUCKET_BYTES,
+            overlap: Overlap::Backward,
+            beside: None,
             steps: STEPS,
             straggling: 1.0,
             algorithm: None,
@@ -156,6 +164,25 @@ impl PatternLine<'_> {
                         return Err(self.form(STEP, what));
                     }
                 }
+            }
+            "overlap" => {
+                training.overlap = match value {
+                    "on" => Overlap::Backward,
+                    "off" => Overlap::Off,
+                    _ => {
+                        let what = format!("overlap=`{value}`: allowed are on and off");
+                        return Err(self.form(STEP, what));
+                    }
+                }
+            }
+            "beside" => training.beside = Some(self.model(value)?),
+            "bucket" => {
+                let size = notation::size(value).map(ByteCount::get);
+                let size = size.filter(|bytes| PART_BYTES.contains(bytes));
+                training.bucket = size.ok_or_else(|| {
+                    let what = format!("bucket=`{value}`: allowed are sizes from 4KiB to 1GiB");
+                    self.form(STEP, what)
+                })?;
             }
             "part" => training.parts = self.parts(value)?,
             "tokens" => match &mut training.exchange {

@@ -15,6 +15,12 @@ pub struct Training {
     pub parts: Parts,
     /// The updates that a forward pass waits for.
     pub update: Update,
+    /// Bytes at which a bucket is closed, if there are buckets.
+    pub bucket: u64,
+    /// When gradients leave.
+    pub overlap: Overlap,
+    /// Another model, trained by the same ranks in turn with this one (`training/crossover`).
+    pub beside: Option<Model>,
     /// Number of steps, at least one.
     pub steps: u32,
     /// Computing time of the last worker over that of the others; 1 makes all equal.
@@ -69,6 +75,18 @@ pub enum Update {
     Layer,
     /// All gradients of the step before, as with an optimizer that steps once for all of them.
     All,
+}
+
+/// Bytes at which PyTorch's DDP closes a bucket, unless it is told otherwise.
+pub const BUCKET_BYTES: u64 = 25 << 20;
+
+/// When the exchange of gradients begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Overlap {
+    /// As soon as the gradients of a message are there.
+    Backward,
+    /// When the backward pass has ended.
+    Off,
 }
 
 /// A grid of hosts.

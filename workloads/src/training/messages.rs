@@ -5,8 +5,8 @@ use gradwire_protocol::units::Layer;
 use super::exchange::{GradientExchange, Parts, Training};
 use crate::model::{ELEMENT_BYTES, Gradient};
 
-/// Sizes in bytes at which the first bucket is closed, and each other one.
-const BUCKET_BYTES: [u64; 2] = [1 << 20, 25 << 20];
+/// Bytes at which the first bucket is closed at the latest.
+const FIRST_BUCKET_BYTES: u64 = 1 << 20;
 /// Elements from which on all servers share an uncut gradient.
 const SHARED_ELEMENTS: u64 = 1_000_000;
 
@@ -32,7 +32,10 @@ pub(super) fn messages(training: &Training) -> Vec<GradientMessage> {
     let gradients = (0..).zip(&model.gradients);
     let gradients = gradients.filter(|(_, one)| one.parameters > 0);
     match training.exchange {
-        GradientExchange::Buckets => buckets(gradients, BUCKET_BYTES.map(scaled)),
+        GradientExchange::Buckets => {
+            let first = training.bucket.min(FIRST_BUCKET_BYTES);
+            buckets(gradients, [first, training.bucket].map(scaled))
+        }
         GradientExchange::Tensors => gradients.map(|(at, one)| whole(at, one)).collect(),
         GradientExchange::Servers(servers) => {
             let count = |one: &Gradient| match training.parts {
@@ -111,7 +114,7 @@ fn shared(mut parts: Vec<GradientMessage>, servers: u32) -> Vec<GradientMessage>
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::training::Update;
+    use crate::training::{BUCKET_BYTES, Overlap, Update};
 
     fn training(name: &str, exchange: GradientExchange) -> Training {
         Training {
@@ -119,6 +122,9 @@ mod tests {
             exchange,
             parts: Parts::default(),
             update: Update::Layer,
+            bucket: BUCKET_BYTES,
+            overlap: Overlap::Backward,
+            beside: None,
             steps: 1,
             straggling: 1.0,
             algorithm: None,

@@ -2,7 +2,7 @@
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::exchange::{GradientExchange, Training, Update};
+use super::exchange::{GradientExchange, Overlap, Training, Update};
 use super::messages::{GradientMessage, messages};
 use super::step_ends::{StepEnds, Worker};
 use super::tasks::ProgramTasks;
@@ -191,10 +191,15 @@ impl<'a> Steps<'a> {
 
     fn backward(&mut self, step: u32) {
         let mut messages = self.messages.iter().peekable();
+        let gradients = self.training.model.gradients.len() as u32;
         for (number, one) in (0..).zip(&self.training.model.gradients) {
             let name = format!("backward {}", one.name);
             let made = self.tasks.compute(name, one.backward, Vec::new(), step);
-            while let Some(message) = messages.next_if(|message| message.last == number) {
+            let is_ready = |message: &GradientMessage| match self.training.overlap {
+                Overlap::Backward => message.last == number,
+                Overlap::Off => number + 1 == gradients,
+            };
+            while let Some(message) = messages.next_if(|message| is_ready(message)) {
                 self.exchange(message, made, step);
             }
         }

@@ -8,6 +8,7 @@ use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
 use crate::engine::agreement::UnpostedMessage;
 use crate::engine::communicator::Communicator;
+use crate::engine::journal::{MessageRecord, MessageSide};
 use crate::engine::parts::EngineParts;
 use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
@@ -68,6 +69,7 @@ impl Communicator {
     }
 
     fn take_event(&mut self, now: Instant, event: EndpointEvent) {
+        self.journal.note(|| recorded(now, &event));
         match event {
             EndpointEvent::Announced { from, key, outline } => {
                 if !self.failures.may_take(key) && self.table.find_in(from, key).is_none() {
@@ -94,7 +96,9 @@ impl Communicator {
                 self.parts.departures.finished(to, key);
                 self.let_go(now);
             }
-            EndpointEvent::Sent { to, key, missing } => {
+            EndpointEvent::Sent {
+                to, key, missing, ..
+            } => {
                 self.parts.departures.finished(to, key);
                 let Some(RunningMessage { slot, message }) = self.table.find_out(to, key) else {
                     self.promised.remove(&(to, key));
@@ -238,4 +242,34 @@ impl Communicator {
             }
         }
     }
+}
+
+/// The record of a message that has ended; `None` of any other event, and of a message of which
+/// nothing arrived.
+fn recorded(now: Instant, event: &EndpointEvent) -> Option<MessageRecord> {
+    let (side, peer, key, bytes, (first, last)) = match *event {
+        EndpointEvent::Sent {
+            to,
+            key,
+            bytes,
+            first,
+            ..
+        } => (MessageSide::Sent, to, key, bytes, (first, now)),
+        EndpointEvent::Received {
+            from,
+            key,
+            bytes,
+            arrived,
+            ..
+        } => (MessageSide::Received, from, key, bytes, arrived?),
+        _ => return None,
+    };
+    Some(MessageRecord {
+        side,
+        peer,
+        key,
+        bytes,
+        first,
+        last,
+    })
 }

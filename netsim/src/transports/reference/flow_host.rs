@@ -78,6 +78,11 @@ pub trait FlowRules {
     /// A packet of a flow's sender, data or a probe, has arrived.
     fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo);
 
+    /// A flow from this host that may go on since the packet that has just arrived.
+    fn released(&mut self) -> Option<u32> {
+        None
+    }
+
     /// An answer of a flow's receiver has arrived.
     fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut Self::Flow, cargo: &ReferenceCargo);
 
@@ -131,6 +136,11 @@ impl<R: FlowRules> FlowHost<R> {
     /// The next answer, in the order of [`Host::transmit`]: answers leave before data.
     pub(crate) fn answer(&mut self, cargo: &mut ReferenceCargo) -> Option<Envelope> {
         self.desk.outbox.transmit(cargo)
+    }
+
+    /// The time of the latest call.
+    pub(crate) const fn now(&self) -> Instant {
+        self.desk.now
     }
 
     fn take_answer(&mut self, cargo: &ReferenceCargo) {
@@ -203,6 +213,11 @@ impl<R: FlowRules> Host for FlowHost<R> {
         match cargo.kind {
             CargoKind::Data | CargoKind::Probe => {
                 self.rules.at_receiver(&mut self.desk, envelope, cargo);
+                if let Some(number) = self.rules.released()
+                    && let Some(flow) = self.sending.get_mut(&number)
+                {
+                    self.rules.line_up(now, number, &mut flow.state);
+                }
             }
             CargoKind::Ack
             | CargoKind::Nack

@@ -6,16 +6,26 @@
 //! of hosts share a shape, so steps and groups of equal size cost no memory of their own. The
 //! messages of a meeting have consecutive numbers, seat by seat, so both ends know a message by its
 //! number alone.
+//!
+//! Where switches add up ([`Summing::Switches`]), an all-reduce whose algorithm is left open has
+//! one message from each seat to the next, whose packets are contributions ([`SumFlow`]).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use gradwire_collectives::aggregation::MEMBERS_MAX;
 use gradwire_collectives::operation::{Collective, Group};
-use gradwire_collectives::outline::{CollectiveOutline, Outliner};
-use gradwire_protocol::job::Job;
+use gradwire_collectives::outline::{
+    CollectiveOutline, OutlineGate, OutlineReceive, OutlineSend, Outliner,
+};
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Rank};
 
 use crate::transports::operations;
 use gradwire_workloads::workload::{CollectiveKind, Work, Workload};
+
+/// The longest tensor that switches add up, since a message knows its length in 32 bits.
+const MESSAGE_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// All messages of a workload's programs.
 #[derive(Debug)]
@@ -29,6 +39,40 @@ pub(crate) struct Manifest {
     tasks: Vec<u32>,
     /// The position of each task, by host, then task.
     places: BTreeMap<u32, Vec<Option<TaskSeat>>>,
+}
+
+/// Who adds up all-reduces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Summing {
+    /// Hosts, by the job's algorithm.
+    Hosts,
+    /// Switches, packets of so many bytes of a tensor.
+    Switches {
+        /// Bytes of a full packet.
+        payload: u32,
+    },
+}
+
+/// A message whose packets are contributions to sums.
+#[derive(Clone, Debug)]
+pub(crate) struct SumFlow<'m> {
+    /// The job: its all-reduces are summed one after the other.
+    pub(crate) job: u32,
+    /// The seat that sends.
+    pub(crate) seat: usize,
+    /// Number of the first seat's message; the other seats' follow it.
+    pub(crate) first: u32,
+    /// Numbers of its packets within the job.
+    pub(crate) numbers: Range<u32>,
+    /// Hosts by seat.
+    pub(crate) hosts: &'m [u32],
+}
+
+impl SumFlow<'_> {
+    /// The seat whose message comes to a seat.
+    pub(crate) const fn before(&self, seat: usize) -> usize {
+        (seat + self.hosts.len() - 1) % self.hosts.len()
+    }
 }
 
 /// More messages than numbers.
@@ -57,12 +101,16 @@ struct Meeting {
     party: u32,
     /// Where its stretch of tasks begins.
     tasks: u32,
+    /// Packets of its party's sums before it.
+    summed: u32,
 }
 
 #[derive(Debug)]
 struct MeetingShape {
     seats: Vec<MeetingSeat>,
     messages: u64,
+    /// Packets that switches add up; 0 where hosts do.
+    sums: u32,
 }
 
 #[derive(Debug)]
@@ -117,12 +165,21 @@ impl Manifest {
     ///
     /// # Errors
     /// [`TooMany`] when there are more messages than numbers.
-    pub(crate) fn new(workload: &Workload, job: &Job, first: u32) -> Result<Self, TooMany> {
+    pub(crate) fn new(
+        workload: &Workload,
+        job: &Job,
+        first: u32,
+        summing: Summing,
+    ) -> Result<Self, TooMany> {
         let mut job = job.clone();
         if let Some(algorithm) = workload.algorithm {
             job.collectives.algorithm = algorithm;
         }
         let mut loading = Loading {
+            summing: match job.collectives.algorithm {
+                ReduceAlgorithm::Auto => summing,
+                _ => Summing::Hosts,
+            },
             outliner: Outliner::new(&job),
             shapes: BTreeMap::new(),
             next: u64::from(first),
@@ -164,6 +221,29 @@ impl Manifest {
         })
     }
 
+    /// A flow whose packets are contributions.
+    pub(crate) fn sum_flow(&self, flow: u32) -> Option<SumFlow<'_>> {
+        let first = self.meetings.first()?.first;
+        let (meeting, seat, _) = (flow >= first).then(|| self.find(flow))?;
+        let sums = self.shapes[meeting.shape as usize].sums;
+        (sums > 0).then(|| SumFlow {
+            job: meeting.party,
+            seat,
+            first: meeting.first,
+            numbers: meeting.summed..meeting.summed + sums,
+            hosts: &self.parties[meeting.party as usize].hosts,
+        })
+    }
+
+    /// The jobs whose sums switches make, with their hosts by seat.
+    pub(crate) fn sum_jobs(&self) -> BTreeMap<u32, &[u32]> {
+        let summed = |meeting: &&Meeting| self.shapes[meeting.shape as usize].sums > 0;
+        let parties = self.meetings.iter().filter(summed).map(|one| one.party);
+        parties
+            .map(|party| (party, &self.parties[party as usize].hosts[..]))
+            .collect()
+    }
+
     /// A message at its sender.
     pub(crate) fn sent(&self, message: u32) -> ManifestEntry {
         let (meeting, seat, index) = self.find(message);
@@ -199,6 +279,7 @@ impl Manifest {
 
 /// A manifest under construction.
 struct Loading {
+    summing: Summing,
     outliner: Outliner,
     shapes: BTreeMap<Key, u32>,
     next: u64,
@@ -219,6 +300,7 @@ impl Loading {
         let first = workload.programs.iter();
         let tasks = first.into_iter().find(|program| program.host == hosts[0]);
         let tasks = tasks.map_or(&[][..], |program| &program.tasks);
+        let mut summed = 0;
         for turn in 0..seats[0].len() {
             let work = &tasks[seats[0][turn] as usize].work;
             let shape = self.shape(work, hosts.len() as u32);
@@ -236,7 +318,9 @@ impl Loading {
                 shape,
                 party: number,
                 tasks: stretch,
+                summed,
             });
+            summed += self.manifest.shapes[shape as usize].sums;
             self.next += self.manifest.shapes[shape as usize].messages;
         }
         self.manifest.parties.push(Members { hosts, layer_count });
@@ -253,10 +337,31 @@ impl Loading {
             return known;
         }
         let number = self.manifest.shapes.len() as u32;
-        let outlines = (0..seats).map(|seat| self.outline(key, seat));
-        self.manifest.shapes.push(shape_of(outlines.collect()));
+        let sums = self.sums(key);
+        let outlines = (0..seats).map(|seat| match sums {
+            0 => self.outline(key, seat),
+            _ => to_the_next(key, seat),
+        });
+        let shape = MeetingShape {
+            sums,
+            ..shape_of(outlines.collect())
+        };
+        self.manifest.shapes.push(shape);
         self.shapes.insert(key, number);
         number
+    }
+
+    /// Packets of a meeting that switches add up.
+    fn sums(&self, key: Key) -> u32 {
+        let seats = key.seats as usize;
+        match (self.summing, key.kind) {
+            (Summing::Switches { payload }, Some(CollectiveKind::AllReduce))
+                if (2..=MEMBERS_MAX).contains(&seats) && key.bytes.get() <= MESSAGE_BYTES_MAX =>
+            {
+                key.bytes.get().div_ceil(u64::from(payload)) as u32
+            }
+            _ => 0,
+        }
     }
 
     fn outline(&self, key: Key, seat: u32) -> CollectiveOutline {
@@ -278,6 +383,39 @@ impl Loading {
         };
         let outline = self.outliner.outline(&operation, seat as usize);
         outline.expect("a checked workload has valid operations")
+    }
+}
+
+/// One message to the next seat, and one from the seat before.
+fn to_the_next(key: Key, seat: u32) -> CollectiveOutline {
+    let bytes = key.bytes.get() as u32;
+    let (part, seats) = (0, key.seats);
+    CollectiveOutline {
+        sends: vec![OutlineSend {
+            to: ((seat + 1) % seats) as u16,
+            part,
+            bytes,
+            offset: 0,
+        }],
+        receives: vec![OutlineReceive {
+            from: ((seat + seats - 1) % seats) as u16,
+            part,
+            bytes,
+            gate: 1,
+        }],
+        gates: vec![
+            OutlineGate {
+                waits: 0,
+                sends: 0..1,
+                next: 0..0,
+            },
+            OutlineGate {
+                waits: 1,
+                sends: 1..1,
+                next: 0..0,
+            },
+        ],
+        ..CollectiveOutline::default()
     }
 }
 
@@ -316,7 +454,7 @@ fn parties(workload: &Workload) -> BTreeMap<Party, Vec<Vec<u32>>> {
 fn shape_of(outlines: Vec<CollectiveOutline>) -> MeetingShape {
     let mut mates = Vec::with_capacity(outlines.len());
     for (seat, outline) in (0..).zip(&outlines) {
-        let mate = |send: &gradwire_collectives::outline::OutlineSend| {
+        let mate = |send: &OutlineSend| {
             let mate = outlines[usize::from(send.to)].receive(seat, send.part);
             mate.expect("every message out is a message in") as u32
         };
@@ -335,5 +473,6 @@ fn shape_of(outlines: Vec<CollectiveOutline>) -> MeetingShape {
     MeetingShape {
         seats: seats.collect(),
         messages: before,
+        sums: 0,
     }
 }

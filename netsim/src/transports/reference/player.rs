@@ -39,6 +39,17 @@ pub(crate) struct MessagePlayer {
     begins: VecDeque<Begin>,
 }
 
+/// Whose message leaves first: of the older step, then the more urgent one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct MessageTurn(u32, Urgency);
+
+impl MessageTurn {
+    /// Of a message of a step; without layers it is as urgent as the front layer's.
+    pub(crate) fn of(Step(step): Step, urgency: Option<Urgency>) -> Self {
+        Self(step, urgency.unwrap_or_default())
+    }
+}
+
 /// A task that is being carried.
 #[derive(Debug)]
 struct Active {
@@ -125,6 +136,22 @@ impl MessagePlayer {
             active.to_arrive -= 1;
             self.end_if_over(now, entry.task);
         }
+    }
+
+    /// The turn of a message of this host.
+    pub(crate) fn turn(&self, message: u32) -> MessageTurn {
+        let entry = self.manifest.sent(message);
+        let itinerary = self.manifest.itinerary(self.host, entry.task);
+        let urgency = itinerary.and_then(|itinerary| {
+            let send = &itinerary.outline.sends[entry.index as usize];
+            self.urgency(entry.task, &itinerary, send)
+        });
+        MessageTurn::of(Step(self.tasks.task(entry.task).step), urgency)
+    }
+
+    /// Whether a task of this host has started.
+    pub(crate) fn has_started(&self, task: u32) -> bool {
+        self.tasks.has_started(task)
     }
 
     /// The next flow that is to begin now.

@@ -25,6 +25,7 @@ pub(crate) fn settings() -> ReferenceSettings {
         // Two links: 2 x (332 ns + 1 us) there, 2 x (5.12 ns + 1 us) back.
         base_rtt: Span::from_picos(4_674_240),
         rate: RATE,
+        full_queue: Span::from_micros(42),
         seed: 1,
     }
 }

@@ -1,10 +1,17 @@
-//! The rate of a flow under DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
-//! Deployments", SIGCOMM 2015, section 3.1 (reaction point).
+//! DCQCN: the rate of a flow at its sender, and the notifications of its receiver.
+//!
+//! Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1. A
+//! receiver that sees marks sends a notification (CNP), at most one per flow in 50 us.
 //!
 //! Timers are checked when the flow sends or is notified, not when they expire: the rate has no
 //! effect between two packets.
 
+use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
+
+use super::cargo::{CargoKind, ReferenceCargo};
+use super::flow_host::FlowDesk;
+use crate::engine::host::Envelope;
 
 /// Weight of the newest period in alpha (g = 1/256).
 const GAIN: f64 = 1.0 / 256.0;
@@ -22,6 +29,46 @@ const ADDITIVE: f64 = 1_000.0;
 const HYPER: f64 = 100.0;
 /// The minimum rate is the link's divided by this: 100 Mb/s of 100 Gb/s.
 const LEAST: f64 = 1_000.0;
+
+/// Minimum time between notifications of a flow.
+const NOTIFICATION_GAP: Span = Span::from_micros(50);
+
+/// The rule for the rates of flows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RateRule {
+    /// Marks slow a flow down.
+    Dcqcn,
+    /// Every flow sends at the rate of the link, whatever its receiver sees.
+    Line,
+}
+
+/// The notifications of a flow, at its receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notifications {
+    last: Option<Instant>,
+}
+
+impl Notifications {
+    /// Counts the mark of a packet that has arrived, and notifies its sender if that is due.
+    pub(crate) fn arrived(
+        &mut self,
+        desk: &mut FlowDesk,
+        envelope: &Envelope,
+        cargo: &ReferenceCargo,
+        rates: RateRule,
+    ) {
+        if envelope.ecn != Ecn::Ce {
+            return;
+        }
+        desk.outbox.counts.marks += 1;
+        let is_due = (self.last).is_none_or(|last| desk.now.since(last) >= NOTIFICATION_GAP);
+        if rates == RateRule::Dcqcn && is_due {
+            self.last = Some(desk.now);
+            let notification = cargo.answer(CargoKind::Congestion);
+            desk.outbox.answer(envelope, notification);
+        }
+    }
+}
 
 /// The rate of a flow.
 #[derive(Clone, Debug)]

@@ -1,0 +1,71 @@
+"""Make the wheel of setuptools fit for other machines, and add the compiled PyTorch binding.
+
+1. auditwheel sets the tag, and refuses a core or command that needs a newer glibc than it says.
+2. The binding for the PyTorch of this environment is compiled against the wheel's own core, and
+   put into it. It may need a newer C++ library than the tag says; where it does not load, gradwire
+   compiles as without it. A wheel for another processor gets none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GLIBC = "manylinux_2_28"
+
+
+def main() -> None:
+    """Write the finished wheel, and say what its parts need."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("wheel", type=Path, help="the wheel that setuptools has made")
+    parser.add_argument("--out", type=Path, required=True, help="the folder for the finished one")
+    given = parser.parse_args()
+    machine = given.wheel.stem.split("-linux_")[1]
+    given.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tagged = _tagged(given.wheel, machine, Path(folder) / "tagged")
+        _run("wheel", "unpack", tagged, "--dest", folder)
+        (unpacked,) = Path(folder).glob("gradwire-*")
+        if machine == platform.machine():
+            _add_binding(unpacked)
+            for library in unpacked.glob("gradwire/_native/*.so"):
+                _run("strip", "--strip-debug", library)
+        _run("wheel", "pack", unpacked, "--dest-dir", given.out)
+
+
+def _tagged(wheel: Path, machine: str, folder: Path) -> Path:
+    _run("auditwheel", "repair", wheel, "--plat", f"{GLIBC}_{machine}", "--only-plat", "-w", folder)
+    (tagged,) = folder.glob("*.whl")
+    return tagged
+
+
+def _add_binding(package: Path) -> None:
+    """Compile the binding beside the core of the unpacked wheel, for any place of installation."""
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    code = (
+        "import torch; from gradwire import build\n"
+        "print(build.ahead_of_time(), build.shipped_folder(torch.__version__), sep='\\n')"
+    )
+    told = subprocess.run(
+        (sys.executable, "-c", code), env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    made, place = (Path(line) for line in told.stdout.splitlines()[-2:])
+    place.mkdir()
+    binding = shutil.copy(made / "_binding.so", place)
+    shutil.rmtree(made)
+    _run("strip", "--strip-unneeded", binding)
+    _run("patchelf", "--set-rpath", "$ORIGIN/..", binding)
+
+
+def _run(*words: str | Path) -> None:
+    subprocess.run(words, check=True)
+
+
+if __name__ == "__main__":
+    main()

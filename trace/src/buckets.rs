@@ -1,0 +1,305 @@
+//! The all-reduces of a run in buckets of another size: tensor fusion and partition.
+//!
+//! The gradients of a step form one stream in the order in which they are ready, cut at the layers
+//! that each all-reduce names. A bucket is closed when it has reached its size, as PyTorch's DDP
+//! closes them: the first of a step at the size that it had, since DDP has a smaller cap for that
+//! one. It leaves when its last layer's backward pass has ended. Smaller pieces than layers
+//! are not known, so a layer is never cut.
+
+use std::collections::BTreeMap;
+
+use gradwire_protocol::units::{ByteCount, Layer};
+use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload};
+
+/// A layer's gradients in one all-reduce.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    group: u32,
+    step: u32,
+    layer: Option<Layer>,
+    bytes: u64,
+    /// The backward task after which it is ready.
+    ready: u32,
+    /// The all-reduce that it was in.
+    from: u32,
+}
+
+/// A new bucket.
+#[derive(Debug)]
+struct Bucket {
+    pieces: Vec<Piece>,
+    ready: u32,
+    bytes: u64,
+    name: String,
+}
+
+/// The workload with buckets that are closed at a size.
+pub fn rebucketed(workload: &Workload, limit: u64) -> Workload {
+    let mut changed = workload.clone();
+    let names = workload
+        .step_ends
+        .first()
+        .map_or(&[][..], |ends| &ends.layers);
+    for program in &mut changed.programs {
+        let places = rebuild(program, names, limit);
+        let ends = changed
+            .step_ends
+            .iter_mut()
+            .flat_map(|ends| &mut ends.workers);
+        for worker in ends.filter(|worker| worker.host == program.host) {
+            for end in &mut worker.forward_ends {
+                *end = places[&(*end)];
+            }
+        }
+    }
+    changed
+}
+
+/// Replaces the all-reduces of a program; returns the new numbers of the tasks that stay.
+fn rebuild(program: &mut Program, names: &[String], limit: u64) -> BTreeMap<u32, u32> {
+    let buckets = buckets(&pieces(program, names), limit);
+    let mut at: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (number, bucket) in buckets.iter().enumerate() {
+        at.entry(bucket.ready).or_default().push(number);
+    }
+    let mut places = BTreeMap::new();
+    let mut bucket_places = vec![0; buckets.len()];
+    let mut tasks = Vec::new();
+    for (number, task) in (0..).zip(&program.tasks) {
+        if is_reduce(task) {
+            continue;
+        }
+        let mut task = task.clone();
+        let waits = waits(program, &task, &buckets, names);
+        task.after
+            .retain(|before| !is_reduce(&program.tasks[*before as usize]));
+        for before in task.after.iter_mut().chain(&mut task.after_start) {
+            *before = places[before];
+        }
+        task.after
+            .extend(waits.into_iter().map(|bucket| bucket_places[bucket]));
+        places.insert(number, tasks.len() as u32);
+        tasks.push(task);
+        for &bucket in at.get(&number).into_iter().flatten() {
+            bucket_places[bucket] = tasks.len() as u32;
+            tasks.push(buckets[bucket].task(places[&number]));
+        }
+    }
+    program.tasks = tasks;
+    places
+}
+
+fn is_reduce(task: &Task) -> bool {
+    let kind = CollectiveKind::AllReduce;
+    matches!(&task.work, Work::Collective { kind: of, .. } if *of == kind)
+}
+
+/// The layers of all all-reduces, in the order of a program.
+fn pieces(program: &Program, names: &[String]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut before = 0;
+    for (number, task) in (0..).zip(&program.tasks) {
+        let Work::Collective {
+            kind: CollectiveKind::AllReduce,
+            group,
+            bytes,
+            layers,
+        } = &task.work
+        else {
+            continue;
+        };
+        let ready = task.after.last().copied().unwrap_or_default();
+        let ends = layers
+            .iter()
+            .skip(1)
+            .map(|(at, _)| *at)
+            .chain([bytes.get()]);
+        let spans = layers
+            .iter()
+            .zip(ends)
+            .map(|(&(at, layer), end)| (Some(layer), end - at));
+        let mut spans: Vec<(Option<Layer>, u64)> = spans.collect();
+        if spans.is_empty() {
+            spans.push((None, bytes.get()));
+        }
+        for (layer, bytes) in spans {
+            let name = layer.and_then(|layer| names.get(usize::from(layer.0)));
+            let made = name.and_then(|name| made_by(program, (before, ready), name));
+            let (group, step, from) = (*group, task.step, number);
+            let ready = made.unwrap_or(ready);
+            pieces.push(Piece {
+                group,
+                step,
+                layer,
+                bytes,
+                ready,
+                from,
+            });
+        }
+        before = ready;
+    }
+    pieces
+}
+
+/// The last backward task of a layer among some.
+fn made_by(program: &Program, (first, last): (u32, u32), layer: &str) -> Option<u32> {
+    let of_layer = |name: &str| {
+        let rest = name
+            .strip_prefix("backward ")
+            .and_then(|name| name.strip_prefix(layer));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    (first..=last)
+        .rev()
+        .find(|&task| of_layer(&program.tasks[task as usize].name))
+}
+
+fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
+    let mut buckets: Vec<Bucket> = Vec::new();
+    let first = pieces.first().map(|first| first.from);
+    let first = pieces.iter().filter(|piece| Some(piece.from) == first);
+    let caps = [
+        first.map(|piece| piece.bytes).sum::<u64>().min(limit),
+        limit,
+    ];
+    let mut number = 0;
+    for piece in pieces {
+        let open = buckets.last_mut().filter(|bucket| {
+            let first = bucket.pieces[0];
+            (first.group, first.step) == (piece.group, piece.step)
+        });
+        match open {
+            Some(open) if open.bytes < caps[usize::from(number > 0)] => {
+                open.bytes += piece.bytes;
+                open.ready = open.ready.max(piece.ready);
+                open.pieces.push(*piece);
+            }
+            open => {
+                number = open.map_or(0, |_| number + 1);
+                buckets.push(Bucket {
+                    pieces: vec![*piece],
+                    ready: piece.ready,
+                    bytes: piece.bytes,
+                    name: format!("all-reduce bucket {number}"),
+                });
+            }
+        }
+    }
+    buckets
+}
+
+/// The new buckets that a task waits for: those that have bytes of its all-reduces, and of its own
+/// layer only where it did not wait for all of them.
+fn waits(program: &Program, task: &Task, buckets: &[Bucket], names: &[String]) -> Vec<usize> {
+    let awaited: Vec<u32> = (task.after.iter().copied())
+        .filter(|&before| is_reduce(&program.tasks[before as usize]))
+        .collect();
+    if awaited.is_empty() {
+        return Vec::new();
+    }
+    let layer = task.name.strip_prefix("forward ");
+    let layer = layer.and_then(|layer| names.iter().position(|name| name == layer));
+    let steps: Vec<u32> = awaited
+        .iter()
+        .map(|&one| program.tasks[one as usize].step)
+        .collect();
+    let all = program
+        .tasks
+        .iter()
+        .filter(|one| is_reduce(one) && steps.contains(&one.step))
+        .count();
+    let layer = layer.filter(|_| awaited.len() < all || all == 1);
+    let has = |bucket: &Bucket| {
+        let mut pieces = bucket
+            .pieces
+            .iter()
+            .filter(|piece| awaited.contains(&piece.from));
+        pieces.any(|piece| {
+            let own = piece.layer.map(|layer| usize::from(layer.0));
+            layer.is_none() || own.is_none() || own == layer
+        })
+    };
+    let numbered = buckets.iter().enumerate();
+    numbered
+        .filter(|(_, bucket)| has(bucket))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+impl Bucket {
+    fn task(&self, ready: u32) -> Task {
+        let first = self.pieces[0];
+        let mut layers: Vec<(u64, Layer)> = Vec::new();
+        let mut at = 0;
+        for piece in &self.pieces {
+            if let Some(layer) = piece.layer
+                && layers.last().is_none_or(|(_, last)| *last != layer)
+            {
+                layers.push((at, layer));
+            }
+            at += piece.bytes;
+        }
+        let work = Work::Collective {
+            kind: CollectiveKind::AllReduce,
+            group: first.group,
+            bytes: ByteCount::new(self.bytes),
+            layers,
+        };
+        Task {
+            step: first.step,
+            ..Task::new(self.name.clone(), work, vec![ready])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::units::Rate;
+    use gradwire_workloads::workload::Hosts;
+
+    use super::*;
+
+    fn workload() -> Workload {
+        let rate = Rate::from_gbps(10);
+        Workload::from_pattern("step:vgg16:ddp,steps=2", Hosts { count: 2, rate }, 1)
+            .expect("it is a pattern")
+    }
+
+    fn sizes(workload: &Workload) -> Vec<u64> {
+        let tasks = workload.programs[0]
+            .tasks
+            .iter()
+            .filter(|task| task.step == 0);
+        let bytes = tasks.filter_map(|task| match &task.work {
+            Work::Collective { bytes, .. } => Some(bytes.get()),
+            _ => None,
+        });
+        bytes.collect()
+    }
+
+    #[test]
+    fn the_same_size_gives_the_same_buckets() {
+        let before = workload();
+        let same = rebucketed(&before, 25 << 20);
+        assert_eq!(sizes(&same), sizes(&before));
+        let waits = |of: &Workload| {
+            of.programs[1]
+                .tasks
+                .iter()
+                .map(|task| task.after.len())
+                .sum::<usize>()
+        };
+        assert_eq!(waits(&same), waits(&before));
+    }
+
+    #[test]
+    fn fusion_and_partition_keep_every_byte() {
+        let before = workload();
+        let bytes: u64 = sizes(&before).iter().sum();
+        for (limit, count) in [(u64::MAX, 2), (1, 16)] {
+            let changed = rebucketed(&before, limit);
+            assert_eq!(sizes(&changed).iter().sum::<u64>(), bytes);
+            assert_eq!(sizes(&changed).len(), count, "one for each layer at most");
+        }
+    }
+}

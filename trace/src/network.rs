@@ -1,0 +1,115 @@
+//! The links of a run, as its messages show them: the rate of each host's link in both directions,
+//! and the time of one way.
+//!
+//! A message counts with its mean rate from when its first packet left until its last one arrived.
+//! The bits of all messages of a link are counted in windows of time; its capacity is the mean of
+//! the windows' rates, each weighted by its bits, so that windows count in which there was
+//! something to send. It has the headers, acknowledgements and pauses that the run had.
+
+use std::collections::BTreeMap;
+
+use gradwire_netsim::fluid::FluidLink;
+use gradwire_protocol::units::{Rate, Span};
+
+use crate::run::TracedRun;
+
+/// A host that neither sent nor received has this link, which is not used.
+const UNUSED: Rate = Rate::from_gbps(1_000);
+/// Messages up to this length show how long one way takes.
+const SHORT_BYTES: u32 = 16 << 10;
+
+/// The links of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedNetwork {
+    /// The link of each rank.
+    pub links: Vec<FluidLink>,
+    /// The rate that links are known to have, or else that of the fastest one.
+    pub nominal: Rate,
+    /// From the last bit of a message on its link until it has arrived.
+    pub one_way: Span,
+}
+
+/// Windows of a run: long enough to hold several messages, short enough to leave out pauses.
+const WINDOWS: usize = 200;
+
+/// The bits of a link in each window.
+type Bits = Vec<f64>;
+
+impl TracedNetwork {
+    /// The links that the messages of an aligned run show.
+    pub fn of(run: &TracedRun) -> Self {
+        let mut sides: BTreeMap<(u32, bool), Bits> = BTreeMap::new();
+        let messages = run.messages();
+        let begin = messages
+            .iter()
+            .map(|one| one.sent.0)
+            .fold(f64::MAX, f64::min);
+        let end = messages
+            .iter()
+            .map(|one| one.received.1)
+            .fold(begin, f64::max);
+        let width = ((end - begin) / WINDOWS as f64).max(f64::MIN_POSITIVE);
+        for one in &messages {
+            let times = (one.sent.0 - begin, one.received.1 - begin);
+            let bits = f64::from(one.message.bytes) * 8.0;
+            for side in [(one.message.from, true), (one.message.to, false)] {
+                let windows = sides.entry(side).or_insert_with(|| vec![0.0; WINDOWS]);
+                spread(windows, width, times, bits);
+            }
+        }
+        let nominal = run.head.gbps.map_or(f64::MAX, |gbps| gbps * 1e3);
+        let capacity = |side: (u32, bool)| {
+            let mean = sides.get(&side).and_then(|bits| mean_rate(bits, width));
+            mean.map_or(UNUSED, |rate| {
+                Rate::from_bits_per_second((rate.min(nominal) * 1e6) as u64)
+            })
+        };
+        let ranks = 0..run.head.world_size;
+        let links = ranks.map(|rank| FluidLink {
+            up: capacity((rank, true)),
+            down: capacity((rank, false)),
+        });
+        let links: Vec<FluidLink> = links.collect();
+        let used = links.iter().flat_map(|link| [link.up, link.down]);
+        let fastest = used.filter(|rate| *rate != UNUSED).max().unwrap_or(UNUSED);
+        let known = run
+            .head
+            .gbps
+            .map(|gbps| Rate::from_bits_per_second((gbps * 1e9) as u64));
+        let ways = messages
+            .iter()
+            .filter(|one| one.message.bytes <= SHORT_BYTES);
+        let mut ways: Vec<f64> = ways.map(|one| one.received.1 - one.sent.0).collect();
+        ways.sort_by(f64::total_cmp);
+        let way = ways
+            .get(ways.len() / 2)
+            .copied()
+            .unwrap_or_default()
+            .max(0.0);
+        Self {
+            links,
+            nominal: known.unwrap_or(fastest),
+            one_way: Span::from_picos((way * 1e6) as u64),
+        }
+    }
+}
+
+/// Spreads the bits of a message evenly over the windows of its time.
+fn spread(windows: &mut Bits, width: f64, (from, to): (f64, f64), bits: f64) {
+    let last = windows.len() - 1;
+    let window = |at: f64| ((at / width).max(0.0) as usize).min(last);
+    let took = (to - from).max(width * 1e-6);
+    let (first, end) = (window(from), window(from + took));
+    for (at, window) in (first..).zip(&mut windows[first..=end]) {
+        let (begin, end) = (at as f64 * width, (at + 1) as f64 * width);
+        let inside = (from + took).min(end) - from.max(begin);
+        *window += bits * (inside / took).clamp(0.0, 1.0);
+    }
+}
+
+/// The mean over bits of the rates of windows, in bits a microsecond.
+fn mean_rate(bits: &Bits, width: f64) -> Option<f64> {
+    let all: f64 = bits.iter().sum();
+    let squares: f64 = bits.iter().map(|bits| bits * bits).sum();
+    (all > 0.0).then(|| squares / all / width)
+}
