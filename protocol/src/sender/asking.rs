@@ -412,7 +412,10 @@ impl Sender {
             PathRecord::Clean => {
                 let sending = &self.messages[at];
                 let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
-                if sending.is_lossless() || self.judge == HoleJudge::Sender || !is_long {
+                // A mark that no report answers is late rather than lost.
+                let is_marked = sending.probe.unanswered > 0;
+                let trusts_paths = self.judge != HoleJudge::Sender;
+                if sending.is_lossless() || !trusts_paths || !is_long || is_marked {
                     ends.clear();
                 }
             }
