@@ -1,8 +1,8 @@
 //! `gradwire generate`: files for shells, manuals, sites and editors, made from the tables that the
 //! command itself reads. Nothing in them is written by hand.
 //!
-//! `reference` has the help of every command as one page, `schema` the keys of files as JSON Schema.
-//! Completions and man pages are clap's.
+//! `reference` has the help of every command as one page, `schema` the keys of files as JSON
+//! Schema. Completions and man pages are clap's.
 
 pub mod options;
 mod reference;
