@@ -12,6 +12,8 @@ use gradwire_trace::network::TracedNetwork;
 use gradwire_trace::replay::{Scene, measured};
 use gradwire_trace::run::TracedRun;
 
+use super::files::json_files;
+
 /// Whether clocks are aligned before a replay.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Alignment {
@@ -26,7 +28,8 @@ pub enum Alignment {
 /// # Errors
 /// [`LabError`] names the file and its mistake.
 pub fn read(places: &[PathBuf]) -> Result<TracedRun, LabError> {
-    let paths = paths(places)?;
+    let hint = "name the folder that `sim run --trace` or gradwire.events wrote to";
+    let paths = json_files(places, "events-", hint)?;
     let traces = paths
         .iter()
         .map(|path| read_one(path))
@@ -73,30 +76,4 @@ pub fn scene(places: &[PathBuf], alignment: Alignment) -> Result<(Scene, Vec<f64
 fn read_one(path: &Path) -> Result<Trace, LabError> {
     let text = files::text(path)?;
     Trace::from_json(&text).map_err(|error| LabError::input(path.display(), error))
-}
-
-fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
-    let mut paths = Vec::new();
-    for place in places {
-        if !place.is_dir() {
-            paths.push(place.clone());
-            continue;
-        }
-        let entries = std::fs::read_dir(place).map_err(files::unreadable(place))?;
-        let inside = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let before = paths.len();
-        paths.extend(inside.filter(|path| is_events(path)));
-        if paths.len() == before {
-            let message = "the folder has no file events-*.json: name the folder that `sim run \
-                           --trace` or gradwire.events wrote to";
-            return Err(LabError::input(place.display(), message));
-        }
-        paths[before..].sort();
-    }
-    Ok(paths)
-}
-
-fn is_events(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with("events-") && name.ends_with(".json"))
 }

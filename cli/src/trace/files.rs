@@ -14,7 +14,8 @@ use gradwire_runtime::trace::TraceDump;
 /// or when they do not belong together.
 pub fn read(places: &[PathBuf]) -> Result<Vec<TraceDump>, LabError> {
     let mut dumps: BTreeMap<u16, (PathBuf, TraceDump)> = BTreeMap::new();
-    for path in paths(places)? {
+    let hint = "name the folder that GRADWIRE_TRACE named";
+    for path in json_files(places, "gradwire-", hint)? {
         let dump = read_one(&path)?;
         let first = dumps.values().next();
         if let Some((other_path, other)) = first.filter(|(_, other)| other.job_id != dump.job_id) {
@@ -40,7 +41,17 @@ fn two_runs(path: &Path, dump: &TraceDump, other: (&PathBuf, &TraceDump)) -> Lab
     LabError::input(path.display(), message)
 }
 
-fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
+/// The files among `places` and, of folders, the files `PREFIX*.json` in them, in the order of
+/// names.
+///
+/// # Errors
+/// [`LabError::Read`] when a folder cannot be read, [`LabError::Input`] when it has no such file;
+/// `hint` says which folder to name.
+pub fn json_files(places: &[PathBuf], prefix: &str, hint: &str) -> Result<Vec<PathBuf>, LabError> {
+    let is_wanted = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(prefix) && name.ends_with(".json"))
+    };
     let mut paths = Vec::new();
     for place in places {
         if !place.is_dir() {
@@ -50,20 +61,14 @@ fn paths(places: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
         let entries = std::fs::read_dir(place).map_err(files::unreadable(place))?;
         let inside = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let before = paths.len();
-        paths.extend(inside.filter(|path| is_trace(path)));
+        paths.extend(inside.filter(is_wanted));
         if paths.len() == before {
-            let message = "the folder has no file gradwire-*.json: name the folder that \
-                           GRADWIRE_TRACE named";
+            let message = format!("the folder has no file {prefix}*.json: {hint}");
             return Err(LabError::input(place.display(), message));
         }
         paths[before..].sort();
     }
     Ok(paths)
-}
-
-fn is_trace(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with("gradwire-") && name.ends_with(".json"))
 }
 
 fn read_one(path: &Path) -> Result<TraceDump, LabError> {

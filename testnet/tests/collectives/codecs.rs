@@ -60,11 +60,16 @@ fn owed(world: &mut World, elements: usize) -> Vec<f64> {
             .command(Rank(rank), |rank, _| rank.take_residual(KEY));
         let mut values = vec![0; elements * 4];
         residual.inspect(|residual| residual.write_to(&mut values));
-        for (sum, value) in sum.iter_mut().zip(floats(&values)) {
-            *sum += f64::from(value);
-        }
+        add(&mut sum, &values);
     }
     sum
+}
+
+/// Adds a rank's values to the sums of all.
+fn add(sums: &mut [f64], values: &[u8]) {
+    for (sum, value) in sums.iter_mut().zip(floats(values)) {
+        *sum += f64::from(value);
+    }
 }
 
 #[test]
@@ -83,11 +88,7 @@ fn sent_and_owed_are_the_sum_of_all_inputs() {
         for step in 0..5 {
             let ends = world.perform(|rank| {
                 let values = gradients(DType::F32, rank, step, elements);
-                let floats = floats(&values).into_iter().map(f64::from);
-                inputs
-                    .iter_mut()
-                    .zip(floats)
-                    .for_each(|(sum, value)| *sum += value);
+                add(&mut inputs, &values);
                 Operation {
                     loss: encoded(codec, 0.1),
                     tensor_key: KEY,
@@ -103,11 +104,7 @@ fn sent_and_owed_are_the_sum_of_all_inputs() {
                 .iter()
                 .map(|(_, outcome)| outcome.lost_segments)
                 .sum::<u64>();
-            let floats = floats(&ends[0].0).into_iter().map(f64::from);
-            results
-                .iter_mut()
-                .zip(floats)
-                .for_each(|(sum, value)| *sum += value);
+            add(&mut results, &ends[0].0);
         }
         let owed = owed(&mut world, elements);
         for (index, (input, result)) in inputs.iter().zip(&results).enumerate() {
@@ -142,11 +139,7 @@ fn an_average_owes_in_units_of_contributions() {
                 ..all_reduce(3, step, values)
             }
         });
-        let floats = floats(&ends[0].0).into_iter().map(f64::from);
-        results
-            .iter_mut()
-            .zip(floats)
-            .for_each(|(sum, value)| *sum += value);
+        add(&mut results, &ends[0].0);
     }
     let owed = owed(&mut world, elements);
     for (index, (input, result)) in inputs.iter().zip(&results).enumerate() {
@@ -164,11 +157,7 @@ fn a_reduce_scatter_is_encoded_too() {
         for step in 0..3 {
             let ends = world.perform(|rank| {
                 let values = gradients(DType::F32, rank, step, elements);
-                let floats = floats(&values).into_iter().map(f64::from);
-                inputs
-                    .iter_mut()
-                    .zip(floats)
-                    .for_each(|(sum, value)| *sum += value);
+                add(&mut inputs, &values);
                 Operation {
                     collective: Collective::ReduceScatter,
                     input: Some(Buffer::Owned(values)),
@@ -178,11 +167,7 @@ fn a_reduce_scatter_is_encoded_too() {
                 }
             });
             let whole: Vec<u8> = ends.into_iter().flat_map(|(block, _)| block).collect();
-            let floats = floats(&whole).into_iter().map(f64::from);
-            results
-                .iter_mut()
-                .zip(floats)
-                .for_each(|(sum, value)| *sum += value);
+            add(&mut results, &whole);
         }
         let owed = owed(&mut world, elements);
         for (index, (input, result)) in inputs.iter().zip(&results).enumerate() {
