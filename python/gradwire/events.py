@@ -13,7 +13,7 @@ kept. The form is that of ``trace/src/event.rs``: a Chrome trace with the names 
 
 Times are microseconds of the host's clock; ``gradwire trace align`` finds how far the clocks of
 hosts are apart. A CPU has finished its work when a hook runs; work of a GPU is noted when it was
-launched.
+launched. It needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tomllib
 import torch
 from torch.optim import optimizer as optimizers
 
 import gradwire
 from gradwire.environment import Environment
 from gradwire.recorder import Recorder
+
+try:
+    import tomllib
+except ImportError as error:
+    raise ImportError("gradwire.events needs Python 3.11 or newer: it reads job files") from error
 
 __all__ = ["NothingRecordedError", "recording"]
 
