@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
@@ -16,6 +17,12 @@ const ENDLESS: [&str; 6] = [
     "--bytes",
     "1M",
 ];
+
+/// Who holds it alone has watched ranks: `top` asks 64 ports, and would find those of other tests.
+fn alone() -> MutexGuard<'static, ()> {
+    static WATCHED: Mutex<()> = Mutex::new(());
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A port of loopback that was free just now, with some room above it.
 fn free_port() -> u16 {
@@ -42,6 +49,7 @@ fn watched_ranks(port: u16) -> [Rank; 2] {
 
 #[test]
 fn top_shows_a_running_job_and_who_has_gone() {
+    let _alone = alone();
     let port = free_port();
     let [leader, other] = watched_ranks(port);
     let given = port.to_string();
@@ -93,6 +101,7 @@ fn top_shows_a_running_job_and_who_has_gone() {
 
 #[test]
 fn top_without_a_rank_says_what_to_write_where() {
+    let _alone = alone();
     let port = free_port().to_string();
     let output = run(&["top", "--port", &port, "--once"]);
     assert_eq!(output.status.code(), Some(5));
@@ -107,6 +116,7 @@ fn top_without_a_rank_says_what_to_write_where() {
 
 #[test]
 fn taken_metrics_ports_are_only_a_warning() {
+    let _alone = alone();
     let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     let port = taken.local_addr().expect("it has an address").port();
     let job = file("taken-port.toml", &format!("[metrics]\nport = {port}\n"));
