@@ -32,7 +32,8 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check failed: a wrong result, a problem of host or path, unfinished flows, a broken promise
+  1  a check failed: a wrong result, a problem of host or path, unfinished flows, a broken promise,
+     no plan that fits
   2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out
@@ -72,6 +73,9 @@ pub enum CommandError {
     /// The doctor found a problem that keeps a job from working, or from half of its speed.
     #[error("{0} found; each is followed by the command that mends it")]
     Problems(String),
+    /// No plan of a model fits the memory of a device; how much the smallest one takes.
+    #[error("{0}")]
+    NothingFits(String),
     /// No rank serves metrics at these hosts and ports.
     #[error(
         "no rank answers at {hosts}, ports {port} to {}: write port = {port} under [metrics] in \
@@ -99,7 +103,7 @@ impl CommandError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NoRank { .. } => Exit::Refused,
-            Self::Problems(_) => Exit::CheckFailed,
+            Self::Problems(_) | Self::NothingFits(_) => Exit::CheckFailed,
             Self::Lab(error) => of_lab(error),
         }
     }

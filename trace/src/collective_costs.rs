@@ -14,6 +14,8 @@ use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload};
 
+use crate::network::TracedNetwork;
+
 /// The times of collectives among all hosts of a fabric.
 #[derive(Clone, Debug)]
 pub struct CollectiveCosts {
@@ -24,7 +26,8 @@ pub struct CollectiveCosts {
 }
 
 impl CollectiveCosts {
-    /// The costs on a fabric with a job that is fitted to it (`fitting::fitted`).
+    /// The costs on a fabric with a job that is fitted to it
+    /// ([`fitting::fitted`](gradwire_fabric::fitting::fitted)).
     pub fn new(fabric: &Fabric, job: &Job) -> Self {
         let payload = payload_rate(fabric, job);
         let link = FluidLink {
@@ -36,6 +39,16 @@ impl CollectiveCosts {
             links: vec![link; fabric.hosts as usize],
             one_way: round_trip(fabric).divided(2),
             known: BTreeMap::new(),
+        }
+    }
+
+    /// The links on which they are replayed.
+    pub fn network(&self) -> TracedNetwork {
+        let payload = self.links.first().map(|link| link.up);
+        TracedNetwork {
+            links: self.links.clone(),
+            nominal: payload.unwrap_or_default(),
+            one_way: self.one_way,
         }
     }
 

@@ -53,8 +53,8 @@ pub struct FrontierPoint {
 }
 
 /// Returns the frontier of a chain by ascending memory and falling time. The first layer takes
-/// layout 0. Of points whose memory lies in the same `grain` bytes only the fastest is kept, which
-/// bounds the number of points.
+/// layout 0. Of points whose memory lies in the same `grain` bytes only the smallest and the fastest
+/// are kept, which bounds the number of points. Both ends of the frontier stay exact.
 pub fn frontier(chain: &[ChainLayer], grain: u64) -> Vec<FrontierPoint> {
     let ways = chain.iter().flat_map(|layer| &layer.ways);
     let peaks: BTreeSet<u64> = ways.map(|way| way.peak).collect();
@@ -176,8 +176,11 @@ fn reduce<P: Costed>(points: &mut Vec<P>, grain: u64) {
         if last.is_some_and(|last| last.time() <= point.time()) {
             continue;
         }
-        let alike = |last: &P| grain > 0 && last.memory() / grain == point.memory() / grain;
-        if last.is_some_and(alike) {
+        let cell = |other: &P| other.memory().checked_div(grain);
+        let same = kept.len().checked_sub(2).is_some_and(|first| {
+            cell(&kept[first]).is_some() && cell(&kept[first]) == cell(&point)
+        });
+        if same {
             kept.pop();
         }
         kept.push(point);
@@ -266,8 +269,11 @@ mod tests {
             grain in 1..20_u64,
         ) {
             let coarse = frontier(&chain, grain);
+            let exact = frontier(&chain, 0);
+            let end = |points: &[FrontierPoint]| points.last().map(|point| point.time);
+            prop_assert_eq!(end(&coarse), end(&exact));
             let room = grain * chain.len() as u64;
-            for point in frontier(&chain, 0) {
+            for point in exact {
                 let near = fastest_within(&coarse, point.memory + room);
                 let near = near.map(|near| near.time);
                 prop_assert!(near.is_some_and(|time| time <= point.time), "{point:?}");

@@ -140,6 +140,11 @@ impl<'a> BlockRun<'a> {
         })
     }
 
+    /// Returns its way.
+    pub fn strategy(&self) -> BlockStrategy {
+        self.strategy
+    }
+
     /// Returns the layout that it takes; `None` takes any.
     pub fn takes(&self) -> Option<ActivationLayout> {
         (!self.is_column()).then_some(ActivationLayout::Samples)
