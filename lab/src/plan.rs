@@ -38,6 +38,8 @@ use report::{PlanReport, PlanRow};
 
 /// Points of a frontier are told apart by this part of the memory of the largest plan.
 const GRAINS: u64 = 4_096;
+/// Bytes times devices that the replay of a whole plan exchanges at most; larger ones are scaled.
+const REPLAYED_BYTES: u64 = 8 << 30;
 /// Steps of the replay of the fastest plan.
 const REPLAYED_STEPS: u32 = 2;
 /// Most devices: a replay of a collective has a message for each pair of them.
@@ -126,6 +128,8 @@ pub struct ReplayedPlan {
     pub in_turn_us: f64,
     /// When gradients travel during the backward pass.
     pub overlapped_us: f64,
+    /// The divisor of all sizes and times in the replays; 1 replays the plan as it is.
+    pub scale: u32,
 }
 
 struct Planner<'a> {
@@ -223,10 +227,24 @@ impl<'a> Planner<'a> {
         point: &FrontierPoint,
     ) -> Result<ReplayedPlan, LabError> {
         let row = row(ways, point);
+        let runs = ways.iter().zip(&point.ways).map(|(ways, &way)| ways[way]);
+        let parts = runs.flat_map(|run| {
+            let passes = run.forward().into_iter().chain(run.backward());
+            passes.chain(run.update()).collect::<Vec<_>>()
+        });
+        let exchanged = parts.map(|part| match part {
+            BlockPart::Exchange(_, bytes) => bytes * u64::from(self.share.devices),
+            BlockPart::Compute(_) => 0,
+        });
+        let scale = exchanged
+            .sum::<u64>()
+            .div_ceil(REPLAYED_BYTES)
+            .next_power_of_two() as u32;
         let iteration_us = |overlap: &str| {
             let (name, samples) = (&self.model.name, self.share.samples);
             let line = format!(
-                "step:{name}:plan={},samples={samples},steps={REPLAYED_STEPS},overlap={overlap}",
+                "step:{name}:plan={},samples={samples},steps={REPLAYED_STEPS},overlap={overlap},\
+                 scale={scale}",
                 row.plan
             );
             let hosts = Hosts {
@@ -241,12 +259,13 @@ impl<'a> Planner<'a> {
                 network: self.costs.network(),
             };
             let prediction = replay(&scene).map_err(too_large)?;
-            Ok::<_, LabError>(prediction.iteration_us())
+            Ok::<_, LabError>(prediction.iteration_us() * f64::from(scale))
         };
         Ok(ReplayedPlan {
             in_turn_us: iteration_us("off")?,
             overlapped_us: iteration_us("on")?,
             row,
+            scale,
         })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The links are those of a fabric's hosts, less headers and framing; the core carries everything.
 //! Each collective is one task on every rank, run by `gradwire_netsim::fluid` with the algorithm,
-//! chunks and credit of the job, as a whole run is.
+//! chunks and credit of the job, as a whole run is. The time of a very large one lies on the line
+//! through two smaller ones.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,10 @@ use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload};
 
 use crate::network::TracedNetwork;
+
+/// A replay costs as many messages as bytes times ranks: of collectives above this many, only a part
+/// is replayed.
+const REPLAYED_BYTES: u64 = 2 << 30;
 
 /// The times of collectives among all hosts of a fabric.
 #[derive(Clone, Debug)]
@@ -62,7 +67,17 @@ impl CollectiveCosts {
         if let Some(&span) = self.known.get(&key) {
             return Ok(span);
         }
-        let span = self.replayed(kind, bytes)?;
+        let others = self.links.len().saturating_sub(1).max(1) as u64;
+        let large = (REPLAYED_BYTES / others).next_power_of_two();
+        let span = match bytes > large {
+            true => {
+                let (most, half) = (self.span(kind, large)?, self.span(kind, large / 2)?);
+                let slope = most.beyond(half).as_secs_f64() / (large / 2) as f64;
+                let beyond = slope * (bytes - large) as f64;
+                most + Span::from_picos((beyond * 1e12).round() as u64)
+            }
+            false => self.replayed(kind, bytes)?,
+        };
         self.known.insert(key, span);
         Ok(span)
     }
@@ -149,6 +164,20 @@ mod tests {
                 let ratio = span / (wire * times);
                 assert!((0.99..1.1).contains(&ratio), "{kind} on {hosts}: {ratio}");
             }
+        }
+    }
+
+    #[test]
+    fn a_very_large_collective_lies_on_the_line_of_smaller_ones() {
+        let mut costs = costs(4);
+        for bytes in [1 << 30, 3 << 30] {
+            let kind = CollectiveKind::AllReduce;
+            let line = costs.span(kind, bytes).expect("it is small").as_secs_f64();
+            let whole = costs
+                .replayed(kind, bytes)
+                .expect("it is small")
+                .as_secs_f64();
+            assert!((line / whole - 1.0).abs() < 0.01, "{line} for {whole}");
         }
     }
 

@@ -279,7 +279,6 @@ fn parallel_jobs_are_measured_each_background_cut_off() {
     }
 }
 
-/// Convolutions keep their outputs on all devices; the matrices behind them are split.
 #[test]
 fn a_plan_splits_the_large_matrices_of_vgg16() {
     let words = [
@@ -294,7 +293,6 @@ fn a_plan_splits_the_large_matrices_of_vgg16() {
     let text = printed(&words);
     let way = "classifier.0 to classifier.6 (3): tensor parallel";
     assert!(text.contains(way), "{text}");
-    assert!(text.contains("classifier.0"), "{text}");
     let page = file("plan.html", "");
     let page = page.to_str().expect("a plain path");
     let options = ["--out", page, "--json"];
@@ -344,7 +342,7 @@ fn impossible_plans_say_what_to_change() {
         (["vgg16", "0", "4G"], 2, "0 is not in 2..=64"),
         (["vgg16", "2", "plenty"], 2, "allowed are 16G, 512M"),
         (["missing.csv", "2", "4G"], 2, "cannot read missing.csv"),
-        ([path, "2", "8M"], 1, "the smallest plan takes 64.0 MB (1d)"),
+        ([path, "2", "8M"], 1, "the smallest plan takes 64.00 MB (1d)"),
     ] {
         let [model, devices, memory] = words;
         let output = run(&[

@@ -75,6 +75,8 @@ pub struct FastestPlan {
     pub in_turn_us: f64,
     /// The same when gradients travel during the backward pass.
     pub overlapped_us: f64,
+    /// The divisor of all sizes and times in both replays.
+    pub scale: u32,
     /// The command that simulates it.
     pub command: String,
 }
@@ -135,6 +137,7 @@ impl PlanReport {
             row: replayed.row,
             in_turn_us: replayed.in_turn_us,
             overlapped_us: replayed.overlapped_us,
+            scale: replayed.scale,
         });
         let blocks = blocks.iter().map(|block| PlannedBlock {
             name: block.name.clone(),
@@ -221,9 +224,13 @@ impl PlanReport {
             text += &format!("  {names}: {way}\n");
         }
         text += &format!(
-            "a step takes {:.3} ms; a replay of all of it {:.3} ms, and {:.3} ms when gradients \
-             travel during the backward pass\n\n  {}\n",
+            "a step takes {:.3} ms; a replay of {} {:.3} ms, and {:.3} ms when gradients travel \
+             during the backward pass\n\n  {}\n",
             fastest.row.time_us / 1e3,
+            match fastest.scale {
+                1 => "all of it".to_owned(),
+                scale => format!("1/{scale} of all sizes, times {scale},"),
+            },
             fastest.in_turn_us / 1e3,
             fastest.overlapped_us / 1e3,
             fastest.command,
