@@ -32,8 +32,7 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check failed: a wrong result, a problem of host or path, unfinished flows, a broken promise,
-     no plan that fits
+  1  a check failed: a wrong result, a problem of host or path, unfinished flows, a broken promise
   2  the command line is wrong, or a file that it names
   3  the ranks could not join: wrong token, different jobs, a rank missing
   4  a rank was lost or an operation timed out

@@ -34,7 +34,7 @@ use gradwire_workloads::workload::{Hosts, Workload};
 
 use crate::error::LabError;
 use crate::{files, values};
-use report::{PlanReport, PlanRow};
+use report::{FrontierRow, PlanReport};
 
 /// Points of a frontier are told apart by this part of the memory of the largest plan.
 const GRAINS: u64 = 4_096;
@@ -74,12 +74,12 @@ fn link(text: &str) -> Result<String, String> {
 
 fn memory(text: &str) -> Result<u64, String> {
     let decimal = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6)].into_iter();
-    let decimal = decimal.filter_map(|(unit, bytes)| {
+    let mut decimal = decimal.filter_map(|(unit, bytes)| {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
         (number > 0.0 && number < 1e6).then_some((number * bytes) as u64)
     });
     let binary = || values::size(text).ok().map(|size| size.get());
-    let size = decimal.last().or_else(binary).filter(|&size| size > 0);
+    let size = decimal.next().or_else(binary).filter(|&size| size > 0);
     size.ok_or_else(|| "allowed are 16G, 512M (powers of 1,024) or 16GB, 512MB".to_owned())
 }
 
@@ -106,7 +106,7 @@ pub fn run(question: &PlanQuestion) -> Result<PlanReport, LabError> {
 }
 
 /// The strategies of a point, and its memory in parts.
-fn row(ways: &[Vec<BlockRun<'_>>], point: &FrontierPoint) -> PlanRow {
+fn row(ways: &[Vec<BlockRun<'_>>], point: &FrontierPoint) -> FrontierRow {
     let runs = ways.iter().zip(&point.ways).map(|(ways, &way)| ways[way]);
     let memories = runs.clone().map(|run| run.memory());
     let plan = MixedPlan {
@@ -117,13 +117,13 @@ fn row(ways: &[Vec<BlockRun<'_>>], point: &FrontierPoint) -> PlanRow {
         BlockPart::Compute(span) => all + span,
         BlockPart::Exchange(..) => all,
     });
-    PlanRow::new(plan, (point.time, computes), memories.collect())
+    FrontierRow::new(plan, (point.time, computes), memories.collect())
 }
 
 /// The fastest plan with the iterations that a replay of all of it gives, in microseconds.
 pub struct ReplayedPlan {
     /// The plan.
-    pub row: PlanRow,
+    pub row: FrontierRow,
     /// Without overlap, as it was planned.
     pub in_turn_us: f64,
     /// When gradients travel during the backward pass.

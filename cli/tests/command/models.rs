@@ -342,7 +342,11 @@ fn impossible_plans_say_what_to_change() {
         (["vgg16", "0", "4G"], 2, "0 is not in 2..=64"),
         (["vgg16", "2", "plenty"], 2, "allowed are 16G, 512M"),
         (["missing.csv", "2", "4G"], 2, "cannot read missing.csv"),
-        ([path, "2", "8M"], 1, "the smallest plan takes 64.00 MB (1d)"),
+        (
+            [path, "2", "8M"],
+            1,
+            "the smallest plan takes 64.00 MB (1d)",
+        ),
     ] {
         let [model, devices, memory] = words;
         let output = run(&[

@@ -5,7 +5,7 @@ use gradwire_report::numbers::bytes;
 use gradwire_report::plot::{Plot, PlotAxis, SERIES, dashed, stroke};
 use gradwire_report::svg::escaped;
 
-use super::report::{PlanReport, PlanRow};
+use super::report::{FrontierRow, PlanReport};
 
 const SIZE: (f64, f64) = (760.0, 380.0);
 /// Dots of a picture at most; the curve has all plans.
@@ -41,7 +41,7 @@ pub fn page(report: &PlanReport) -> String {
 }
 
 fn curve(report: &PlanReport) -> String {
-    let place = |row: &PlanRow| (row.memory as f64 / 1e9, row.time_us / 1e3);
+    let place = |row: &FrontierRow| (row.memory as f64 / 1e9, row.time_us / 1e3);
     let points: Vec<(f64, f64)> = report.frontier.iter().map(place).collect();
     let limit = report.memory as f64 / 1e9;
     let most = points.last().map_or(limit, |point| point.0.max(limit)) * 1.05;

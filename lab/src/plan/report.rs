@@ -32,7 +32,7 @@ pub struct PlanReport {
     /// The fastest plan that fits; `None` if nothing fits.
     pub fastest: Option<FastestPlan>,
     /// All plans that no other beats in both, by ascending memory.
-    pub frontier: Vec<PlanRow>,
+    pub frontier: Vec<FrontierRow>,
 }
 
 /// A block of the model.
@@ -48,7 +48,7 @@ pub struct PlannedBlock {
 
 /// A plan and its costs.
 #[derive(Clone, Debug, Serialize)]
-pub struct PlanRow {
+pub struct FrontierRow {
     /// The way of each block, such as `2d-11tr-1s`.
     pub plan: String,
     /// Time of a step.
@@ -70,7 +70,7 @@ pub struct PlanRow {
 pub struct FastestPlan {
     /// Its costs.
     #[serde(flatten)]
-    pub row: PlanRow,
+    pub row: FrontierRow,
     /// Time of a step by a replay of all of it, parts in turn as planned.
     pub in_turn_us: f64,
     /// The same when gradients travel during the backward pass.
@@ -81,7 +81,7 @@ pub struct FastestPlan {
     pub command: String,
 }
 
-impl PlanRow {
+impl FrontierRow {
     pub(super) fn new(
         plan: MixedPlan,
         (time, computes): (Span, Span),
@@ -120,7 +120,7 @@ impl PlanReport {
     pub(super) fn new(
         question: &PlanQuestion,
         model: &Model,
-        (blocks, frontier): (&[ModelBlock], Vec<PlanRow>),
+        (blocks, frontier): (&[ModelBlock], Vec<FrontierRow>),
         fastest: Option<ReplayedPlan>,
     ) -> Self {
         let samples = question.samples.or(model.samples);
@@ -207,7 +207,7 @@ impl PlanReport {
         is_even || last < ROWS_MAX || !self.mark(&self.frontier[number]).is_empty()
     }
 
-    fn mark(&self, row: &PlanRow) -> &'static str {
+    fn mark(&self, row: &FrontierRow) -> &'static str {
         let fastest = self.fastest.as_ref();
         match fastest.is_some_and(|fastest| fastest.row.plan == row.plan) {
             true => "  <- fastest that fits",
