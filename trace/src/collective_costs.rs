@@ -17,8 +17,8 @@ use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload
 
 use crate::network::TracedNetwork;
 
-/// A replay costs as many messages as bytes times ranks: of collectives above this many, only a part
-/// is replayed.
+/// Bytes times other ranks, on which the cost of a replay depends: of collectives above this, only
+/// a part is replayed.
 const REPLAYED_BYTES: u64 = 2 << 30;
 
 /// The times of collectives among all hosts of a fabric.

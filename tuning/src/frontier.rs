@@ -53,8 +53,8 @@ pub struct FrontierPoint {
 }
 
 /// Returns the frontier of a chain by ascending memory and falling time. The first layer takes
-/// layout 0. Of points whose memory lies in the same `grain` bytes only the smallest and the fastest
-/// are kept, which bounds the number of points. Both ends of the frontier stay exact.
+/// layout 0. Of points whose memory lies in the same `grain` bytes only the smallest and the
+/// fastest are kept, which bounds the number of points. Both ends of the frontier stay exact.
 pub fn frontier(chain: &[ChainLayer], grain: u64) -> Vec<FrontierPoint> {
     let ways = chain.iter().flat_map(|layer| &layer.ways);
     let peaks: BTreeSet<u64> = ways.map(|way| way.peak).collect();

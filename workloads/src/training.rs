@@ -12,8 +12,8 @@
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
 //! `messages` decides which gradients share a message, `programs` the order of tasks; `grid` has
-//! both where matrices are sharded over the hosts, and `mixed` where each block of the model has its
-//! own way, one of those of `block_run`. How a collective moves bytes is in
+//! both where matrices are sharded over the hosts, and `mixed` where each block of the model has
+//! its own way, one of those of `block_run`. How a collective moves bytes is in
 //! `gradwire_collectives`.
 
 mod block_run;

@@ -69,8 +69,8 @@ moments of Adam), activations of 4 bytes, and the largest need of a block while 
 libraries and fragmentation come on top. A model from a file has no activations: then there is no t
 and no r. docs/plans.md has the formulas.
 
-Exit codes: 0 when a plan fits; 1 when none does, with the memory that the smallest one takes; 2 when
-the command line or the model is wrong.
+Exit codes: 0 when a plan fits; 1 when none does, with the memory that the smallest one takes; 2
+when the command line or the model is wrong.
 JSON: one object on one line; times in microseconds, memory in bytes on a device.";
 
 /// The commands for models.

@@ -32,7 +32,8 @@ Times are simulated microseconds; percentiles are of flows that ended, by neares
 
 Training steps are step:MODEL:HOW; HOW is ddp (buckets of 25 MiB), tensors (an all-reduce for each),
 ps=8 (parameter servers on the first 8 hosts), summa=4x4x2 (matrices sharded over 4 rows and 4
-columns of hosts in 2 layers) or plan=2d-11tr-1s (each block as `model plan` says). Options behind it, with commas:
+columns of hosts in 2 layers) or plan=2d-11tr-1s (each block as `model plan` says). Options behind
+it, with commas:
   steps=3         how many; a step is timed from the end of its forward pass to the end of the next
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own

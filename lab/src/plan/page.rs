@@ -1,4 +1,4 @@
-//! The result of planning as a page: the frontier as a picture, and the fastest plan block by block.
+//! The result of planning as a page: the frontier as a picture, and the fastest plan by blocks.
 
 use gradwire_report::html::{document, figure, section, table};
 use gradwire_report::numbers::bytes;

@@ -1,4 +1,4 @@
-//! Blocks: the layers of a model that are run in the same way, such as those of a transformer's layer.
+//! Blocks: layers of a model that are run in the same way, such as those of a transformer's layer.
 //!
 //! Layers whose names begin alike up to the first number are a block: `transformer.h.0.ln_1` and
 //! `transformer.h.0.mlp.c_fc`. Any other layer is a block by itself.
