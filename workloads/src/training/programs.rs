@@ -288,3 +288,84 @@ impl<'a> Steps<'a> {
         awaited.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::training::{BUCKET_BYTES, Partners, Parts, Staleness};
+
+    const STALENESS: [Staleness; 3] = [
+        Staleness::Steps(0),
+        Staleness::Steps(2),
+        Staleness::Unbounded,
+    ];
+
+    fn training(exchange: GradientExchange, staleness: Staleness, team: u32) -> Training {
+        Training {
+            model: Model::named("alexnet").expect("it is one of the names"),
+            exchange,
+            parts: Parts::Whole,
+            update: Update::Layer,
+            bucket: BUCKET_BYTES,
+            overlap: Overlap::Backward,
+            beside: None,
+            staleness,
+            team,
+            steps: 5,
+            straggling: 1.0,
+            algorithm: None,
+            scale: 1,
+        }
+    }
+
+    #[test]
+    fn every_way_to_train_comes_to_its_end() {
+        for staleness in STALENESS {
+            for (exchange, hosts) in [
+                (GradientExchange::Buckets, 6),
+                (GradientExchange::Tensors, 6),
+                (GradientExchange::Servers(2), 8),
+                (GradientExchange::Gossip(Partners::Ring), 12),
+                (GradientExchange::Gossip(Partners::HalvingDoubling), 8),
+                (GradientExchange::Gossip(Partners::Centre), 7),
+            ] {
+                for team in [1, 2] {
+                    let training = training(exchange, staleness, team);
+                    let workload = training.workload(hosts);
+                    let checked = workload.check(hosts);
+                    assert!(
+                        checked.is_ok(),
+                        "{exchange:?} {staleness:?} {team}: {checked:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pulls_wait_for_all_pushes_of_the_awaited_step() {
+        for staleness in STALENESS {
+            let training = training(GradientExchange::Servers(1), staleness, 1);
+            let workload = training.workload(4);
+            let tasks = &workload.programs[0].tasks;
+            let pulls = tasks
+                .iter()
+                .filter(|one| StepPart::of(one) == Some(StepPart::Pull));
+            for pull in pulls {
+                let steps = pull.after.iter().map(|&push| tasks[push as usize].step);
+                let steps: Vec<u32> = steps.collect();
+                let of = |step: u32| steps.iter().filter(|one| **one == step).count();
+                let awaited = staleness.awaited(pull.step);
+                if let Some(awaited) = awaited {
+                    assert_eq!(of(awaited), 3, "{staleness:?} {steps:?}");
+                }
+                assert!(of(pull.step) >= 1, "its own push");
+                let others = steps
+                    .iter()
+                    .filter(|one| ![Some(pull.step), awaited].contains(&Some(**one)));
+                assert_eq!(others.count(), 0, "{staleness:?} {steps:?}");
+            }
+        }
+    }
+}

@@ -19,8 +19,10 @@ use crate::sim::scenario::Scenario;
 /// The fabric of all simulations: four switches with two hosts each; links between switches have
 /// half the rate of those of hosts, and every link loses packets.
 pub(super) const FABRIC: &str = "leaf-spine:4x2x1@100G/50G,loss=0.1%";
-/// Share of a message that may be missing where loss is bounded.
+/// Share of a message that may be missing where loss is bounded, in a simulation.
 pub(super) const TOLERANCE: f64 = 0.1;
+/// The same in a training, whose shortest messages have five packets.
+pub(super) const TRAINED_TOLERANCE: f64 = 0.25;
 /// The steps that a worker may be ahead where staleness is bounded.
 pub(super) const STALE_STEPS: u32 = 2;
 /// Workers of a team.
@@ -30,7 +32,7 @@ const SERVERS: u32 = 2;
 /// Hosts of a training; with one server, six are workers.
 const RANKS: u32 = 8;
 /// Steps of a training.
-pub(super) const TRAINED_STEPS: u32 = 60;
+pub(super) const TRAINED_STEPS: u32 = 40;
 /// Computing time of a training's step, a third of it forward.
 const STEP_THIRD: Span = Span::from_micros(100);
 
@@ -70,11 +72,15 @@ impl CellPlan {
         }
     }
 
-    pub(super) fn tolerance(self) -> Share {
+    fn bound(self, tolerance: f64) -> Share {
         match self.cell.loss {
             LossBound::Lossless => Share::NONE,
-            LossBound::Bounded => Share::new(TOLERANCE).expect("it is a share"),
+            LossBound::Bounded => Share::new(tolerance).expect("it is a share"),
         }
+    }
+
+    pub(super) fn trained_tolerance(self) -> Share {
+        self.bound(TRAINED_TOLERANCE)
     }
 
     /// How gradients are exchanged, given the number of servers where there are some.
@@ -129,7 +135,7 @@ impl CellPlan {
             (_, ExchangePattern::InNetwork) => "switchml",
             _ => "gradwire",
         };
-        let tolerance = self.tolerance();
+        let tolerance = self.bound(TOLERANCE);
         Scenario {
             transport: transport.to_owned(),
             tolerance: (!tolerance.is_none()).then_some(tolerance),

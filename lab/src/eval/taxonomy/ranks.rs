@@ -35,7 +35,7 @@ use super::trained::{LEARNING_RATE, TrainedModel, mean};
 use crate::error::LabError;
 
 /// Payload bytes of a packet: a message of this small model still has several.
-const SEGMENT: u32 = 64;
+const SEGMENT: u32 = 256;
 /// Bytes of a packet beside its payload.
 const HEADERS: u32 = 112;
 /// Share of packets that a link loses.
@@ -244,7 +244,9 @@ impl<'a> TrainingRanks<'a> {
         self.expected += outcome.expected_segments;
         let under_way = self.ranks[rank].operations.remove(&completion.id);
         let UnderWay { task, given } = under_way.expect("each operation ends once");
-        let result = floats(completion.buffer.bytes().expect("it owns its bytes"));
+        let bytes = completion.buffer.bytes().expect("it owns its bytes");
+        let (values, _) = bytes.as_chunks::<4>();
+        let result = values.iter().map(|one| f32::from_le_bytes(*one)).collect();
         self.end(rank, task, Some(&Exchanged { given, result }));
         Ok(())
     }
@@ -272,7 +274,7 @@ impl<'a> TrainingRanks<'a> {
         let operation = Operation {
             sequence: rank.numbers[task as usize],
             step: Step(content.step),
-            ..operation((kind, group), &given, self.plan.tolerance())
+            ..operation((kind, group), &given, self.plan.trained_tolerance())
         };
         let operation = match StepPart::of(content) {
             Some(StepPart::Average) => Operation {
@@ -463,14 +465,13 @@ fn operation((kind, group): (CollectiveKind, Group), given: &[f32], tolerance: S
         CollectiveKind::Broadcast { root: at } => Collective::Broadcast { root: root(at) },
         _ => Collective::AllReduce,
     };
-    let bytes = given.iter().flat_map(|value| value.to_le_bytes());
     Operation {
         group,
         sequence: 0,
         collective,
         dtype: DType::F32,
         op: ReduceOp::Sum,
-        buffer: Buffer::Owned(bytes.collect()),
+        buffer: Buffer::Owned(bytemuck::cast_slice(given).to_vec()),
         input: None,
         splits: None,
         loss: LossTerms {
@@ -483,11 +484,6 @@ fn operation((kind, group): (CollectiveKind, Group), given: &[f32], tolerance: S
         tensor_key: 1,
         deadline: None,
     }
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    let (values, _) = bytes.as_chunks::<4>();
-    values.iter().map(|one| f32::from_le_bytes(*one)).collect()
 }
 
 fn pending(hosts: &[Communicator]) -> usize {

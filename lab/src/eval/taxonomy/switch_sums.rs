@@ -27,10 +27,10 @@ use crate::error::LabError;
 
 const WORKERS: usize = 8;
 /// Values of a packet.
-const VALUES: usize = 32;
-const WINDOW: u32 = 4;
-/// Aggregators of ATP's switch: fewer than packets, so that some fall back to the server.
-const AGGREGATORS: usize = 3;
+const VALUES: usize = 64;
+const WINDOW: u32 = 16;
+/// Aggregators of ATP's switch: fewer than packets in flight, so that some fall back to the server.
+const AGGREGATORS: usize = 10;
 const LATENCY: Span = Span::from_micros(10);
 /// A packet takes up to so much longer.
 const JITTER_NS: u64 = 5_000;
