@@ -4,7 +4,7 @@ use strum::VariantArray;
 
 use super::cells::{Architecture, ExchangePattern, LossBound, Timing, TrainingCell};
 use super::outcome::{CellRuns, CellState, MappedCell, TaxonomyReport};
-use super::plan::{STALE_STEPS, TEAM, TOLERANCE, TRAINED_STEPS};
+use super::plan::{STALE_STEPS, TEAM, TOLERANCE, TRAINED_STEPS, TRAINED_TOLERANCE};
 use crate::eval::section::EvalGoal;
 use gradwire_report::html::{cell, document, heads, row};
 use gradwire_report::svg::escaped;
@@ -37,6 +37,7 @@ fn megabytes(bytes: u64) -> String {
 /// How the numbers came about.
 fn about(report: &TaxonomyReport) -> [String; 3] {
     let (fabric, percents) = (report.fabric, TOLERANCE * 100.0);
+    let trained_percents = TRAINED_TOLERANCE * 100.0;
     let stale = STALE_STEPS;
     [
         format!(
@@ -45,16 +46,17 @@ fn about(report: &TaxonomyReport) -> [String; 3] {
              time of a worker's step, bytes are those of a step with all headers and repairs."
         ),
         format!(
-            "Trained: a softmax regression, {TRAINED_STEPS} steps, six to eight ranks in one \
+            "Trained: the subject of texts by softmax regression, {TRAINED_STEPS} steps, six to eight ranks in one \
              process over links that lose 2 % of packets, workers of drawn speeds. Loss and \
              accuracy are of the server's or the centre's model, else of the workers' mean; apart \
              is the largest difference between two workers' values, ahead the most steps that one \
              worker was before another."
         ),
         format!(
-            "Bounded-stale is {stale} steps, a bounded loss {percents} % of a message, a team of a \
-             hierarchy {TEAM} workers. The cells show ways to train over gradwire's protocol (and \
-             over switches that add); they are no copies of the systems that they stand for."
+            "Bounded-stale is {stale} steps, a bounded loss {percents} % of a message in the \
+             simulator and {trained_percents} % in the training, a team of a hierarchy {TEAM} \
+             workers. The cells show ways to train over gradwire's protocol (and over switches \
+             that add); they are no copies of the systems that they stand for."
         ),
     ]
 }
@@ -220,7 +222,7 @@ fn place(report: &TaxonomyReport, one: &MappedCell, reasons: &[&str]) -> String 
             let times = runs.simulated.step_us / reference.simulated.step_us;
             // A quarter of the time is white, four times as much as dark as it gets.
             let dark = (times.log2() / 2.0).mul_add(0.5, 0.5).clamp(0.0, 1.0) * 0.45;
-            let system = one.systems.first().map_or("", |name| name);
+            let system = one.systems.first().copied().unwrap_or_default();
             format!(
                 "<td style=\"background:rgba(0,114,178,{dark:.2})\"><a href=\"#{}\">{times:.2}</a>\
                  <span>{:.3}</span><i>{}</i></td>",

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::learning::LearningProblem;
 
 /// The step that a model goes down its gradient.
-pub(super) const LEARNING_RATE: f32 = 0.3;
+pub(super) const LEARNING_RATE: f32 = 1.0;
 
 /// A trained model, and how it came about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
