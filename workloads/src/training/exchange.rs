@@ -64,7 +64,7 @@ pub enum GradientExchange {
 pub enum Partners {
     /// The two neighbours of a ring in turn (D-PSGD, AD-PSGD). It needs an even number of workers.
     Ring,
-    /// The workers at distance 1, 2, 4 and so on in turn (GossipGraD, SGP). It needs a power of two.
+    /// The workers at distance 1, 2, 4 and so on in turn (GossipGraD, SGP). It needs a power of 2.
     HalvingDoubling,
     /// The first host, which computes nothing and keeps the centre of all models (EASGD).
     Centre,

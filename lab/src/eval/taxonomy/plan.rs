@@ -113,11 +113,15 @@ impl CellPlan {
             _ => "ddp".to_owned(),
         };
         let (scale, steps) = match extent {
-            Extent::Quick => (1_024, 2),
-            Extent::Whole => (64, 4),
+            Extent::Quick => (1_024, 4),
+            Extent::Whole => (64, 6),
             Extent::Thorough => (16, 6),
         };
         let mut workload = format!("step:vgg16:{how},scale={scale},steps={steps},slow=1.5");
+        if let GradientExchange::Servers(_) = self.exchange(SERVERS) {
+            // Parts of a scaled model would be single packets, which a tolerance never spares.
+            workload += ",part=whole";
+        }
         match self.staleness {
             Staleness::Steps(0) => {}
             Staleness::Steps(steps) => workload += &format!(",stale={steps}"),

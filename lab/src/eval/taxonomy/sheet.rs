@@ -46,8 +46,8 @@ fn about(report: &TaxonomyReport) -> [String; 3] {
              time of a worker's step, bytes are those of a step with all headers and repairs."
         ),
         format!(
-            "Trained: the subject of texts by softmax regression, {TRAINED_STEPS} steps, six to eight ranks in one \
-             process over links that lose 2 % of packets, workers of drawn speeds. Loss and \
+            "Trained: the subject of texts by softmax regression, {TRAINED_STEPS} steps, six to \
+             eight ranks in one process over links that lose 2 % of packets, workers of drawn speeds. Loss and \
              accuracy are of the server's or the centre's model, else of the workers' mean; apart \
              is the largest difference between two workers' values, ahead the most steps that one \
              worker was before another."
@@ -144,8 +144,8 @@ pub fn page(report: &TaxonomyReport) -> String {
     }
     body += &goals(&report.goals);
     body += "<h2>The map</h2>\n<p>Time of a step over that of the synchronous lossless all-reduce \
-             without a ring, and the loss of the training. Darker is slower. A number in brackets is \
-             the reason why a cell is empty.</p>\n";
+             without a ring, and the loss of the training. Darker is slower. A number in brackets \
+             is the reason why a cell is empty.</p>\n";
     body += &map(report);
     for &architecture in Architecture::VARIANTS {
         let name: &str = architecture.into();
