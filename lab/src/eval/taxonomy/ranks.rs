@@ -135,6 +135,13 @@ struct TrainingRank<'a> {
     step: u32,
 }
 
+/// The place of a rank in a group: servers and leaders are the first of theirs.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum GroupPlace {
+    First,
+    Other,
+}
+
 /// An operation that has not ended.
 struct UnderWay {
     task: u32,
@@ -270,7 +277,11 @@ impl<'a> TrainingRanks<'a> {
             Work::Send { .. } | Work::Receive { .. } => return Ok(()),
         };
         let group = self.groups[group].clone();
-        let given = rank.given(content, group.ranks[0] == Rank(number as u16));
+        let place = match group.ranks[0] == Rank(number as u16) {
+            true => GroupPlace::First,
+            false => GroupPlace::Other,
+        };
+        let given = rank.given(content, place);
         let operation = Operation {
             sequence: rank.numbers[task as usize],
             step: Step(content.step),
@@ -406,10 +417,10 @@ impl<'a> TrainingRank<'a> {
     }
 
     /// The values that it gives to an exchange.
-    fn given(&mut self, content: &Task, is_first: bool) -> Vec<f32> {
+    fn given(&mut self, content: &Task, place: GroupPlace) -> Vec<f32> {
         let gives_model = match StepPart::of(content) {
             Some(StepPart::Average) => true,
-            Some(StepPart::Pull | StepPart::Spread) => is_first,
+            Some(StepPart::Pull | StepPart::Spread) => place == GroupPlace::First,
             _ => false,
         };
         if gives_model {

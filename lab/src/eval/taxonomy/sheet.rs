@@ -10,8 +10,10 @@ use gradwire_report::html::{cell, document, heads, row};
 use gradwire_report::svg::escaped;
 
 const TITLE: &str = "gradwire: the map of distributed training";
-/// The columns of numbers: name, and value of a cell's runs.
-const COLUMNS: [(&str, fn(&CellRuns) -> String); 8] = [
+/// A column of numbers: its name, and the value of a cell's runs.
+type NumberColumn = (&'static str, fn(&CellRuns) -> String);
+
+const COLUMNS: [NumberColumn; 8] = [
     ("step, us", |runs| format!("{:.0}", runs.simulated.step_us)),
     ("host links, MB", |runs| {
         megabytes(runs.simulated.host_link_bytes)
