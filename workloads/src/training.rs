@@ -12,8 +12,8 @@
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
 //! `messages` decides which gradients share a message, `roster` which hosts exchange them,
-//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts. How a collective moves bytes is in
-//! `gradwire_collectives`.
+//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts.
+//! How a collective moves bytes is in `gradwire_collectives`.
 
 mod crossover;
 mod exchange;

@@ -41,8 +41,8 @@ use systems::{CROSSING, systems};
 use trained::TrainedModel;
 
 /// How far the loss of a training may be above that of the synchronous lossless one; it begins at
-/// 1.61.
-pub const LOSS_ABOVE: f64 = 0.3;
+/// 1.61. The centre of a gossip is slowest.
+pub const LOSS_ABOVE: f64 = 0.4;
 /// How far its accuracy may be below.
 pub const ACCURACY_BELOW: f64 = 0.05;
 
@@ -238,7 +238,7 @@ fn goals(report: &TaxonomyReport) -> Vec<EvalGoal> {
 
 #[cfg(test)]
 mod tests {
-    use super::cells::{Architecture, LossBound, Timing};
+    use super::cells::{LossBound, ModelPlace, Timing};
     use super::plan::STALE_STEPS;
     use super::*;
 
@@ -256,7 +256,7 @@ mod tests {
         assert!(runs.simulated.step_us > 0.0, "{name}: {runs:?}");
         let may_lose = cell.loss == LossBound::Bounded;
         assert_eq!(trained.lost > 0, may_lose, "{name}: {trained:?}");
-        let is_one_model = cell.architecture != Architecture::Gossip;
+        let is_one_model = cell.architecture != ModelPlace::Gossip;
         if is_one_model && cell.timing == Timing::Synchronous {
             assert_eq!(trained.apart, 0.0, "{name}: {trained:?}");
         }

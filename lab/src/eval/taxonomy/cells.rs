@@ -10,7 +10,7 @@ use strum::{IntoStaticStr, VariantArray};
 /// The place of the model.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
-pub enum Architecture {
+pub enum ModelPlace {
     /// Servers have it, and workers send them gradients.
     Servers,
     /// Every worker has the same one, and all add the same sum of gradients.
@@ -62,7 +62,7 @@ pub enum LossBound {
 pub struct TrainingCell {
     /// The place of the model.
     #[serde(serialize_with = "named")]
-    pub architecture: Architecture,
+    pub architecture: ModelPlace,
     /// The updates that a worker waits for.
     #[serde(serialize_with = "named")]
     pub timing: Timing,
@@ -85,7 +85,7 @@ where
 impl TrainingCell {
     /// The cell that all others are compared with.
     pub const REFERENCE: Self = Self {
-        architecture: Architecture::AllReduce,
+        architecture: ModelPlace::AllReduce,
         timing: Timing::Synchronous,
         pattern: ExchangePattern::Star,
         loss: LossBound::Lossless,
@@ -94,7 +94,7 @@ impl TrainingCell {
     /// All cells, legal or not, in the order of the axes.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
-        for &architecture in Architecture::VARIANTS {
+        for &architecture in ModelPlace::VARIANTS {
             for &timing in Timing::VARIANTS {
                 for &pattern in ExchangePattern::VARIANTS {
                     for &loss in LossBound::VARIANTS {
@@ -124,8 +124,8 @@ impl TrainingCell {
     /// # Errors
     /// The reason why not.
     pub fn legality(self) -> Result<(), &'static str> {
-        use Architecture::{AllReduce, Gossip, Servers};
         use ExchangePattern::{HalvingDoubling, InNetwork, Ring};
+        use ModelPlace::{AllReduce, Gossip, Servers};
 
         match (self.architecture, self.timing, self.pattern, self.loss) {
             (Servers, _, Ring | HalvingDoubling, _) => {
@@ -173,7 +173,7 @@ mod tests {
         let legal = TrainingCell::all().into_iter();
         let legal: Vec<_> = legal.filter(|cell| cell.legality().is_ok()).collect();
         let has = |is: &dyn Fn(&TrainingCell) -> bool| legal.iter().any(is);
-        for &value in Architecture::VARIANTS {
+        for &value in ModelPlace::VARIANTS {
             assert!(has(&|cell| cell.architecture == value), "{value:?}");
         }
         for &value in Timing::VARIANTS {

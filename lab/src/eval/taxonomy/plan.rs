@@ -11,7 +11,7 @@ use gradwire_workloads::training::{
 };
 use gradwire_workloads::workload::Workload;
 
-use super::cells::{Architecture, ExchangePattern, LossBound, Timing, TrainingCell};
+use super::cells::{ExchangePattern, LossBound, ModelPlace, Timing, TrainingCell};
 use super::learning::PARAMETERS;
 use crate::eval::request::Extent;
 use crate::sim::scenario::Scenario;
@@ -48,11 +48,11 @@ pub(super) struct CellPlan {
 impl CellPlan {
     pub(super) fn of(cell: TrainingCell) -> Self {
         let algorithm = match (cell.architecture, cell.pattern) {
-            (Architecture::AllReduce, ExchangePattern::Star | ExchangePattern::Hierarchical) => {
+            (ModelPlace::AllReduce, ExchangePattern::Star | ExchangePattern::Hierarchical) => {
                 Some(ReduceAlgorithm::Direct)
             }
-            (Architecture::AllReduce, ExchangePattern::Ring) => Some(ReduceAlgorithm::Ring),
-            (Architecture::AllReduce, ExchangePattern::HalvingDoubling) => {
+            (ModelPlace::AllReduce, ExchangePattern::Ring) => Some(ReduceAlgorithm::Ring),
+            (ModelPlace::AllReduce, ExchangePattern::HalvingDoubling) => {
                 Some(ReduceAlgorithm::HalvingDoubling)
             }
             _ => None,
@@ -87,17 +87,17 @@ impl CellPlan {
     fn exchange(self, servers: u32) -> GradientExchange {
         match (self.cell.architecture, self.cell.pattern) {
             // The hosts of ATP's workers are its servers.
-            (Architecture::Servers, ExchangePattern::InNetwork) | (Architecture::AllReduce, _) => {
+            (ModelPlace::Servers, ExchangePattern::InNetwork) | (ModelPlace::AllReduce, _) => {
                 GradientExchange::Buckets
             }
-            (Architecture::Servers, _) => GradientExchange::Servers(servers),
-            (Architecture::Gossip, ExchangePattern::Star) => {
+            (ModelPlace::Servers, _) => GradientExchange::Servers(servers),
+            (ModelPlace::Gossip, ExchangePattern::Star) => {
                 GradientExchange::Gossip(Partners::Centre)
             }
-            (Architecture::Gossip, ExchangePattern::HalvingDoubling) => {
+            (ModelPlace::Gossip, ExchangePattern::HalvingDoubling) => {
                 GradientExchange::Gossip(Partners::HalvingDoubling)
             }
-            (Architecture::Gossip, _) => GradientExchange::Gossip(Partners::Ring),
+            (ModelPlace::Gossip, _) => GradientExchange::Gossip(Partners::Ring),
         }
     }
 
@@ -135,7 +135,7 @@ impl CellPlan {
             workload += &format!(",algorithm={name}");
         }
         let transport = match (self.cell.architecture, self.cell.pattern) {
-            (Architecture::Servers, ExchangePattern::InNetwork) => "atp",
+            (ModelPlace::Servers, ExchangePattern::InNetwork) => "atp",
             (_, ExchangePattern::InNetwork) => "switchml",
             _ => "gradwire",
         };

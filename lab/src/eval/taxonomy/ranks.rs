@@ -28,7 +28,7 @@ use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::cells::{Architecture, ExchangePattern, TrainingCell};
+use super::cells::{ExchangePattern, ModelPlace, TrainingCell};
 use super::learning::{LearningProblem, PARAMETERS};
 use super::plan::{CellPlan, TEAM};
 use super::trained::{LEARNING_RATE, TrainedModel, mean};
@@ -97,7 +97,7 @@ enum OwnLearning {
 
 impl LearningRules {
     fn of(cell: TrainingCell, workers: usize) -> Self {
-        let is_gossip = cell.architecture == Architecture::Gossip;
+        let is_gossip = cell.architecture == ModelPlace::Gossip;
         Self {
             own: match cell.pattern {
                 ExchangePattern::Hierarchical if is_gossip => {

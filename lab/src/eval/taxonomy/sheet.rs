@@ -2,7 +2,7 @@
 
 use strum::VariantArray;
 
-use super::cells::{Architecture, ExchangePattern, LossBound, Timing, TrainingCell};
+use super::cells::{ExchangePattern, LossBound, ModelPlace, Timing, TrainingCell};
 use super::outcome::{CellRuns, CellState, MappedCell, TaxonomyReport};
 use super::plan::{STALE_STEPS, TEAM, TOLERANCE, TRAINED_STEPS, TRAINED_TOLERANCE};
 use crate::eval::section::EvalGoal;
@@ -15,10 +15,10 @@ type NumberColumn = (&'static str, fn(&CellRuns) -> String);
 
 const COLUMNS: [NumberColumn; 8] = [
     ("step, us", |runs| format!("{:.0}", runs.simulated.step_us)),
-    ("host links, MB", |runs| {
+    ("hosts, MB", |runs| {
         megabytes(runs.simulated.host_link_bytes)
     }),
-    ("between switches, MB", |runs| {
+    ("switches, MB", |runs| {
         megabytes(runs.simulated.between_bytes)
     }),
     ("lost, %", |runs| {
@@ -45,12 +45,13 @@ fn about(report: &TaxonomyReport) -> [String; 3] {
         format!(
             "Each legal cell ran twice. Simulated: steps of VGG16 on {fabric}, eight hosts of \
              which servers are the first ones, the last worker 1.5 times as slow; step is the mean \
-             time of a worker's step, bytes are those of a step with all headers and repairs."
+             time of a worker's step; hosts and switches are the bytes of a step on links of hosts \
+             and between switches, with all headers and repairs."
         ),
         format!(
             "Trained: the subject of texts by softmax regression, {TRAINED_STEPS} steps, six to \
-             eight ranks in one process over links that lose 2 % of packets, workers of drawn speeds. Loss and \
-             accuracy are of the server's or the centre's model, else of the workers' mean; apart \
+             eight ranks in one process over links that lose 2 % of packets, workers of drawn \
+             speeds. Loss and accuracy are of the server's or the centre's model, else of the workers' mean; apart \
              is the largest difference between two workers' values, ahead the most steps that one \
              worker was before another."
         ),
@@ -149,7 +150,7 @@ pub fn page(report: &TaxonomyReport) -> String {
              without a ring, and the loss of the training. Darker is slower. A number in brackets \
              is the reason why a cell is empty.</p>\n";
     body += &map(report);
-    for &architecture in Architecture::VARIANTS {
+    for &architecture in ModelPlace::VARIANTS {
         let name: &str = architecture.into();
         body += &format!("<h2>{name}</h2>\n{}", index(report, architecture));
     }
@@ -190,7 +191,7 @@ fn map(report: &TaxonomyReport) -> String {
     }
     let mut text = row(&patterns) + &row(&losses);
     let reasons = report.reasons();
-    for &architecture in Architecture::VARIANTS {
+    for &architecture in ModelPlace::VARIANTS {
         for (number, &timing) in Timing::VARIANTS.iter().enumerate() {
             let mut cells = Vec::new();
             if number == 0 {
@@ -246,7 +247,7 @@ fn anchor(of: TrainingCell) -> String {
 }
 
 /// The cells of an architecture with all numbers and their commands.
-fn index(report: &TaxonomyReport, architecture: Architecture) -> String {
+fn index(report: &TaxonomyReport, architecture: ModelPlace) -> String {
     let sources = [
         ("simulated", SIMULATED),
         ("trained", COLUMNS.len() - SIMULATED),

@@ -19,7 +19,7 @@ use gradwire_protocol::units::{Instant, Span};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::cells::{Architecture, Timing};
+use super::cells::{ModelPlace, Timing};
 use super::learning::{LearningProblem, PARAMETERS};
 use super::plan::{CellPlan, STALE_STEPS, TRAINED_STEPS};
 use super::trained::{LEARNING_RATE, TrainedModel};
@@ -118,7 +118,7 @@ impl SummingRack {
             now: Instant::START,
             tree,
             element: match plan.cell.architecture {
-                Architecture::Servers => Box::new(HashedSums::new(AGGREGATORS)),
+                ModelPlace::Servers => Box::new(HashedSums::new(AGGREGATORS)),
                 _ => Box::new(SlottedSums::new(2 * WINDOW, KnownSum::GoesBack)),
             },
             server: SumServer::default(),

@@ -5,14 +5,14 @@
 
 use serde::Serialize;
 
-use super::cells::{Architecture, ExchangePattern, LossBound, Timing, TrainingCell};
+use super::cells::{ExchangePattern, LossBound, ModelPlace, Timing, TrainingCell};
 
 /// The published systems of a legal cell.
 pub fn systems(cell: TrainingCell) -> &'static [&'static str] {
     match cell.architecture {
-        Architecture::Servers => of_servers(cell),
-        Architecture::AllReduce => of_all_reduce(cell),
-        Architecture::Gossip => of_gossip(cell),
+        ModelPlace::Servers => of_servers(cell),
+        ModelPlace::AllReduce => of_all_reduce(cell),
+        ModelPlace::Gossip => of_gossip(cell),
     }
 }
 
