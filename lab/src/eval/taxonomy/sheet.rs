@@ -51,9 +51,9 @@ fn about(report: &TaxonomyReport) -> [String; 3] {
         format!(
             "Trained: the subject of texts by softmax regression, {TRAINED_STEPS} steps, six to \
              eight ranks in one process over links that lose 2 % of packets, workers of drawn \
-             speeds. Loss and accuracy are of the server's or the centre's model, else of the workers' mean; apart \
-             is the largest difference between two workers' values, ahead the most steps that one \
-             worker was before another."
+             speeds. Loss and accuracy are of the server's or the centre's model, else of the \
+             workers' mean; apart is the largest difference between two workers' values, ahead \
+             the most steps that one worker was before another."
         ),
         format!(
             "Bounded-stale is {stale} steps, a bounded loss {percents} % of a message in the \
