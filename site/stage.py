@@ -33,7 +33,7 @@ SECTIONS = {
         "performance",
     ],
     "Network": ["switches"],
-    "Simulate": ["simulator", "models", "plans", "evaluation"],
+    "Simulate": ["simulator", "models", "plans", "evaluation", "taxonomy"],
     "Reference": ["job", "command", "glossary", "limits"],
 }
 PROJECT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "benches/README.md"]

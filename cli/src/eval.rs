@@ -1,8 +1,11 @@
 //! `gradwire eval`: a whole evaluation from one command, and the report of it.
 //!
+//! Here is `eval dlcp`, in `taxonomy` the map.
+//!
 //! Not here: tables, plans and their evaluation (`gradwire_lab::eval`).
 
 pub mod options;
+mod taxonomy;
 
 use std::path::Path;
 
@@ -23,7 +26,13 @@ const NAMED_MOST: usize = 3;
 /// [`CommandError`] when something cannot be started or written; at the end, when cells have
 /// failed.
 pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
-    let EvalCommand::Dlcp(options) = command;
+    match command {
+        EvalCommand::Dlcp(options) => run_dlcp(options),
+        EvalCommand::Taxonomy(options) => taxonomy::run(options),
+    }
+}
+
+fn run_dlcp(options: &Dlcp) -> Result<(), CommandError> {
     let mut evaluation = Evaluation::new(&options.request)?;
     if options.list {
         print!("{}", evaluation.list(options.json.into()));

@@ -6,6 +6,7 @@
 //! - [`plans`]: the simulated cells, as plans of sweeps; [`work`] runs them.
 //! - [`evidence`]: the results of the cells; [`published`]: published figures beside ours.
 //! - [`training`]: tables of real training, which other commands run.
+//! - [`taxonomy`]: the map of ways to train, an evaluation by itself.
 //! - [`section`], [`report`], [`markdown`], [`page`]: the report and its forms.
 //!
 //! The simulator, sweeps ([`crate::sweep`]) and training (`gradwire.study` in Python) are
@@ -21,6 +22,7 @@ pub mod report;
 pub mod request;
 pub mod section;
 pub mod tables;
+pub mod taxonomy;
 pub mod training;
 pub mod work;
 

@@ -1,9 +1,10 @@
-//! Which tasks of a program wait for which, and an order in which each comes after those.
+//! Which tasks of a program wait for which, an order in which each comes after those, and the
+//! numbers of collectives.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::workload::Task;
+use crate::workload::{Task, Work};
 
 /// The tasks for which each task of a program still waits.
 #[derive(Clone, Debug)]
@@ -72,6 +73,21 @@ fn released(left: &mut [u32], mut tasks: Vec<u32>) -> Vec<u32> {
     tasks
 }
 
+/// Numbers the collectives of each group from 1, in the order of the program, in which the check of
+/// workloads compares them: ranks may start them in different orders. Other tasks have 0.
+pub fn collective_numbers(tasks: &[Task]) -> Vec<u32> {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    let numbers = tasks.iter().map(|task| match task.work {
+        Work::Collective { group, .. } => {
+            let count = counts.entry(group).or_default();
+            *count += 1;
+            *count
+        }
+        _ => 0,
+    });
+    numbers.collect()
+}
+
 /// Sorts tasks whose indices may point forward. Among tasks that could come next, the earlier one
 /// stays first, so that equal programs are sorted equally.
 ///
@@ -113,8 +129,6 @@ mod tests {
     use gradwire_protocol::units::Span;
 
     use super::*;
-    use crate::workload::Work;
-
     fn task(name: &str, after: &[u32]) -> Task {
         let work = Work::Compute {
             span: Span::ZERO,

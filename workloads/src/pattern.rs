@@ -6,7 +6,9 @@
 //! caller's; how is `ddp` (buckets), `tensors` (an all-reduce for each) or `ps=8` (servers on the
 //! first 8 hosts). After it, separated by commas: `steps=3` (as without it; first to third),
 //! `slow=1.5` (the last worker computes 1.5 times as long), `update=all` (forward waits for all
-//! updates and not only for those of its layer), `algorithm=ring`, `part=1MiB` or `part=whole` (how
+//! updates and not only for those of its layer), `stale=1` (a worker may be a step ahead of its
+//! updates; `stale=any`: it never waits for others), `team=2` (two workers in a row sum their
+//! gradients first), `algorithm=ring`, `part=1MiB` or `part=whole` (how
 //! gradients are cut for servers), `scale=16` (a 16th of all sizes and times).
 //!
 //! `@hosts=0-63` or `@hosts=0,4,8-11` after any of them puts it on these hosts only.
@@ -122,8 +124,9 @@ pub const FORMS: [WorkloadForm; 11] = [
     form(
         STEP,
         "step:vgg16:ddp,steps=3",
-        "steps of training a model: ddp (buckets), tensors (one by one), ps=8 (servers) or \
-         summa=4x4x2 (matrices sharded over rows, columns and layers of hosts)",
+        "steps of training a model: ddp (buckets), tensors (one by one), ps=8 (servers), \
+         gossip=ring (pairs average models) or summa=4x4x2 (matrices sharded over rows, columns \
+         and layers of hosts)",
     ),
     form(
         POISSON,

@@ -11,10 +11,10 @@
 //!
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
-//! `messages` decides which gradients share a message, `programs` the order of tasks; `grid` has
-//! both where matrices are sharded over the hosts, and `mixed` where each block of the model has
-//! its own way, one of those of `block_run`. How a collective moves bytes is in
-//! `gradwire_collectives`.
+//! `messages` decides which gradients share a message, `roster` which hosts exchange them,
+//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts,
+//! and `mixed` where each block of the model has its own way, one of those of `block_run`. How a
+//! collective moves bytes is in `gradwire_collectives`.
 
 mod block_run;
 mod crossover;
@@ -23,6 +23,7 @@ mod grid;
 mod messages;
 mod mixed;
 mod programs;
+mod roster;
 pub(crate) mod step_ends;
 mod tasks;
 
@@ -30,7 +31,10 @@ pub use block_run::{
     ActivationLayout, BlockMemory, BlockPart, BlockRun, BlockStrategy, DeviceShare,
     KeptActivations, STATE_BYTES, WeightSpread, layout_change,
 };
-pub use exchange::{BUCKET_BYTES, GradientExchange, Overlap, Parts, ProductGrid, Training, Update};
+pub use exchange::{
+    BUCKET_BYTES, GradientExchange, Overlap, Partners, Parts, ProductGrid, Staleness, StepPart,
+    Training, Update,
+};
 pub use mixed::{MixedPlan, MixedPlanError};
 pub use step_ends::{StepEnds, Worker};
 
@@ -44,9 +48,12 @@ impl Training {
     /// Returns the fewest hosts that it needs.
     pub fn least_hosts(&self) -> u32 {
         match self.exchange {
-            GradientExchange::Buckets | GradientExchange::Tensors => 2,
             GradientExchange::Mixed { .. } => 2,
-            GradientExchange::Servers(servers) => servers.saturating_add(1),
+            GradientExchange::Buckets
+            | GradientExchange::Tensors
+            | GradientExchange::Gossip(Partners::Ring | Partners::HalvingDoubling) => 2 * self.team,
+            GradientExchange::Servers(servers) => servers.saturating_add(self.team),
+            GradientExchange::Gossip(Partners::Centre) => 1 + self.team,
             GradientExchange::Grid(grid) => grid.hosts(),
         }
     }
@@ -56,10 +63,38 @@ impl Training {
         match self.exchange {
             GradientExchange::Buckets | GradientExchange::Tensors => u32::MAX,
             GradientExchange::Mixed { .. } => u32::MAX,
+            GradientExchange::Gossip(_) => PAIRS_MAX / u32::BITS,
             GradientExchange::Servers(servers) => {
                 servers.saturating_add(PAIRS_MAX / servers.max(1))
             }
             GradientExchange::Grid(grid) => grid.hosts(),
+        }
+    }
+
+    /// Says why so many hosts, which are neither too few nor too many, do not fit.
+    pub fn misfit(&self, hosts: u32) -> Option<String> {
+        let (team, leaders) = match self.exchange {
+            GradientExchange::Grid(_) => return None,
+            GradientExchange::Servers(servers) => (self.team, hosts - servers),
+            GradientExchange::Gossip(Partners::Centre) => (self.team, hosts - 1),
+            _ => (self.team, hosts),
+        };
+        if !leaders.is_multiple_of(team) {
+            return Some(format!("{leaders} workers are no teams of {team}"));
+        }
+        let leaders = leaders / team;
+        match self.exchange {
+            GradientExchange::Gossip(Partners::Ring) if leaders % 2 == 1 => Some(format!(
+                "gossip=ring pairs all, so it needs an even number of workers or teams; there are \
+                 {leaders}"
+            )),
+            GradientExchange::Gossip(Partners::HalvingDoubling) if !leaders.is_power_of_two() => {
+                Some(format!(
+                    "gossip=halving-doubling needs a power of two of workers or teams; there are \
+                     {leaders}"
+                ))
+            }
+            _ => None,
         }
     }
 
@@ -71,14 +106,15 @@ impl Training {
     /// Returns the steps on `hosts` hosts, each a worker or a server.
     ///
     /// # Panics
-    /// With fewer hosts than [`Self::least_hosts`] or more than [`Self::most_hosts`], or without
-    /// servers where they are asked for.
+    /// With fewer hosts than [`Self::least_hosts`] or more than [`Self::most_hosts`], with a
+    /// [`Self::misfit`], or without servers where they are asked for.
     pub fn workload(&self, hosts: u32) -> Workload {
         let allowed = self.least_hosts()..=self.most_hosts();
         assert!(
             allowed.contains(&hosts),
             "{hosts} hosts, allowed are {allowed:?}"
         );
+        assert_eq!(self.misfit(hosts), None, "{hosts} hosts");
         let scaled = Self {
             model: self.model.clone().divided(self.scale),
             ..self.clone()

@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gradwire_lab::eval::request::EvalRequest;
 use gradwire_lab::eval::tables::TABLES;
+use gradwire_lab::eval::taxonomy::TaxonomyRequest;
 
 /// Shown below the options.
 const EXAMPLES: &str = "\
@@ -33,12 +34,51 @@ Files:
 An evaluation that was stopped or killed continues where it was. Cells that fail are named, the
 others run, the report is written, and the exit code is 1. A goal that is missed is a result.";
 
+/// Shown below the options of the map.
+const MAP_EXAMPLES: &str = "\
+Examples:
+  gradwire eval taxonomy
+  gradwire eval taxonomy --quick --out out/map
+  gradwire eval taxonomy --list
+  gradwire eval taxonomy --quick --json
+
+Axes:
+  servers, all-reduce, gossip                             the place of the model
+  synchronous, bounded-stale, asynchronous                the updates that a worker waits for
+  star, ring, halving-doubling, hierarchical, in-network  the way of the bytes
+  lossless, bounded                                       whether values may be missing
+
+Files:
+  DIR/report.md, report.json, report.html                 the report
+
+Each legal cell runs once in the simulator and trains a small model once; a cell that makes no sense
+has its reason. A cell that fails is named, the others run, and the exit code is 1. A goal that is
+missed is a result.";
+
 /// The evaluations.
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Run DLCP's evaluation and ByteScheduler's, and write a report.
     #[command(after_help = EXAMPLES, mut_arg("only", |one| one.value_parser(tables())))]
     Dlcp(Dlcp),
+    /// Map the ways to train in parallel: run each in the simulator, train a model with each, and
+    /// write a report that names the published systems.
+    #[command(after_help = MAP_EXAMPLES)]
+    Taxonomy(Taxonomy),
+}
+
+/// Options of `gradwire eval taxonomy`.
+#[derive(Args, Clone, Debug)]
+pub struct Taxonomy {
+    /// The size of the runs, and the folder of the report.
+    #[command(flatten)]
+    pub request: TaxonomyRequest,
+    /// Only list all cells, each with its command or the reason against it.
+    #[arg(long)]
+    pub list: bool,
+    /// Print the report, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `gradwire eval dlcp`.

@@ -34,6 +34,7 @@ const COMMANDS: [&str; 24] = [
     "model show vgg16 --json",
     "model plan vgg16 --devices 2 --memory 4GB --json",
     "eval dlcp --list",
+    "eval taxonomy --list",
     "generate reference",
     "generate schema job",
     "switch render --platform sonic default leaf-spine:2x2x2@100G",

@@ -159,6 +159,34 @@ fn reports_name_impossible_trainings_and_their_remedy() {
     );
 }
 
+#[test]
+fn the_map_lists_each_cell_with_command_or_reason() {
+    let output = gradwire(&["eval", "taxonomy", "--list", "--json"]).output();
+    let output = output.expect("the command starts");
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cells: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("it is JSON"))
+        .collect();
+    assert_eq!(cells.len(), 90);
+    for cell in cells {
+        let is_legal = cell["illegal"].is_null();
+        assert_eq!(cell["command"].is_string(), is_legal, "{cell}");
+    }
+}
+
+#[test]
+fn a_map_without_a_folder_is_not_begun() {
+    let bench = bench("map");
+    let taken = bench.join("plans").join(CASES[0].0);
+    let mut command = gradwire(&["eval", "taxonomy", "--quick", "--out"]);
+    let output = command.arg(&taken).output().expect("it starts");
+    assert!(!output.status.success());
+    let said = errors(&output);
+    assert!(said.contains("cannot make"), "{said}");
+}
+
 /// Prints the output of `python -m gradwire.study --json`, and leaves its files.
 const STUDY: &str = r##"#!/bin/sh
 while [ "$1" != "--out" ]; do shift; done

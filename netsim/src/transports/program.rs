@@ -20,6 +20,7 @@ use super::tasks::{Segments, Tasks};
 use crate::engine::host::HostProgress;
 use crate::results::outcome::{MessageOutcome, TaskOutcome};
 use crate::setup::{JournalMode, Setup};
+use gradwire_workloads::order::collective_numbers;
 use gradwire_workloads::workload::{Program, Task, Work};
 
 /// Number of the groups of two for messages between pairs.
@@ -73,7 +74,7 @@ impl RankPlayer {
                 .map(|group| setup.workload.layers_of(group))
                 .collect(),
             operations: BTreeMap::new(),
-            sequences: sequences(&program.tasks),
+            sequences: collective_numbers(&program.tasks),
         }
     }
 
@@ -213,19 +214,4 @@ fn layers_of(count: u16, spans: &[(u64, Layer)]) -> Layers {
         count,
         spans: spans.collect(),
     }
-}
-
-/// Numbers the collectives of each group in the order of the program, in which the check of
-/// workloads compares them: ranks may start them in different orders.
-fn sequences(tasks: &[Task]) -> Vec<u32> {
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    let numbers = tasks.iter().map(|task| match task.work {
-        Work::Collective { group, .. } => {
-            let count = counts.entry(group).or_default();
-            *count += 1;
-            *count
-        }
-        _ => 0,
-    });
-    numbers.collect()
 }

@@ -8,7 +8,8 @@ use gradwire_protocol::units::ByteCount;
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{
-    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Parts, ProductGrid, Training, Update,
+    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Partners, Parts, ProductGrid, Staleness,
+    Training, Update,
 };
 use crate::words::did_you_mean;
 use crate::workload::Workload;
@@ -19,11 +20,15 @@ const SCALE_MAX: u32 = 1_000_000;
 /// Minimum and maximum bytes of a part.
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
-const KEYS: [&str; 11] = [
+const STALE_MAX: u32 = 100;
+const TEAM_MAX: u32 = 1_024;
+const KEYS: [&str; 13] = [
     "steps",
     "slow",
     "update",
     "overlap",
+    "stale",
+    "team",
     "beside",
     "bucket",
     "algorithm",
@@ -65,6 +70,8 @@ impl PatternLine<'_> {
             bucket: BUCKET_BYTES,
             overlap: Overlap::Backward,
             beside: None,
+            staleness: Staleness::Steps(0),
+            team: 1,
             steps: STEPS,
             straggling: 1.0,
             algorithm: None,
@@ -81,6 +88,9 @@ impl PatternLine<'_> {
             let model = &training.model;
             let checked = plan.check(&model.name, &model.blocks());
             checked.map_err(|error| self.form(STEP, format!("plan={plan}: {error}")))?;
+        }
+        if let Some(misfit) = training.misfit(self.hosts.count) {
+            return Err(self.form(STEP, misfit));
         }
         if !training.multiplies() {
             let name = &training.model.name;
@@ -116,6 +126,7 @@ impl PatternLine<'_> {
             None if how == "tensors" => Ok(GradientExchange::Tensors),
             Some(("ps", count)) => Ok(GradientExchange::Servers(self.whole("ps", count, 65_535)?)),
             Some(("summa", shape)) => self.grid(shape),
+            Some(("gossip", partners)) => self.gossip(partners.trim()),
             Some(("plan", plan)) => {
                 let plan = plan.parse();
                 let plan = plan
@@ -125,8 +136,30 @@ impl PatternLine<'_> {
             }
             _ => {
                 let what = format!(
-                    "`{how}`: allowed are ddp, tensors, ps=SERVERS, summa=ROWSxCOLUMNSxLAYERS and \
-                     plan=BLOCKS"
+                    "`{how}`: allowed are ddp, tensors, ps=SERVERS, gossip=PARTNERS, \
+                     summa=ROWSxCOLUMNSxLAYERS and plan=BLOCKS"
+                );
+                Err(self.form(STEP, what))
+            }
+        }
+    }
+
+    fn gossip(&self, given: &str) -> Result<GradientExchange, PatternError> {
+        let partners = given.parse::<Partners>().map(GradientExchange::Gossip);
+        partners.map_err(|_| {
+            let what = format!("gossip=`{given}`: allowed are ring, halving-doubling and centre");
+            self.form(STEP, what)
+        })
+    }
+
+    fn staleness(&self, given: &str) -> Result<Staleness, PatternError> {
+        let steps = given.parse().ok().filter(|steps| *steps <= STALE_MAX);
+        match steps {
+            _ if given == "any" => Ok(Staleness::Unbounded),
+            Some(steps) => Ok(Staleness::Steps(steps)),
+            None => {
+                let what = format!(
+                    "stale=`{given}`: allowed are any, and whole numbers from 0 to {STALE_MAX}"
                 );
                 Err(self.form(STEP, what))
             }
@@ -191,6 +224,12 @@ impl PatternLine<'_> {
                     }
                 }
             }
+            "stale" | "team" if matches!(training.exchange, GradientExchange::Grid(_)) => {
+                let what = format!("{key}= is not for summa=, whose hosts share each gradient");
+                return Err(self.form(STEP, what));
+            }
+            "stale" => training.staleness = self.staleness(value)?,
+            "team" => training.team = self.whole(key, value, TEAM_MAX)?,
             "beside" => training.beside = Some(self.model(value)?),
             "bucket" => {
                 let size = notation::size(value).map(ByteCount::get);

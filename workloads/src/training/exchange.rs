@@ -4,6 +4,7 @@ use gradwire_protocol::job::ReduceAlgorithm;
 
 use super::mixed::MixedPlan;
 use crate::model::Model;
+use crate::workload::Task;
 
 /// Several equal steps of training.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,10 @@ pub struct Training {
     pub overlap: Overlap,
     /// Another model, trained by the same ranks in turn with this one (`training/crossover`).
     pub beside: Option<Model>,
+    /// The steps that a worker may be ahead of its updates.
+    pub staleness: Staleness,
+    /// Workers of a team, which sums its gradients first; 1 where each is alone.
+    pub team: u32,
     /// Number of steps, at least one.
     pub steps: u32,
     /// Computing time of the last worker over that of the others; 1 makes all equal.
@@ -47,6 +52,8 @@ pub enum GradientExchange {
     /// the server with the fewest bytes so far. A worker exchanges with each server in a group of
     /// two, as gradwire's own workers do.
     Servers(u32),
+    /// None: each worker has its own model, and averages it with one partner a step.
+    Gossip(Partners),
     /// None: the model's matrices are sharded over a grid of hosts, which exchange their blocks.
     Grid(ProductGrid),
     /// As a plan says for each block of the model.
@@ -56,6 +63,73 @@ pub enum GradientExchange {
         /// Samples of each host; `None` takes those of the model.
         samples: Option<u32>,
     },
+}
+
+/// The partner of a worker in each step of a gossip. Two partners exchange by an all-reduce of two
+/// ranks, which moves as many bytes as two messages with the whole model.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Partners {
+    /// The two neighbours of a ring in turn (D-PSGD, AD-PSGD). It needs an even number of workers.
+    Ring,
+    /// The workers at distance 1, 2, 4 and so on in turn (GossipGraD, SGP). It needs a power of 2.
+    HalvingDoubling,
+    /// The first host, which computes nothing and keeps the centre of all models (EASGD).
+    Centre,
+}
+
+/// The steps that a worker may be ahead of its updates.
+///
+/// - With servers, a worker gets the new values when all others are at most this many steps behind
+///   it (SSP); 0 is a barrier.
+/// - With all-reduces and in a gossip, a forward pass waits for the exchange of so many steps
+///   before the last one; 0 waits for the last one.
+/// - Members of a team never wait for less than their own team's sum.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Staleness {
+    /// At most this many.
+    Steps(u32),
+    /// Any number: nobody waits for another.
+    Unbounded,
+}
+
+impl Staleness {
+    /// The step whose exchange must have ended before `step` counts as exchanged.
+    pub(super) fn awaited(self, step: u32) -> Option<u32> {
+        match self {
+            Self::Steps(steps) => step.checked_sub(steps),
+            Self::Unbounded => None,
+        }
+    }
+}
+
+/// The part that a task has in a training step: the first word of its name.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
+pub enum StepPart {
+    /// A worker computes from front to back.
+    Forward,
+    /// A worker computes gradients.
+    Backward,
+    /// Members of a team send gradients to their leader.
+    Collect,
+    /// A leader sends gradients to a server.
+    Push,
+    /// A server sends new values to a leader.
+    Pull,
+    /// Leaders sum gradients.
+    AllReduce,
+    /// Two leaders average their models.
+    Average,
+    /// A leader sends new values to its team.
+    Spread,
+}
+
+impl StepPart {
+    /// The part of a task; `None` where it is no task of a training step.
+    pub fn of(task: &Task) -> Option<Self> {
+        task.name.split(' ').next()?.parse().ok()
+    }
 }
 
 /// The parts of a gradient for parameter servers.

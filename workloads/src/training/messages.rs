@@ -32,7 +32,7 @@ pub(super) fn messages(training: &Training) -> Vec<GradientMessage> {
     let gradients = (0..).zip(&model.gradients);
     let gradients = gradients.filter(|(_, one)| one.parameters > 0);
     match training.exchange {
-        GradientExchange::Buckets => {
+        GradientExchange::Buckets | GradientExchange::Gossip(_) => {
             let first = training.bucket.min(FIRST_BUCKET_BYTES);
             buckets(gradients, [first, training.bucket].map(scaled))
         }
@@ -114,7 +114,7 @@ fn shared(mut parts: Vec<GradientMessage>, servers: u32) -> Vec<GradientMessage>
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::training::{BUCKET_BYTES, Overlap, Update};
+    use crate::training::{BUCKET_BYTES, Overlap, Staleness, Update};
 
     fn training(name: &str, exchange: GradientExchange) -> Training {
         Training {
@@ -125,6 +125,8 @@ mod tests {
             bucket: BUCKET_BYTES,
             overlap: Overlap::Backward,
             beside: None,
+            staleness: Staleness::Steps(0),
+            team: 1,
             steps: 1,
             straggling: 1.0,
             algorithm: None,

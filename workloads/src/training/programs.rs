@@ -1,36 +1,32 @@
-//! The programs of workers and servers.
+//! The programs of workers, of servers, and of the centre of a gossip.
 
 use gradwire_protocol::units::{ByteCount, Span};
 
-use super::exchange::{GradientExchange, Overlap, Training, Update};
+use super::exchange::{GradientExchange, Overlap, StepPart, Training, Update};
 use super::messages::{GradientMessage, messages};
+use super::roster::Roster;
 use super::step_ends::{StepEnds, Worker};
 use super::tasks::ProgramTasks;
 use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
 
-/// A server is the first member of its group with a worker.
-const SERVER: u32 = 0;
+/// A server is the first member of its group with a worker, a leader that of its team.
+const FIRST: u32 = 0;
 
 /// Makes the workload of steps whose model is scaled already, on enough hosts.
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
-    let servers = match training.exchange {
-        GradientExchange::Servers(servers) => servers,
-        _ => 0,
-    };
-    let workers: Vec<u32> = (servers..hosts).collect();
+    let roster = Roster::new(training, hosts);
     let (mut programs, mut ends) = (Vec::new(), Vec::new());
-    for host in 0..servers {
+    for host in 0..roster.servers {
         let own: Vec<&GradientMessage> = messages.iter().filter(|one| one.server == host).collect();
-        let tasks = serve(&own, training.steps, workers.len() as u32);
+        let tasks = match training.exchange {
+            GradientExchange::Servers(_) => serve(training, &own, (&roster, host)),
+            _ => keep_centre(training, &own, &roster),
+        };
         programs.push(Program { host, tasks });
     }
-    for (number, &host) in (0..).zip(&workers) {
-        let seat = WorkerSeat {
-            number,
-            workers: workers.len() as u32,
-        };
-        let mut work = Steps::new(training, &messages, seat);
+    for (number, &host) in (0..).zip(&roster.workers) {
+        let mut work = Steps::new(training, &messages, (&roster, number));
         let forward_ends = work.all();
         ends.push(Worker {
             host,
@@ -41,62 +37,57 @@ pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
         programs.push(Program { host, tasks });
     }
     let layers = training.model.layers.iter();
-    let pairs = |server: u32| workers.iter().map(move |&worker| vec![server, worker]);
-    let groups: Vec<Vec<u32>> = match servers {
-        0 => vec![workers],
-        _ => (0..servers).flat_map(pairs).collect(),
-    };
     Workload {
         programs,
         layer_count: training.model.layers.len() as u16,
         algorithm: training.algorithm,
         step_ends: vec![StepEnds {
             name: training.model.name.clone(),
-            groups: 0..groups.len() as u32,
+            groups: 0..roster.groups.len() as u32,
             steps: training.steps,
             layers: layers.map(|layer| layer.name.clone()).collect(),
             workers: ends,
         }],
-        groups,
+        groups: roster.groups,
         ..Workload::default()
     }
 }
 
-/// The number of a worker, from 0, and the number of all workers.
-#[derive(Clone, Copy)]
-struct WorkerSeat {
-    number: u32,
-    workers: u32,
-}
-
-impl WorkerSeat {
-    /// Returns this worker's group with a server.
-    fn group(self, server: u32) -> u32 {
-        server * self.workers + self.number
-    }
-}
-
-/// Makes the program of a server: every worker pushes a message, and when all have, each pulls the
-/// sum. The server awaits a push from the moment at which the worker pulls the sum of the step
-/// before.
-fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
-    let step_tasks = own.len() as u32 * 2 * workers;
+/// Makes the program of a server: every leader pushes a message, and pulls the new values when the
+/// others are as far as the staleness demands. The server awaits a push from the moment at which
+/// the leader pulls the values of the step before.
+fn serve(
+    training: &Training,
+    own: &[&GradientMessage],
+    (roster, server): (&Roster, u32),
+) -> Vec<Task> {
+    let leaders: Vec<u32> = roster.leaders().collect();
+    let count = leaders.len() as u32;
+    let step_tasks = own.len() as u32 * 2 * count;
+    let group = |leader: u32| roster.with_server(server, leader);
     let mut tasks: Vec<Task> = Vec::new();
-    for step in 0..steps {
+    for step in 0..training.steps {
         for message in own {
             let first = tasks.len() as u32;
-            let seats = (0..workers).map(|number| WorkerSeat { number, workers });
-            for seat in seats.clone() {
-                let mut push = exchange(message, Direction::Push(seat), Vec::new());
+            for (number, &leader) in (0..).zip(&leaders) {
+                let mut push = exchange(message, StepPart::Push, group(leader), Vec::new());
                 if step > 0 {
-                    let pulled = first + workers + seat.number - step_tasks;
+                    let pulled = first + count + number - step_tasks;
                     push.after_start.push(pulled);
                 }
                 tasks.push(Task { step, ..push });
             }
-            let pushes: Vec<u32> = (first..first + workers).collect();
-            for seat in seats {
-                let pull = exchange(message, Direction::Pull(seat), pushes.clone());
+            let awaited = training.staleness.awaited(step);
+            let awaited = awaited.map(|awaited| first - (step - awaited) * step_tasks);
+            for (number, &leader) in (0..).zip(&leaders) {
+                let mut pushes: Vec<u32> = match awaited {
+                    Some(awaited) => (awaited..awaited + count).collect(),
+                    None => Vec::new(),
+                };
+                if !pushes.contains(&(first + number)) {
+                    pushes.push(first + number);
+                }
+                let pull = exchange(message, StepPart::Pull, group(leader), pushes);
                 tasks.push(Task { step, ..pull });
             }
         }
@@ -104,26 +95,43 @@ fn serve(own: &[&GradientMessage], steps: u32, workers: u32) -> Vec<Task> {
     tasks
 }
 
-/// The exchange of a message.
-#[derive(Clone, Copy)]
-enum Direction {
-    AllReduce,
-    Push(WorkerSeat),
-    Pull(WorkerSeat),
+/// Makes the program of the centre: it averages each message with every leader, and begins a step
+/// with a leader when the others are as far as the staleness demands.
+fn keep_centre(training: &Training, own: &[&GradientMessage], roster: &Roster) -> Vec<Task> {
+    let leaders: Vec<u32> = roster.leaders().collect();
+    let count = leaders.len() as u32;
+    let step_tasks = own.len() as u32 * count;
+    let mut tasks: Vec<Task> = Vec::new();
+    for step in 0..training.steps {
+        for message in own {
+            let first = tasks.len() as u32;
+            for (number, &leader) in (0..).zip(&leaders) {
+                let mut before = Vec::new();
+                if let Some(last) = step.checked_sub(1) {
+                    if let Some(awaited) = training.staleness.awaited(last) {
+                        let awaited = first - (step - awaited) * step_tasks;
+                        before.extend(awaited..awaited + count);
+                    }
+                    let last = first + number - step_tasks;
+                    if !before.contains(&last) {
+                        before.push(last);
+                    }
+                }
+                let group = roster.with_server(FIRST, leader);
+                let average = exchange(message, StepPart::Average, group, before);
+                tasks.push(Task { step, ..average });
+            }
+        }
+    }
+    tasks
 }
 
-fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) -> Task {
-    let root = SERVER;
-    let (word, kind, group) = match direction {
-        Direction::AllReduce => ("all-reduce", CollectiveKind::AllReduce, 0),
-        Direction::Push(seat) => {
-            let group = seat.group(message.server);
-            ("push", CollectiveKind::Reduce { root }, group)
-        }
-        Direction::Pull(seat) => {
-            let group = seat.group(message.server);
-            ("pull", CollectiveKind::Broadcast { root }, group)
-        }
+fn exchange(message: &GradientMessage, part: StepPart, group: u32, after: Vec<u32>) -> Task {
+    let root = FIRST;
+    let kind = match part {
+        StepPart::Push | StepPart::Collect => CollectiveKind::Reduce { root },
+        StepPart::Pull | StepPart::Spread => CollectiveKind::Broadcast { root },
+        _ => CollectiveKind::AllReduce,
     };
     let work = Work::Collective {
         kind,
@@ -131,31 +139,41 @@ fn exchange(message: &GradientMessage, direction: Direction, after: Vec<u32>) ->
         bytes: ByteCount::new(message.bytes),
         layers: message.layers.clone(),
     };
-    Task::new(format!("{word} {}", message.name), work, after)
+    Task::new(format!("{part} {}", message.name), work, after)
 }
 
 /// The program of a worker so far.
 struct Steps<'a> {
     training: &'a Training,
     messages: &'a [GradientMessage],
-    seat: WorkerSeat,
+    roster: &'a Roster,
+    /// Its number among the workers.
+    number: u32,
     tasks: ProgramTasks,
-    /// By layer, the tasks that bring its update.
+    /// By layer, the tasks that bring the update that its next forward pass waits for.
     updates: Vec<Vec<u32>>,
+    /// By message, the task that ended the exchange of each step.
+    exchanged: Vec<Vec<u32>>,
 }
 
 impl<'a> Steps<'a> {
-    fn new(training: &'a Training, messages: &'a [GradientMessage], seat: WorkerSeat) -> Self {
-        let slow = match seat.number + 1 == seat.workers {
+    fn new(
+        training: &'a Training,
+        messages: &'a [GradientMessage],
+        (roster, number): (&'a Roster, u32),
+    ) -> Self {
+        let slow = match number as usize + 1 == roster.workers.len() {
             true => training.straggling,
             false => 1.0,
         };
         Self {
             training,
             messages,
-            seat,
+            roster,
+            number,
             tasks: ProgramTasks::new(slow),
             updates: vec![Vec::new(); training.model.layers.len()],
+            exchanged: vec![Vec::new(); messages.len()],
         }
     }
 
@@ -183,47 +201,170 @@ impl<'a> Steps<'a> {
                 Update::All if number == 0 => std::mem::take(&mut all),
                 Update::All => Vec::new(),
             };
-            let name = format!("forward {}", layer.name);
+            let name = format!("{} {}", StepPart::Forward, layer.name);
             last = self.tasks.compute(name, layer.forward, awaited, step);
         }
         last
     }
 
     fn backward(&mut self, step: u32) {
-        let mut messages = self.messages.iter().peekable();
+        let mut messages = (0..).zip(self.messages).peekable();
         let gradients = self.training.model.gradients.len() as u32;
         for (number, one) in (0..).zip(&self.training.model.gradients) {
-            let name = format!("backward {}", one.name);
+            let name = format!("{} {}", StepPart::Backward, one.name);
             let made = self.tasks.compute(name, one.backward, Vec::new(), step);
             let is_ready = |message: &GradientMessage| match self.training.overlap {
                 Overlap::Backward => message.last == number,
                 Overlap::Off => number + 1 == gradients,
             };
-            while let Some(message) = messages.next_if(|message| is_ready(message)) {
-                self.exchange(message, made, step);
+            while let Some((place, message)) = messages.next_if(|(_, message)| is_ready(message)) {
+                for updated in self.exchange(place, made, step) {
+                    self.add_update(message, updated);
+                }
             }
         }
     }
 
-    fn exchange(&mut self, message: &GradientMessage, made: u32, step: u32) {
-        let updated = match self.training.exchange {
-            GradientExchange::Servers(_) => {
-                let pushed = self.tasks.add(
-                    exchange(message, Direction::Push(self.seat), vec![made]),
-                    step,
-                );
-                let mut pull = exchange(message, Direction::Pull(self.seat), Vec::new());
-                pull.after_start.push(pushed);
-                self.tasks.add(pull, step)
-            }
-            _ => self
-                .tasks
-                .add(exchange(message, Direction::AllReduce, vec![made]), step),
-        };
+    fn add_update(&mut self, message: &GradientMessage, updated: u32) {
         for (_, layer) in &message.layers {
             let updates = &mut self.updates[usize::from(layer.0)];
             if updates.last() != Some(&updated) {
                 updates.push(updated);
+            }
+        }
+    }
+
+    /// Exchanges a message; returns the tasks that the next forward pass waits for.
+    fn exchange(&mut self, place: usize, made: u32, step: u32) -> Vec<u32> {
+        let message = &self.messages[place];
+        let Some(team) = self.roster.team(self.number) else {
+            return self.exchange_between(place, made, step);
+        };
+        let collected = exchange(message, StepPart::Collect, team, vec![made]);
+        let collected = self.tasks.add(collected, step);
+        if self.roster.leader(self.number).is_none() {
+            let mut spread = exchange(message, StepPart::Spread, team, Vec::new());
+            spread.after_start.push(collected);
+            return vec![self.tasks.add(spread, step)];
+        }
+        let mut before = self.exchange_between(place, collected, step);
+        if !before.contains(&collected) {
+            before.push(collected);
+        }
+        let spread = exchange(message, StepPart::Spread, team, before.clone());
+        self.tasks.add(spread, step);
+        before
+    }
+
+    /// Exchanges a message of a leader; returns the tasks that its team's next forward pass waits
+    /// for.
+    fn exchange_between(&mut self, place: usize, made: u32, step: u32) -> Vec<u32> {
+        let message = &self.messages[place];
+        let leader = self.roster.leader(self.number);
+        let leader = leader.expect("only leaders exchange with others");
+        if let GradientExchange::Servers(_) = self.training.exchange {
+            let host = self.roster.workers[self.number as usize];
+            let group = self.roster.with_server(message.server, host);
+            let push = exchange(message, StepPart::Push, group, vec![made]);
+            let pushed = self.tasks.add(push, step);
+            let mut pull = exchange(message, StepPart::Pull, group, Vec::new());
+            pull.after_start.push(pushed);
+            return vec![self.tasks.add(pull, step)];
+        }
+        let part = match self.training.exchange {
+            GradientExchange::Gossip(_) => StepPart::Average,
+            _ => StepPart::AllReduce,
+        };
+        // Where a forward pass waits for all before it, no exchange can overtake the last one.
+        let staleness = self.training.staleness;
+        let last = self.exchanged[place].last().copied();
+        let last = last.filter(|_| staleness.awaited(step) != Some(step));
+        let after = [made].into_iter().chain(last).collect();
+        let group = self.roster.exchange(leader, step);
+        let task = self.tasks.add(exchange(message, part, group, after), step);
+        self.exchanged[place].push(task);
+        let awaited = staleness.awaited(step);
+        let awaited = awaited.map(|awaited| self.exchanged[place][awaited as usize]);
+        awaited.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::training::{BUCKET_BYTES, Partners, Parts, Staleness};
+
+    const STALENESS: [Staleness; 3] = [
+        Staleness::Steps(0),
+        Staleness::Steps(2),
+        Staleness::Unbounded,
+    ];
+
+    fn training(exchange: GradientExchange, staleness: Staleness, team: u32) -> Training {
+        Training {
+            model: Model::named("alexnet").expect("it is one of the names"),
+            exchange,
+            parts: Parts::Whole,
+            update: Update::Layer,
+            bucket: BUCKET_BYTES,
+            overlap: Overlap::Backward,
+            beside: None,
+            staleness,
+            team,
+            steps: 5,
+            straggling: 1.0,
+            algorithm: None,
+            scale: 1,
+        }
+    }
+
+    #[test]
+    fn every_way_to_train_comes_to_its_end() {
+        for staleness in STALENESS {
+            for (exchange, hosts) in [
+                (GradientExchange::Buckets, 6),
+                (GradientExchange::Tensors, 6),
+                (GradientExchange::Servers(2), 8),
+                (GradientExchange::Gossip(Partners::Ring), 12),
+                (GradientExchange::Gossip(Partners::HalvingDoubling), 8),
+                (GradientExchange::Gossip(Partners::Centre), 7),
+            ] {
+                for team in [1, 2] {
+                    let training = training(exchange.clone(), staleness, team);
+                    let workload = training.workload(hosts);
+                    let checked = workload.check(hosts);
+                    assert!(
+                        checked.is_ok(),
+                        "{exchange:?} {staleness:?} {team}: {checked:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pulls_wait_for_all_pushes_of_the_awaited_step() {
+        for staleness in STALENESS {
+            let training = training(GradientExchange::Servers(1), staleness, 1);
+            let workload = training.workload(4);
+            let tasks = &workload.programs[0].tasks;
+            let pulls = tasks
+                .iter()
+                .filter(|one| StepPart::of(one) == Some(StepPart::Pull));
+            for pull in pulls {
+                let steps = pull.after.iter().map(|&push| tasks[push as usize].step);
+                let steps: Vec<u32> = steps.collect();
+                let of = |step: u32| steps.iter().filter(|one| **one == step).count();
+                let awaited = staleness.awaited(pull.step);
+                if let Some(awaited) = awaited {
+                    assert_eq!(of(awaited), 3, "{staleness:?} {steps:?}");
+                }
+                assert!(of(pull.step) >= 1, "its own push");
+                let others = steps
+                    .iter()
+                    .filter(|one| ![Some(pull.step), awaited].contains(&Some(**one)));
+                assert_eq!(others.count(), 0, "{staleness:?} {steps:?}");
             }
         }
     }
