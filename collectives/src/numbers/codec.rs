@@ -99,16 +99,22 @@ impl Codec {
         })
     }
 
-    /// The codec of a finished sum of this many encoded contributions. The sum of sparse
-    /// contributions has as many more values as there are contributions. `None` if the sum is as
-    /// short without a codec.
+    /// The codec of a finished sum of this many encoded contributions; `None` if the sum is as
+    /// short without one.
+    ///
+    /// Values that become one magnitude twice on their way arrive too late for short trainings,
+    /// with error feedback at both ends too, so sums get 8 bits there. The sum of sparse
+    /// contributions has as many more values as there are contributions.
     pub fn of_sum(self, addends: u16, dtype: DType) -> Option<Self> {
-        let Self::TopK(share) = self else {
-            return Some(self);
-        };
-        let share = Share::new(share.get() * f64::from(addends))?;
-        let is_shorter = share.get() * (topk::VALUE_BYTES as f64) < dtype.bytes() as f64;
-        is_shorter.then_some(Self::TopK(share))
+        match self {
+            Self::Onebit | Self::Tbq => Some(Self::BlockFloat),
+            Self::TernGrad | Self::BlockFloat => Some(self),
+            Self::TopK(share) => {
+                let share = Share::new(share.get() * f64::from(addends))?;
+                let is_shorter = share.get() * (topk::VALUE_BYTES as f64) < dtype.bytes() as f64;
+                is_shorter.then_some(Self::TopK(share))
+            }
+        }
     }
 
     /// Length of the encoding of a block.
