@@ -6,7 +6,7 @@
 //! | codec | bits per element | header of a block | decoded values |
 //! |---|---|---|---|
 //! | onebit | 1 | 4 bytes | the sign, times the mean of |x| |
-//! | tbq | 2 | 4 bytes | zero, or plus or minus twice the mean of |x| |
+//! | tbq | 2 | 4 bytes | zero, or plus or minus the mean of the large |x| |
 //! | terngrad | 2 | 8 bytes | one of four levels from least to largest, drawn without bias |
 //! | topk | 64 per value that is sent | none | the k values of largest magnitude, exact |
 //! | blockfloat | 8 | 1 byte | integers of 8 bits with one exponent |
