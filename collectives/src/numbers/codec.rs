@@ -102,9 +102,10 @@ impl Codec {
     /// The codec of a finished sum of this many encoded contributions; `None` if the sum is as
     /// short without one.
     ///
-    /// Values that become one magnitude twice on their way arrive too late for short trainings,
-    /// with error feedback at both ends too, so sums get 8 bits there. The sum of sparse
-    /// contributions has as many more values as there are contributions.
+    /// Sums of contributions of one magnitude get 8 bits: a second coarse encoding keeps so much of
+    /// each value for later steps that short trainings lose accuracy, in spite of error feedback at
+    /// both ends. The sum of sparse contributions has as many more values as there are
+    /// contributions.
     pub fn of_sum(self, addends: u16, dtype: DType) -> Option<Self> {
         match self {
             Self::Onebit | Self::Tbq => Some(Self::BlockFloat),

@@ -19,8 +19,8 @@ pub(super) const VALUE_BYTES: usize = 8;
 const ROUNDS: usize = 20;
 /// Values are few when they are this many times k.
 const FEW: usize = 4;
-/// Values that are tested at once for being large, which few are.
-const GROUP: usize = 32;
+/// Values that are compared at once.
+const GROUP: usize = 16;
 
 /// Sends this share of the values, at least one.
 #[derive(Clone, Copy, Debug)]
@@ -134,15 +134,15 @@ impl ThresholdBounds {
     fn candidates(&self, values: &[f32]) -> Vec<u32> {
         let mut found = Vec::with_capacity(self.reach_lower);
         let lower = self.lower as i32; // below a value's bits, or equal to them
-        let mut first = 0;
-        let (groups, rest) = values.as_chunks::<GROUP>();
-        let groups = groups.iter().map(<[f32; GROUP]>::as_slice);
-        for group in groups.chain([rest]) {
-            if peak_bits(group) >= lower {
-                let reaches = |(_, value): &(u32, &f32)| magnitude_bits(**value) >= lower;
-                found.extend((first..).zip(group).filter(reaches).map(|(at, _)| at));
+        for (number, group) in values.chunks(GROUP).enumerate() {
+            // Few groups have such a value.
+            if count(group, lower) > 0 {
+                for (lane, value) in group.iter().enumerate() {
+                    if magnitude_bits(*value) >= lower {
+                        found.push((number * GROUP + lane) as u32);
+                    }
+                }
             }
-            first += GROUP as u32;
         }
         found
     }
@@ -170,9 +170,22 @@ impl ThresholdBounds {
     }
 }
 
-/// Values that reach a threshold.
+/// Values that reach a threshold. Iterator adapters would not be compiled for wide vectors here.
 #[inline(always)]
 fn count(values: &[f32], threshold: i32) -> usize {
-    let reaches = |value: &f32| u32::from(magnitude_bits(*value) >= threshold);
-    values.iter().map(reaches).sum::<u32>() as usize
+    let mut counts = [0_u32; GROUP];
+    let (groups, rest) = values.as_chunks::<GROUP>();
+    for group in groups {
+        for (count, value) in counts.iter_mut().zip(group) {
+            *count += u32::from(magnitude_bits(*value) >= threshold);
+        }
+    }
+    for (count, value) in counts.iter_mut().zip(rest) {
+        *count += u32::from(magnitude_bits(*value) >= threshold);
+    }
+    let mut sum = 0;
+    for count in counts {
+        sum += count;
+    }
+    sum as usize
 }
