@@ -134,15 +134,29 @@ impl ThresholdBounds {
     fn candidates(&self, values: &[f32]) -> Vec<u32> {
         let mut found = Vec::with_capacity(self.reach_lower);
         let lower = self.lower as i32; // below a value's bits, or equal to them
-        for (number, group) in values.chunks(GROUP).enumerate() {
-            // Few groups have such a value.
-            if count(group, lower) > 0 {
-                for (lane, value) in group.iter().enumerate() {
-                    if magnitude_bits(*value) >= lower {
-                        found.push((number * GROUP + lane) as u32);
-                    }
-                }
+        let mut at = 0;
+        let (groups, rest) = values.as_chunks::<GROUP>();
+        for group in groups {
+            let mut reached = false;
+            for value in group {
+                reached |= magnitude_bits(*value) >= lower;
             }
+            if !reached {
+                at += GROUP as u32; // as most groups
+                continue;
+            }
+            for value in group {
+                if magnitude_bits(*value) >= lower {
+                    found.push(at);
+                }
+                at += 1;
+            }
+        }
+        for value in rest {
+            if magnitude_bits(*value) >= lower {
+                found.push(at);
+            }
+            at += 1;
         }
         found
     }
@@ -170,22 +184,9 @@ impl ThresholdBounds {
     }
 }
 
-/// Values that reach a threshold. Iterator adapters would not be compiled for wide vectors here.
+/// Values that reach a threshold.
 #[inline(always)]
 fn count(values: &[f32], threshold: i32) -> usize {
-    let mut counts = [0_u32; GROUP];
-    let (groups, rest) = values.as_chunks::<GROUP>();
-    for group in groups {
-        for (count, value) in counts.iter_mut().zip(group) {
-            *count += u32::from(magnitude_bits(*value) >= threshold);
-        }
-    }
-    for (count, value) in counts.iter_mut().zip(rest) {
-        *count += u32::from(magnitude_bits(*value) >= threshold);
-    }
-    let mut sum = 0;
-    for count in counts {
-        sum += count;
-    }
-    sum as usize
+    let reaches = |value: &f32| u32::from(magnitude_bits(*value) >= threshold);
+    values.iter().map(reaches).sum::<u32>() as usize
 }
