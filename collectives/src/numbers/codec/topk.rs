@@ -18,7 +18,7 @@ pub(super) const VALUE_BYTES: usize = 8;
 /// The most halvings of the threshold's range, over all values and over those that are left.
 const ROUNDS: usize = 20;
 /// Values are few when they are this many times k.
-const FEW: usize = 4;
+const FEW: usize = 2;
 /// Values that are compared at once.
 const GROUP: usize = 16;
 
