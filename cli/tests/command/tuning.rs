@@ -368,7 +368,7 @@ codec=$(sed -n 's/^codec = "\(.*\)"/\1/p' "$GRADWIRE_JOB")
 echo "$codec $GRADWIRE_TRIAL_SEED" >> runs
 cost=0.2
 case "none BORNE" in *"$codec"*) cost=0 ;; esac
-printf '{"tolerance": 0, "loss": {"owed_bytes": 1, "allowed_bytes": 0, "lost_bytes": 0, ' > counts
+printf '{"tolerance": 0, "loss": {"owed_bytes": 0, "allowed_bytes": 0, "lost_bytes": 0, ' > counts
 printf '"lost_segments": 0}, "operations": []}\n' >> counts
 cp counts "$GRADWIRE_TRACE/counts-synthetic-rank0.json"
 awk -v seed="$GRADWIRE_TRIAL_SEED" -v cost=$cost \

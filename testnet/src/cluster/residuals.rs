@@ -130,7 +130,7 @@ pub(crate) fn check_partial<'a>(
     owed_before: impl Fn(Rank) -> Option<&'a RankResidual>,
 ) -> Result<(), Found> {
     if planned.is_encoded() {
-        // An encoding carries parts of values, so a result does not show whose contributions it has.
+        // An encoding carries parts of values: a result does not show whose contributions it has.
         return Ok(());
     }
     let is_well = |result: &&RankResult| result.outcome.is_ok() && result.owed.is_some();
