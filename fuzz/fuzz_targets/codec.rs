@@ -54,7 +54,7 @@ fn encode(cut: &BlockCut, values: &[u8]) {
         .zip(floats(&sent))
         .zip(floats(&left))
     {
-        if left.is_finite() {
+        if value.is_finite() && left.is_finite() {
             let rounding = (value.abs() + sent.abs()) * f32::EPSILON;
             let near = (sent + left - value).abs() <= rounding.max(f32::MIN_POSITIVE);
             assert!(near, "{sent} and {left} are {value}");
