@@ -1,26 +1,33 @@
-"""Train the demo's network between two hosts at 1 Gb/s: dense, codecs, and Gloo with its hooks.
+"""Train an example between two hosts at 1 Gb/s: dense, codecs, and Gloo with its hooks.
 
-``python3 benches/codecs_1g.py [--seeds 3] [--epochs 2] [--rate 1gbit] [--drop 0]``: the hosts are
-network namespaces with a token bucket between them. Prints the median steps per second and the
-accuracy of each seed. Needs root, and an environment with gradwire.
+``python3 benches/codecs_1g.py [--example mnist] [--seeds 3] [--steps 250] [--rate 1gbit] [--drop
+0]``: the hosts are network namespaces with a token bucket between them. Prints the median steps per
+second, and the accuracy of each seed (of ``--example shakespeare`` the loss of an unseen play).
+Needs root, and an environment with gradwire.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 import train_mnist
+import train_shakespeare
+from transformer import transformer
 
 ADDRESSES = ("10.11.0.1", "10.11.0.2")
 WAYS = (
@@ -42,8 +49,9 @@ def worker(way: str, given: argparse.Namespace) -> None:
     backend = "gloo" if way.startswith("gloo") else "gradwire"
     dist.init_process_group(backend)
     torch.manual_seed(given.seed)
-    training, validation = train_mnist.load_digits(given.seed)
-    model = DistributedDataParallel(train_mnist.network(), bucket_cap_mb=4)
+    is_mnist = given.example == "mnist"
+    network = train_mnist.network() if is_mnist else transformer(given.seed)
+    model = DistributedDataParallel(network, bucket_cap_mb=4)
     if backend == "gradwire":
         from gradwire import ddp
 
@@ -55,15 +63,33 @@ def worker(way: str, given: argparse.Namespace) -> None:
             None, matrix_approximation_rank=2, start_powerSGD_iter=10
         )
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    _, seconds = train_mnist.train(model, training, train_mnist.batches(given))
+    ends: list[float] = []
+    register_optimizer_step_post_hook(lambda *_: ends.append(time.perf_counter()))
+    learned = train_digits(model, given) if is_mnist else train_plays(model, given)
+    ends = ends[train_mnist.WARM_UP_STEPS :]
+    steps = [after - before for before, after in itertools.pairwise(ends)]
     report = {
-        "steps_per_s": 1 / statistics.median(seconds[train_mnist.WARM_UP_STEPS :]),
-        "accuracy": train_mnist.accuracy(model.module, validation),
+        "steps_per_s": 1 / statistics.median(steps),
+        "learned": learned,
         "hash": train_mnist.hash_of(model.module),
     }
     Path(given.report).write_text(json.dumps(report))
     dist.barrier()
     dist.destroy_process_group()
+
+
+def train_digits(model: nn.Module, given: argparse.Namespace) -> float:
+    """Train and return the accuracy."""
+    training, validation = train_mnist.load_digits(given.seed)
+    given.epochs = -(-given.steps * given.batch * 2 // train_mnist.TRAINING_DIGITS)
+    train_mnist.train(model, training, train_mnist.batches(given)[: given.steps])
+    return train_mnist.accuracy(model.module, validation)
+
+
+def train_plays(model: nn.Module, given: argparse.Namespace) -> float:
+    """Train and return the loss of an unseen play."""
+    train_shakespeare.train(model, given)
+    return train_shakespeare.validated(model.module)
 
 
 def hosts(rate: str) -> list[str]:
@@ -110,8 +136,9 @@ def run(way: str, seed: int, names: list[str], given: argparse.Namespace) -> dic
             report = Path(folder, f"rank{rank}.json")
             command = [
                 *("ip", "netns", "exec", name, sys.executable, __file__),
-                *("--worker", way, "--seed", str(seed), "--epochs", str(given.epochs)),
-                *("--batch", str(given.batch), "--report", str(report)),
+                *("--worker", way, "--example", given.example, "--seed", str(seed)),
+                *("--steps", str(given.steps), "--batch", str(given.batch)),
+                *("--report", str(report)),
             ]
             ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
         if any([rank.wait() for rank in ranks]):
@@ -128,7 +155,8 @@ def main() -> None:
     """Run every way and print a row for each."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--epochs", type=int, default=2)
+    options.add_argument("--example", choices=("mnist", "shakespeare"), default="mnist")
+    options.add_argument("--steps", type=int, default=250)
     options.add_argument("--batch", type=int, default=32)
     options.add_argument("--rate", default="1gbit")
     options.add_argument("--drop", type=float, default=0.0)
@@ -141,11 +169,11 @@ def main() -> None:
         return worker(given.worker, given)
     names = hosts(given.rate)
     try:
-        print("#            way   steps/s  accuracy of each seed")
+        print("#            way   steps/s  accuracy or loss of each seed")
         for way in given.ways:
             told = [run(way, seed, names, given) for seed in range(1, given.seeds + 1)]
             speed = statistics.median(one["steps_per_s"] for one in told)
-            marks = " ".join(f"{one['accuracy']:.3f}" for one in told)
+            marks = " ".join(f"{one['learned']:.3f}" for one in told)
             print(f"{way:>16} {speed:9.1f}  {marks}", flush=True)
     finally:
         for name in names:

@@ -11,12 +11,13 @@
 //! - `clock`, `paths`, `host`: the models of clock, network and driver.
 //! - `program`, `numbers`: what the ranks do, and which elements must come out.
 //! - `evidence`: the fate of every packet. `results`: what the operations gave. `residuals`: what
-//!   ranks owe to the next step.
+//!   ranks owe to the next step. `encoded`: both for sums with codecs.
 //! - [`week`]: a long training job without faults.
 //! - [`violation`]: how a check is named when it fails.
 
 mod clock;
 pub mod draw;
+mod encoded;
 mod evidence;
 pub mod faults;
 mod host;

@@ -2,17 +2,19 @@
 //! compression of HiPress (SOSP 2021, `SeCoPa`).
 //!
 //! The time to synchronise a tensor of m elements in K parts is a sum of operations, each of which
-//! costs [`LinearCost`] of the elements it takes. With N servers, or N ranks in a ring, and
-//! encodings of r m elements:
+//! costs [`LinearCost`] of the elements it takes. With N servers, or N ranks in a ring,
+//! contributions of r m elements and sums of s m elements:
 //!
 //! - Servers, plain: gather(m/K) + broadcast(m/K).
-//! - Servers, encoded: gather(rm/K) + broadcast(rm/K) + min(K+1, N) encode(m/K)
-//!   and min(N-1+K, 2(N-1)) decode(rm/K).
+//! - Servers, encoded: gather(rm/K) + broadcast(sm/K); min(K, N-1) contributions and one sum are
+//!   encoded, N-1 contributions and min(K, N-1) sums are decoded.
 //! - Ring, plain: 2(N-1) send(m/K).
-//! - Ring, encoded: 2(N-1) send(rm/K) + N encode(m/K) + N decode(rm/K).
+//! - Ring, encoded: (N-1) (send(rm/K) + send(sm/K)); N-1 contributions and one sum are encoded and
+//!   decoded.
 //!
 //! Both add N-1 aggregations of m/K elements. The plan takes the K from 1 to N with the least time,
-//! and encodes a tensor if that is less than the least time of the plain one.
+//! and encodes a tensor if that is less than the least time of the plain one. HiPress has one codec
+//! for both (r = s).
 
 use std::fmt;
 
@@ -73,15 +75,33 @@ pub enum ExchangeCosts {
     },
 }
 
-/// The costs of a codec and of a network.
+/// The costs of one codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CodecCosts {
+pub struct CodingCosts {
     /// Encoded length over length.
     pub ratio: f64,
     /// Of encoding elements.
     pub encode: LinearCost,
     /// Of decoding, in elements of the encoded length.
     pub decode: LinearCost,
+}
+
+impl CodingCosts {
+    /// Values that leave as they are.
+    pub const PLAIN: Self = Self {
+        ratio: 1.0,
+        encode: LinearCost::FREE,
+        decode: LinearCost::FREE,
+    };
+}
+
+/// The costs of a reduction with codecs, and of a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CodecCosts {
+    /// Of contributions.
+    pub contribution: CodingCosts,
+    /// Of their finished sum.
+    pub sum: CodingCosts,
     /// Of adding one contribution.
     pub aggregate: LinearCost,
     /// Of the way over the network.
@@ -144,7 +164,7 @@ impl CodecCosts {
     }
 
     fn published(exchange: ExchangeCosts) -> Self {
-        Self {
+        let coding = CodingCosts {
             ratio: 1.0 / 16.0,
             encode: LinearCost {
                 per_element: 1.4133e-8,
@@ -156,6 +176,10 @@ impl CodecCosts {
                 base: 0.13956,
                 floor: 0.07287,
             },
+        };
+        Self {
+            contribution: coding,
+            sum: coding,
             aggregate: LinearCost::FREE,
             exchange,
         }
@@ -194,21 +218,25 @@ impl CodecCosts {
     }
 
     fn encoded(&self, elements: u64, members: u32, parts: u32) -> f64 {
+        let Self {
+            contribution, sum, ..
+        } = self;
         let part = elements as f64 / f64::from(parts);
-        let short = part * self.ratio;
-        let (others, all) = (members - 1, f64::from(members));
-        let (travel, encodings, decodings) = match self.exchange {
-            ExchangeCosts::Servers { gather, broadcast } => (
-                gather.of(short) + broadcast.of(short),
-                f64::from((parts + 1).min(members)),
-                f64::from((others + parts).min(2 * others)),
-            ),
-            ExchangeCosts::Ring { send } => (2.0 * f64::from(others) * send.of(short), all, all),
+        let (given, summed) = (part * contribution.ratio, part * sum.ratio);
+        let others = f64::from(members - 1);
+        let sent = f64::from(parts.min(members - 1));
+        let (travel, encoded, decoded) = match self.exchange {
+            ExchangeCosts::Servers { gather, broadcast } => {
+                (gather.of(given) + broadcast.of(summed), sent, sent)
+            }
+            ExchangeCosts::Ring { send } => {
+                let travel = others * (send.of(given) + send.of(summed));
+                (travel, others, 1.0)
+            }
         };
-        travel
-            + encodings * self.encode.of(part)
-            + decodings * self.decode.of(short)
-            + f64::from(others) * self.aggregate.of(part)
+        let encode = encoded * contribution.encode.of(part) + sum.encode.of(part);
+        let decode = others * contribution.decode.of(given) + decoded * sum.decode.of(summed);
+        travel + encode + decode + others * self.aggregate.of(part)
     }
 
     /// The least number of elements from which on every tensor is encoded; `None` if no tensor of
@@ -317,6 +345,18 @@ mod tests {
         let costs = CodecCosts::published_servers(4).expect("it is published");
         let threshold = costs.threshold(4).expect("large tensors are encoded");
         assert!((589_824..=1_179_648).contains(&threshold), "{threshold}");
+    }
+
+    #[test]
+    fn sums_that_stay_long_gain_less() {
+        let both = CodecCosts::published_servers(4).expect("it is published");
+        let half = CodecCosts {
+            sum: CodingCosts::PLAIN,
+            ..both
+        };
+        let encoded = |costs: CodecCosts| costs.plan(1 << 24, 4).encoded_ms;
+        assert!(encoded(half) > encoded(both));
+        assert!(half.threshold(4) > both.threshold(4));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use gradwire_lab::job_file::document;
 use gradwire_lab::tune::codec;
 use gradwire_lab::tune::codec::trials::CodecTrials;
 use gradwire_lab::tune::loss::trial::TrialBench;
+use gradwire_protocol::job::CodecName;
 use gradwire_protocol::units::ByteCount;
 use gradwire_report::printing::OutputForm;
 use gradwire_tuning::tolerance::judge::{Better, MetricGoal, TrialLooks};
@@ -85,6 +86,10 @@ fn try_script(options: &TuneCodecOptions, metric: &str) -> Result<(), CommandErr
         let mut document = document::read(path)?;
         let collectives = document::table(&mut document, "collectives");
         document::put(collectives, "codec", found.into());
+        if found == <&str>::from(CodecName::Topk) {
+            let share = options.question.share.to_string();
+            document::put(collectives, "codec_share", share.into());
+        }
         document::save(path, &document)?;
     }
     Ok(())

@@ -361,3 +361,51 @@ fn trials_that_run_out_are_told() {
     let output = tune(&folder, "--seeds 5 --max-seeds 4");
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
 }
+
+/// Bears the codecs that it names; each seed has a level of its own.
+const SCRIPT_OF_CODECS: &str = r#"
+codec=$(sed -n 's/^codec = "\(.*\)"/\1/p' "$GRADWIRE_JOB")
+echo "$codec $GRADWIRE_TRIAL_SEED" >> runs
+cost=0.2
+case "none BORNE" in *"$codec"*) cost=0 ;; esac
+printf '{"tolerance": 0, "loss": {"owed_bytes": 0, "allowed_bytes": 0, "lost_bytes": 0, ' > counts
+printf '"lost_segments": 0}, "operations": []}\n' >> counts
+cp counts "$GRADWIRE_TRACE/counts-synthetic-rank0.json"
+awk -v seed="$GRADWIRE_TRIAL_SEED" -v cost=$cost \
+    'BEGIN { print "accuracy=" 0.9 + 0.01 * seed - cost }'
+"#;
+
+fn tune_codec(folder: &Path) -> (Vec<Value>, String) {
+    let mut command = gradwire(&["tune", "codec", "--json", "--metric", "accuracy"]);
+    command.args(["--write", "job.toml", "--", "sh", "train.sh"]);
+    let output = command.current_dir(folder).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let verdicts = objects(&output).remove(0);
+    let verdicts = verdicts.as_array().expect("a verdict of each codec");
+    let written = std::fs::read_to_string(folder.join("job.toml")).expect("it is there");
+    (verdicts.clone(), written)
+}
+
+#[test]
+fn the_shortest_codec_that_is_borne_is_written() {
+    let borne = SCRIPT_OF_CODECS.replace("BORNE", "onebit blockfloat");
+    let folder = place("codec", &borne);
+    let (verdicts, written) = tune_codec(&folder);
+    let accepted = verdicts
+        .iter()
+        .map(|verdict| (verdict["codec"].as_str(), verdict["is_accepted"].as_bool()));
+    let expected = [("topk", false), ("terngrad", false), ("onebit", true)];
+    let expected = expected.map(|(codec, accepted)| (Some(codec), Some(accepted)));
+    assert_eq!(accepted.collect::<Vec<_>>(), expected);
+    assert_eq!(written, "[collectives]\ncodec = \"onebit\"\n");
+    // Three seeds without a codec and with the one that is borne, one of each other.
+    assert_eq!(runs(&folder).len(), 3 + 1 + 1 + 3);
+}
+
+#[test]
+fn a_metric_that_bears_no_codec_gets_none() {
+    let folder = place("no-codec", &SCRIPT_OF_CODECS.replace("BORNE", ""));
+    let (verdicts, written) = tune_codec(&folder);
+    assert_eq!(verdicts.len(), 5);
+    assert_eq!(written, "[collectives]\ncodec = \"none\"\n");
+}

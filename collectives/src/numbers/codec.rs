@@ -6,7 +6,7 @@
 //! | codec | bits per element | header of a block | decoded values |
 //! |---|---|---|---|
 //! | onebit | 1 | 4 bytes | the sign, times the mean of |x| |
-//! | tbq | 2 | 4 bytes | zero, or plus or minus twice the mean of |x| |
+//! | tbq | 2 | 4 bytes | zero, or plus or minus the mean of the large |x| |
 //! | terngrad | 2 | 8 bytes | one of four levels from least to largest, drawn without bias |
 //! | topk | 64 per value that is sent | none | the k values of largest magnitude, exact |
 //! | blockfloat | 8 | 1 byte | integers of 8 bits with one exponent |
@@ -99,16 +99,23 @@ impl Codec {
         })
     }
 
-    /// The codec of a finished sum of this many encoded contributions. The sum of sparse
-    /// contributions has as many more values as there are contributions. `None` if the sum is as
-    /// short without a codec.
+    /// The codec of a finished sum of this many encoded contributions; `None` if the sum is as
+    /// short without one.
+    ///
+    /// Sums of contributions of one magnitude get 8 bits: a second coarse encoding keeps so much of
+    /// each value for later steps that short trainings lose accuracy, in spite of error feedback at
+    /// both ends. The sum of sparse contributions has as many more values as there are
+    /// contributions.
     pub fn of_sum(self, addends: u16, dtype: DType) -> Option<Self> {
-        let Self::TopK(share) = self else {
-            return Some(self);
-        };
-        let share = Share::new(share.get() * f64::from(addends))?;
-        let is_shorter = share.get() * (topk::VALUE_BYTES as f64) < dtype.bytes() as f64;
-        is_shorter.then_some(Self::TopK(share))
+        match self {
+            Self::Onebit | Self::Tbq => Some(Self::BlockFloat),
+            Self::TernGrad | Self::BlockFloat => Some(self),
+            Self::TopK(share) => {
+                let share = Share::new(share.get() * f64::from(addends))?;
+                let is_shorter = share.get() * (topk::VALUE_BYTES as f64) < dtype.bytes() as f64;
+                is_shorter.then_some(Self::TopK(share))
+            }
+        }
     }
 
     /// Length of the encoding of a block.

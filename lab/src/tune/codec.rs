@@ -107,7 +107,7 @@ fn published(question: &CodecQuestion) -> Result<CodecCosts, LabError> {
 /// The costs of a codec on this host and of the described network. A server takes the part of
 /// every other host through its own link, and sends it back.
 fn measured_costs(codec: CodecName, question: &CodecQuestion) -> CodecCosts {
-    let measured = measured::costs(codec, question.share);
+    let measured = measured::costs(codec, question.share, question.servers);
     let bits = 8.0 * measured::ELEMENT_BYTES as f64;
     let ms_per_element = bits / question.bandwidth.as_bits_per_second() as f64 * 1e3;
     let way_ms = question.rtt.as_picos() as f64 / 1e9 / 2.0;

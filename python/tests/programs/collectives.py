@@ -14,6 +14,9 @@ import torch
 import torch.distributed as dist
 from expecting import equal, refused
 
+import gradwire
+from gradwire import adasum
+
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 MOVED = (*FLOATS, *INTEGERS, torch.bool, torch.complex64, torch.uint16, torch.float8_e4m3fn)
@@ -289,6 +292,19 @@ def counters_and_job_can_be_read() -> None:
     assert "transport.mtu" in backend.job()
 
 
+def adasum_combines_pairs_and_refuses_three() -> None:
+    """Equal on both of a pair, and the definition's; three ranks are told what to take instead."""
+    rank, pair = dist.get_rank(), dist.new_group([0, 1])
+    gradients = inputs_of(torch.float64)
+    tensor = gradients[rank].clone()
+    if rank < 2:
+        gradwire.all_reduce(tensor, op=gradwire.ADASUM, group=pair, starts=[0, 300])
+        equal(tensor, adasum.tree(gradients[:2], [0, 300]))
+    three = "3 ranks in the group are no power of two; take 2 or 4"
+    refused(lambda: gradwire.all_reduce(tensor, op=gradwire.ADASUM), three)
+    refused(lambda: gradwire.all_reduce(tensor, op=Op.SUM), "this function has ADASUM only")
+
+
 CHECKS = (
     reductions_agree_with_pytorch,
     averages_of_integers_are_divided_sums,
@@ -311,6 +327,7 @@ CHECKS = (
     objects_travel,
     the_profiler_sees_operations_by_name,
     counters_and_job_can_be_read,
+    adasum_combines_pairs_and_refuses_three,
     *group_calls.CHECKS,
 )
 

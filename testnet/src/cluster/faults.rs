@@ -112,6 +112,8 @@ faults! {
     SmallLimits = "small-limits",
     /// Ranks wait for late contributions no longer than usual, and learn that from few steps.
     Impatience = "impatience",
+    /// Sums that may lose contributions are encoded, too.
+    Codec = "codec",
 }
 
 impl ClusterFault {

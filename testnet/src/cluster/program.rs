@@ -13,7 +13,8 @@ use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::limits::CommunicatorLimits;
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{
-    GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity, ReduceAlgorithm,
+    CodecName, CodecTerms, GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity,
+    ReduceAlgorithm,
 };
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::settings::EndpointLimits;
@@ -37,6 +38,14 @@ const PAUSE_AT_END_MAX: Span = Span::from_millis(3_600_000);
 const PAUSES_DAYS: u64 = 32;
 /// Parts of messages from here on are of messages from rank to rank.
 const MESSAGE_PARTS: u16 = 1 << 15;
+/// The codecs of which tensors draw one.
+const CODECS: [CodecName; 5] = [
+    CodecName::Onebit,
+    CodecName::Tbq,
+    CodecName::Terngrad,
+    CodecName::Topk,
+    CodecName::Blockfloat,
+];
 /// Bytes of a packet beside its payload: IP, UDP, and the header.
 const OVERHEAD: u32 = 112;
 
@@ -50,6 +59,7 @@ pub(crate) struct PlannedTensor {
     pub(crate) holes: HoleFilling,
     pub(crate) elements: usize,
     pub(crate) tolerance: Share,
+    pub(crate) codec: CodecTerms,
 }
 
 /// One operation of the program.
@@ -64,6 +74,7 @@ pub(crate) struct PlannedOperation {
     /// Elements of one rank's block or tensor.
     pub(crate) elements: usize,
     pub(crate) holes: HoleFilling,
+    pub(crate) codec: CodecTerms,
     /// What each rank of the job tolerates.
     pub(crate) tolerances: Vec<Share>,
     /// The tensor that lives from step to step, if it may lose contributions.
@@ -114,6 +125,11 @@ impl PlannedOperation {
             } => vec![from],
             PlannedCollective::Message { from, to, .. } => vec![from, to],
         }
+    }
+
+    /// Whether contributions are encoded.
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.codec.name != CodecName::None
     }
 
     /// Whether it never ends.
@@ -252,6 +268,27 @@ impl ClusterProgram {
         if schedule.faults.has(ClusterFault::Impatience) {
             self.lose_patience(schedule);
         }
+        if schedule.faults.has(ClusterFault::Codec) {
+            self.encode(schedule);
+        }
+    }
+
+    /// Sums are encoded, and ranks owe what was not sent.
+    fn encode(&mut self, schedule: &ClusterSchedule) {
+        let mut rng = draw::stream(schedule.seed, "codec", 0);
+        for tensor in &mut self.tensors {
+            if let Collective::Reduce { .. } = tensor.collective {
+                tensor.collective = Collective::AllReduce;
+            }
+            tensor.holes = HoleFilling::ErrorFeedback;
+            let name = pick(&mut rng, &CODECS);
+            let share = Share::new(pick(&mut rng, &[0.02, 0.2])).expect("a share");
+            tensor.codec = CodecTerms {
+                name,
+                share,
+                min_tensor: ByteCount::new(0),
+            };
+        }
     }
 
     /// Sums wait for late contributions as long as usual, as far as a few steps tell.
@@ -279,6 +316,7 @@ impl ClusterProgram {
             op: ReduceOp::Sum,
             elements: bytes,
             holes: HoleFilling::Rescale,
+            codec: CodecTerms::NONE,
             tolerances: vec![Share::NONE; ranks],
             tensor: None,
             step: self.first_step,
@@ -337,6 +375,7 @@ impl ClusterProgram {
             holes,
             elements: 1_500,
             tolerance: Share::new(0.1).expect("a share"),
+            codec: CodecTerms::NONE,
         };
         let mut program = Self {
             tensors: rules.map(tensor).to_vec(),
@@ -382,6 +421,7 @@ impl ClusterProgram {
             op: ReduceOp::Avg,
             elements: tensor.map_or(0, |tensor| tensor.elements),
             holes: tensor.map_or(HoleFilling::Rescale, |tensor| tensor.holes),
+            codec: CodecTerms::NONE,
             tolerances: vec![tensor.map_or(Share::NONE, |tensor| tensor.tolerance); ranks],
             tensor: tensor.map(|_| at),
             step: Step(step),
@@ -413,6 +453,7 @@ impl ClusterProgram {
             op: ReduceOp::Sum,
             elements: elements(rng, segment),
             holes: HoleFilling::Rescale,
+            codec: CodecTerms::NONE,
             tolerances: Vec::new(),
             tensor: None,
             step: Step(self.first_step.0.wrapping_add(index as u32 / 3)),
@@ -442,6 +483,7 @@ impl ClusterProgram {
                 op: tensor.op,
                 elements: tensor.elements,
                 holes: tensor.holes,
+                codec: tensor.codec,
                 tensor: Some(at),
                 ..planned
             };
@@ -641,6 +683,7 @@ fn tensor(rng: &mut ChaCha8Rng, groups: &[Group], segment: usize) -> PlannedTens
         holes,
         elements: elements(rng, segment).max(1),
         tolerance: some_share(rng),
+        codec: CodecTerms::NONE,
     }
 }
 

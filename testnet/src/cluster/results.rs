@@ -8,7 +8,7 @@ use gradwire_collectives::dtype::ReduceOp;
 use gradwire_collectives::operation::{
     Collective, Completion, Layers, LossTerms, Operation, OperationOutcome, Splits,
 };
-use gradwire_protocol::job::{CodecTerms, HoleFilling};
+use gradwire_protocol::job::HoleFilling;
 use gradwire_protocol::units::{ByteCount, Instant, Rank};
 
 use super::evidence::{Found, ToldHoles};
@@ -88,8 +88,12 @@ pub(crate) fn base(holes: HoleFilling) -> u64 {
 }
 
 /// A rank's element of an operation, as a number.
-fn value(planned: &PlannedOperation, seat: usize, element: usize) -> f64 {
+pub(crate) fn value(planned: &PlannedOperation, seat: usize, element: usize) -> f64 {
     let weight = weight(planned.index as u64, seat, element);
+    if planned.is_encoded() {
+        // No digits survive a codec; both signs do.
+        return weight as f64 - 1.5;
+    }
     let scale = match planned.tensor {
         Some(_) => base(planned.holes).pow(seat as u32),
         None => 1,
@@ -112,7 +116,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         loss: LossTerms {
             tolerance: planned.tolerances[usize::from(rank.0)],
             holes: planned.holes,
-            codec: CodecTerms::NONE,
+            codec: planned.codec,
         },
         step: planned.step,
         layers: Layers::default(),
@@ -235,6 +239,7 @@ pub(crate) fn check(
     }
     match (planned.collective, planned.tensor) {
         (PlannedCollective::Message { from, to, .. }, _) => message(planned, results, (from, to)),
+        (PlannedCollective::Group(_), Some(_)) if planned.is_encoded() => Ok(()),
         (PlannedCollective::Group(_), Some(at)) => {
             let Some(missing) = sum(program, planned, results, &mut models[at])? else {
                 return Ok(());
@@ -373,17 +378,8 @@ fn sum(
     };
     let ranks = &planned.group.ranks;
     let holder = |element| residuals::holder(planned, ranks[0], element);
-    if tensor.collective == Collective::AllReduce {
-        let first = &results[&ranks[0]].bytes;
-        if let Some(other) = ranks.iter().find(|rank| results[*rank].bytes != *first) {
-            let detail = format!("{}: ranks {} and {other} differ", title(planned), ranks[0]);
-            return Err((ClusterCheck::Values, detail));
-        }
-    }
-    let decoded = results
-        .iter()
-        .map(|(&rank, result)| (rank, decode(planned.dtype, &result.bytes)));
-    let decoded: BTreeMap<Rank, Vec<f64>> = decoded.collect();
+    check_replicas(planned, results)?;
+    let decoded = decoded(planned, results);
     let count = elements(tensor.collective, planned.elements, ranks.len());
     // A change of chunk cuts the regions anew of which ranks keep the previous result: those that
     // were not cut so before have none, and are rescaled.
@@ -430,6 +426,32 @@ fn sum(
         residuals::check_owed(planned, results, &model.owed)?;
     }
     Ok((!model.is_unknown).then_some(least..=most))
+}
+
+/// All ranks of an all-reduce have the same bits.
+pub(crate) fn check_replicas(
+    planned: &PlannedOperation,
+    results: &BTreeMap<Rank, RankResult>,
+) -> Result<(), Found> {
+    let ranks = &planned.group.ranks;
+    let first = &results[&ranks[0]].bytes;
+    let other = ranks.iter().find(|rank| results[*rank].bytes != *first);
+    match (planned.collective, other) {
+        (PlannedCollective::Group(Collective::AllReduce), Some(other)) => {
+            let detail = format!("{}: ranks {} and {other} differ", title(planned), ranks[0]);
+            Err((ClusterCheck::Values, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The results as numbers.
+pub(crate) fn decoded(
+    planned: &PlannedOperation,
+    results: &BTreeMap<Rank, RankResult>,
+) -> BTreeMap<Rank, Vec<f64>> {
+    let read = |(&rank, result): (&Rank, &RankResult)| (rank, decode(planned.dtype, &result.bytes));
+    results.iter().map(read).collect()
 }
 
 /// The seats whose contributions a result has, by the tensor's rule for holes.

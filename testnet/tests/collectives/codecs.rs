@@ -221,7 +221,7 @@ fn all_values_of_topk_are_the_exact_sum() {
 }
 
 #[test]
-fn onebit_messages_have_a_32nd_of_the_bytes() {
+fn onebit_contributions_have_a_32nd_of_the_bytes() {
     let (ranks, elements) = (4, 64 * SEGMENT * 8);
     let sent = |name| {
         let mut world = World::new(ranks, &job(), Profile::perfect(Span::from_micros(10)), 1);
@@ -236,13 +236,16 @@ fn onebit_messages_have_a_32nd_of_the_bytes() {
             .map(|(_, outcome)| outcome.sent_segments)
             .sum::<u64>()
     };
-    // Both halves of an all-reduce: each shard to its owner, and from there to all others.
-    let (shard, halves) = (elements / usize::from(ranks), 2 * ranks * (ranks - 1));
-    let packets = |bytes: usize| u64::from(halves) * bytes.div_ceil(SEGMENT) as u64;
-    let values_of_a_packet = (SEGMENT - 4) * 8;
-    let onebit = u64::from(halves) * shard.div_ceil(values_of_a_packet) as u64;
-    assert_eq!(sent(CodecName::None), packets(shard * 4));
-    assert_eq!(sent(CodecName::Onebit), onebit);
+    // Each shard goes to its owner, and its sum, of 8 bits a value, from there to all others.
+    let (shard, messages) = (elements / usize::from(ranks), ranks * (ranks - 1));
+    let packets = |values_of_a_packet: usize| shard.div_ceil(values_of_a_packet) as u64;
+    let (plain, signs, sums) = (SEGMENT / 4, (SEGMENT - 4) * 8, SEGMENT - 1);
+    let each = u64::from(messages);
+    assert_eq!(sent(CodecName::None), each * 2 * packets(plain));
+    assert_eq!(
+        sent(CodecName::Onebit),
+        each * (packets(signs) + packets(sums))
+    );
 }
 
 #[test]
@@ -251,7 +254,8 @@ fn a_sum_of_sparse_contributions_has_all_their_values() {
     assert_eq!(codec.of_sum(4, DType::F32), Some(Codec::TopK(share(0.04))));
     assert_eq!(codec.of_sum(50, DType::F32), None);
     assert_eq!(codec.of_sum(200, DType::F32), None);
-    assert_eq!(Codec::Onebit.of_sum(200, DType::F32), Some(Codec::Onebit));
+    let of_signs = Codec::Onebit.of_sum(200, DType::F32);
+    assert_eq!(of_signs, Some(Codec::BlockFloat));
 }
 
 #[test]

@@ -20,11 +20,13 @@ Examples:
 Each codec is timed on one core of this host. For each tensor the plan compares the time on the
 wire with the time to encode, send the shorter message and decode, for 1 to N parts, as HiPress
 (SOSP'21) does. It says \"none\" where no tensor gains. Times are those of the gradients alone, one
-tensor after the other; how well a training learns with a codec is not part of the plan.
+tensor after the other. How well a training learns with a codec is not part of the plan: --metric
+finds that by short trainings, and takes the first codec that the metric bears.
 
 JSON: one object, {model, servers, bandwidth_gbps, codecs: [{codec, plain_ms, all_encoded_ms,
 planned_ms, encoded, min_elements, tensors: [{name, elements, is_encoded, parts, plain_ms,
-encoded_ms}]}], best}.";
+encoded_ms}]}], best}. With --metric one array, [{codec, is_accepted, trials, worse_by, at_most}],
+in the order of the trials.";
 
 /// Options of `gradwire tune codec`.
 #[derive(Args, Clone, Debug)]

@@ -96,11 +96,11 @@ pub(super) fn peak_bits(values: &[f32]) -> i32 {
 pub(super) fn mean_abs(values: &[f32]) -> f32 {
     const SUMS: usize = 16;
     let mut sums = [0_f32; SUMS];
-    let groups = values.chunks_exact(SUMS);
-    let rest: f32 = groups.remainder().iter().map(|value| value.abs()).sum();
+    let (groups, rest) = values.as_chunks::<SUMS>();
+    let rest: f32 = rest.iter().map(|value| value.abs()).sum();
     for group in groups {
-        for (sum, value) in sums.iter_mut().zip(group) {
-            *sum += value.abs();
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum += group[lane].abs();
         }
     }
     let sum = sums.iter().sum::<f32>() + rest;

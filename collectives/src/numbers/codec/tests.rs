@@ -256,3 +256,20 @@ fn terngrad_is_right_on_average() {
         assert!((mean - f64::from(*value)).abs() < 0.03, "{mean} of {value}");
     }
 }
+
+#[test]
+fn tbq_sends_values_of_equal_magnitude() {
+    for magnitude in [1.0, 0.1, 1e-30] {
+        let values: Vec<f32> = (0..999)
+            .map(|at| if at % 3 == 0 { magnitude } else { -magnitude })
+            .collect();
+        let input = bytes_of(DType::F32, &values);
+        let cut = BlockCut::new(Codec::Tbq, DType::F32, input.len(), SEGMENT_BYTES);
+        let EncodedValues { message, .. } = encode(cut, &input, 1);
+        let mut decoded = vec![0; input.len()];
+        cut.decode(&message, &mut decoded);
+        for (value, decoded) in values.iter().zip(floats_of(DType::F32, &decoded)) {
+            assert!((value - decoded).abs() < 1e-3 * magnitude, "{decoded}");
+        }
+    }
+}

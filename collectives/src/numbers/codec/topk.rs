@@ -1,8 +1,8 @@
 //! Top-k by MSTopK (arXiv 2010.10458): bisection for a threshold, no sort, exactly k values.
 //!
-//! 1. Bisect between the mean and the largest magnitude, at most [`ROUNDS`] times, for a threshold
-//!    that k values reach. Thresholds are bit patterns, which order as magnitudes do, so infinities
-//!    and NaNs need no rule of their own.
+//! 1. Bisect between the mean and the largest magnitude for a threshold that k values reach:
+//!    over all values until few of them are left, then over those. Thresholds are bit patterns,
+//!    which order as magnitudes do, so infinities and NaNs need no rule of their own.
 //! 2. Take all values above the upper bound, and fill up with values between the bounds:
 //!    consecutive ones from a random start, so that equal magnitudes take turns.
 //!
@@ -15,10 +15,12 @@ use super::block_codec::BlockCodec;
 
 /// A position and a value.
 pub(super) const VALUE_BYTES: usize = 8;
-/// Halvings of the threshold's range.
+/// The most halvings of the threshold's range, over all values and over those that are left.
 const ROUNDS: usize = 20;
-/// Values that are tested at once for being large, which few are.
-const GROUP: usize = 32;
+/// Values are few when they are this many times k.
+const FEW: usize = 2;
+/// Values that are compared at once.
+const GROUP: usize = 16;
 
 /// Sends this share of the values, at least one.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +48,12 @@ impl BlockCodec for TopK {
     #[inline(always)]
     fn encode(self, values: &mut [f32], block: &mut [u8], seed: u64) {
         let kept = self.kept(values.len());
-        let bounds = ThresholdBounds::find(values, kept);
+        let mut bounds = ThresholdBounds::around(values, kept);
+        let mean = i64::from(magnitude_bits(mean_abs(values)));
+        bounds.bisect(values, mean, FEW * kept);
         let candidates = bounds.candidates(values);
+        let left: Vec<f32> = candidates.iter().map(|&at| values[at as usize]).collect();
+        bounds.bisect(&left, bounds.middle(), kept);
         let (positions, numbers) = block.split_at_mut(kept * 4);
         let (positions, _) = positions.as_chunks_mut::<4>();
         let (numbers, _) = numbers.as_chunks_mut::<4>();
@@ -85,32 +91,42 @@ struct ThresholdBounds {
 }
 
 impl ThresholdBounds {
+    /// All values reach the lower one, and none the upper one.
     #[inline(always)]
-    fn find(values: &[f32], kept: usize) -> Self {
-        let mut bounds = Self {
+    fn around(values: &[f32], kept: usize) -> Self {
+        Self {
             kept,
             lower: 0,
             reach_lower: values.len(),
             upper: i64::from(peak_bits(values)) + 1,
             reach_upper: 0,
-        };
-        let mut middle = i64::from(magnitude_bits(mean_abs(values)));
-        for _ in 0..ROUNDS {
-            if !(bounds.lower + 1..bounds.upper).contains(&middle) {
-                middle = bounds.lower + (bounds.upper - bounds.lower) / 2;
-            }
-            if bounds.reach_lower == kept || middle == bounds.lower {
-                break;
-            }
-            let reach = count(values, middle as i32);
-            if reach >= kept {
-                (bounds.lower, bounds.reach_lower) = (middle, reach);
-            } else {
-                (bounds.upper, bounds.reach_upper) = (middle, reach);
-            }
-            middle = bounds.lower + (bounds.upper - bounds.lower) / 2;
         }
-        bounds
+    }
+
+    /// Tries thresholds, `first` before others, until `enough` values or fewer reach the lower one.
+    /// `values` are at least those that reach it now.
+    #[inline(always)]
+    fn bisect(&mut self, values: &[f32], first: i64, enough: usize) {
+        let mut threshold = first;
+        for _ in 0..ROUNDS {
+            if !(self.lower + 1..self.upper).contains(&threshold) {
+                threshold = self.middle();
+            }
+            if self.reach_lower <= enough || threshold == self.lower {
+                return;
+            }
+            let reach = count(values, threshold as i32);
+            if reach >= self.kept {
+                (self.lower, self.reach_lower) = (threshold, reach);
+            } else {
+                (self.upper, self.reach_upper) = (threshold, reach);
+            }
+            threshold = self.middle();
+        }
+    }
+
+    fn middle(&self) -> i64 {
+        self.lower + (self.upper - self.lower) / 2
     }
 
     /// The positions of all values that reach the lower threshold.
@@ -118,20 +134,34 @@ impl ThresholdBounds {
     fn candidates(&self, values: &[f32]) -> Vec<u32> {
         let mut found = Vec::with_capacity(self.reach_lower);
         let lower = self.lower as i32; // below a value's bits, or equal to them
-        let mut first = 0;
+        let mut at = 0;
         let (groups, rest) = values.as_chunks::<GROUP>();
-        let groups = groups.iter().map(<[f32; GROUP]>::as_slice);
-        for group in groups.chain([rest]) {
-            if peak_bits(group) >= lower {
-                let reaches = |(_, value): &(u32, &f32)| magnitude_bits(**value) >= lower;
-                found.extend((first..).zip(group).filter(reaches).map(|(at, _)| at));
+        for group in groups {
+            let mut reached = false;
+            for value in group {
+                reached |= magnitude_bits(*value) >= lower;
             }
-            first += GROUP as u32;
+            if !reached {
+                at += GROUP as u32; // as most groups
+                continue;
+            }
+            for value in group {
+                if magnitude_bits(*value) >= lower {
+                    found.push(at);
+                }
+                at += 1;
+            }
+        }
+        for value in rest {
+            if magnitude_bits(*value) >= lower {
+                found.push(at);
+            }
+            at += 1;
         }
         found
     }
 
-    /// The positions of exactly k of the candidates.
+    /// The positions of exactly k of the candidates, which may be more than reach the lower one.
     fn choose<'a>(
         self,
         candidates: &'a [u32],
@@ -143,8 +173,9 @@ impl ThresholdBounds {
         let start = seed.checked_rem(between as u64).unwrap_or(0) as usize;
         let mut number = 0;
         let is_chosen = move |at: &u32| {
-            if i64::from(magnitude_bits(values[*at as usize])) >= self.upper {
-                return true;
+            let bits = i64::from(magnitude_bits(values[*at as usize]));
+            if !(self.lower..self.upper).contains(&bits) {
+                return bits >= self.upper;
             }
             number += 1;
             (number - 1 + between - start) % between < wanted

@@ -39,6 +39,8 @@ pub struct CodecVerdict {
     pub trials: usize,
     /// By how much the metric was worse in the mean; `None` if it was no number.
     pub worse_by: Option<f64>,
+    /// Upper bound of that; `None` after a single trial.
+    pub at_most: Option<f64>,
 }
 
 impl CodecTrials {
@@ -81,7 +83,10 @@ impl CodecTrials {
             let with = self.trial(codec, seed)?;
             differences.push(judge.worse_by(with, plain[seed - 1].unwrap_or(f64::NAN)));
             let ToleranceJudgement {
-                verdict, worse_by, ..
+                verdict,
+                worse_by,
+                at_most,
+                ..
             } = judge.judge(&differences);
             if verdict != ToleranceVerdict::Open {
                 return Ok(CodecVerdict {
@@ -89,6 +94,7 @@ impl CodecTrials {
                     is_accepted: verdict == ToleranceVerdict::Accepted,
                     trials: differences.len(),
                     worse_by: Some(worse_by).filter(|worse| worse.is_finite()),
+                    at_most,
                 });
             }
         }
@@ -106,7 +112,7 @@ impl CodecTrials {
     }
 }
 
-/// "onebit: accepted after 3 seeds, 0.0012 worse in the mean".
+/// "onebit: accepted after 3 seeds, 0.0012 worse in the mean, at most 0.0031".
 impl fmt::Display for CodecVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.is_accepted {
@@ -116,8 +122,12 @@ impl fmt::Display for CodecVerdict {
         };
         write!(f, "{}: {word} after {} seeds", self.codec, self.trials)?;
         match self.worse_by {
-            Some(worse) => write!(f, ", {worse:.4} worse in the mean"),
-            None => write!(f, ", its metric is no number"),
+            Some(worse) => write!(f, ", {worse:.4} worse in the mean")?,
+            None => write!(f, ", its metric is no number")?,
+        }
+        match self.at_most {
+            Some(most) => write!(f, ", at most {most:.4}"),
+            None => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@ use gradwire_protocol::units::{ByteCount, Instant, Rank, Span};
 
 use super::{ClusterRun, Control};
 use crate::cluster::draw::{self, span_between};
+use crate::cluster::encoded;
 use crate::cluster::evidence::{Found, MessageName};
 use crate::cluster::faults::ClusterFault;
 use crate::cluster::program::PlannedOperation;
@@ -245,7 +246,9 @@ impl ClusterRun<'_> {
             .evidence
             .holes(|&(_, _, key): &MessageName| planned.owns(key));
         self.tally.holes += told.segments;
-        let checked = results::check(&self.program, planned, results, told, &mut self.models);
+        let owed_before = |rank: Rank| self.owed_before.get(&(index, rank));
+        let checked = results::check(&self.program, planned, results, told, &mut self.models)
+            .and_then(|()| encoded::check(planned, results, owed_before));
         for result in self.results[index].values_mut() {
             result.bytes = Vec::new();
             result.owed = None;
