@@ -13,7 +13,7 @@ kept. The form is that of ``trace/src/event.rs``: a Chrome trace with the names 
 
 Times are microseconds of the host's clock; ``gradwire trace align`` finds how far the clocks of
 hosts are apart. A CPU has finished its work when a hook runs; work of a GPU is noted when it was
-launched. It needs Python 3.11.
+launched.
 """
 
 from __future__ import annotations
@@ -34,15 +34,10 @@ import torch
 from torch.optim import optimizer as optimizers
 
 import gradwire
-from gradwire.environment import Environment
-from gradwire.recorder import Recorder
+from gradwire.gradients import backend_of
+from gradwire.recorder import HostClock, Recorder, Step
 
-try:
-    import tomllib
-except ImportError as error:
-    raise ImportError("gradwire.events needs Python 3.11 or newer: it reads job files") from error
-
-__all__ = ["NothingRecordedError", "recording"]
+__all__ = ["NothingRecordedError", "recording", "write_computing"]
 
 VERSION = 1
 """The form of the events, as ``trace/src/event.rs`` has it."""
@@ -71,13 +66,13 @@ def recording(folder: str | Path, *, steps: int = 20) -> Iterator[None]:
     watch = _Watch(steps + WARM_UP)
     with watch.watching():
         yield
-    dumps = watch.dumps or gradwire.trace()
-    if not dumps:
+    watch.keep_job()
+    if watch.dump is None:
         raise NothingRecordedError(
             f"{len(watch.marked)} of {watch.most} steps were seen while a job of gradwire ran; "
             "init_process_group('gradwire') comes before them, and fewer --steps may be enough"
         )
-    _write(Path(folder), watch, dumps[0])
+    _write(Path(folder), watch, watch.dump)
 
 
 @dataclass
@@ -94,8 +89,10 @@ class _Watch(Recorder):
 
     most: int
     marked: list[_Marked] = field(default_factory=list)
-    dumps: list[dict[str, Any]] = field(default_factory=list)
-    """The flight recorders when all steps had been seen: a script may close its job afterwards."""
+    dump: dict[str, Any] | None = None
+    """The flight recorder when all steps had been seen: a script may close its job afterwards."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """The job's keys that decide about messages, in the notation of a job file."""
     _began: float = 0.0
 
     def __post_init__(self) -> None:
@@ -120,6 +117,10 @@ class _Watch(Recorder):
         """Return a mark of the process's clock as microseconds of the host's clock."""
         return (mark + self._ahead) / 1e3
 
+    def _meet(self, module: torch.nn.Module) -> None:
+        super()._meet(module)
+        self._clock = HostClock()  # an event of a GPU has no time of the host
+
     def _end(self) -> None:
         step, self._open, self._depth = self._open, type(self._open)(), 0
         if step.has("begun") and step.has("gradient") and len(self.marked) < self.most:
@@ -133,8 +134,16 @@ class _Watch(Recorder):
     def _after_update(self, *_: object) -> None:
         if self.marked and self.marked[-1].update is None:
             self.marked[-1].update = (self._began, self.micros(time.perf_counter_ns()))
-        if len(self.marked) >= self.most and not self.dumps:
-            self.dumps = gradwire.trace()
+        if len(self.marked) >= self.most:
+            self.keep_job()
+
+    def keep_job(self) -> None:
+        """Keep the flight recorder and the keys of the open job, unless that was done before."""
+        dumps = [] if self.dump else gradwire.trace()
+        if dumps:
+            self.dump, job = dumps[0], backend_of().job()
+            deciding = ("collectives.", "transport.")
+            self.keys = {key: value for key, value in job.items() if key.startswith(deciding)}
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class _Layers:
     """Name and bytes of each parameter."""
 
     @classmethod
-    def of(cls, watch: _Watch) -> _Layers:
+    def of(cls, watch: Recorder) -> _Layers:
         names: dict[int, str] = {}
         parameters: dict[int, tuple[str, int]] = {}
         for model in watch.models:
@@ -170,6 +179,29 @@ def _own(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
     return module.parameters(recurse=False)
 
 
+def write_computing(folder: Path, recorder: Recorder, ends: dict[str, Any]) -> None:
+    """Write the steps of ``recorder`` without communication, for ``gradwire model record``.
+
+    Args:
+        folder: where this rank writes a file; it is made.
+        recorder: whose steps, without the first two.
+        ends: ``job``, ``rank`` and ``world_size``.
+    """
+    layers = _Layers.of(recorder)
+    steps = [_marked(step) for step in recorder.steps[WARM_UP:]]
+    run = {**ends, "job_id": 0, "groups": []}
+    _keep(folder, _head(run, layers), _computing_of(steps, layers))
+
+
+def _marked(step: Step) -> _Marked:
+    """Return the times of a step by the host's clock."""
+    marks = [("begun", 0, 0), *(("left", of, at) for of, at in step.left)]
+    marks.append(("backward", 0, step.backward))
+    ready = sorted(step.gradients.items(), key=lambda gradient: gradient[1])
+    marks += [("gradient", of, at) for of, at in ready]
+    return _Marked([(what, of, (step.began + at) / 1e3) for what, of, at in marks])
+
+
 def _write(folder: Path, watch: _Watch, dump: dict[str, Any]) -> None:
     steps = watch.marked[WARM_UP:]
     if len(steps) <= 1:
@@ -177,33 +209,35 @@ def _write(folder: Path, watch: _Watch, dump: dict[str, Any]) -> None:
             f"{len(watch.marked)} steps were seen, {WARM_UP + 2} or more are needed: record more "
             "steps, with loss.backward() inside"
         )
-    layers, rank = _Layers.of(watch), dump["rank"]
-    events = [
-        event for number, step in enumerate(steps) for event in _computing(number, step, layers)
-    ]
+    layers = _Layers.of(watch)
+    events = _computing_of(steps, layers)
     starts = [step.marks[0][2] for step in steps]
     events += _communication(dump, steps, starts, layers)
-    host = socket.gethostname()
+    _keep(folder, _head(dump, layers) | {"keys": watch.keys}, events)
+
+
+def _head(dump: dict[str, Any], layers: _Layers) -> dict[str, Any]:
+    return {
+        "events": VERSION,
+        "job": dump["job"],
+        "run": dump["job_id"],
+        "world_size": dump["world_size"],
+        "ranks": {str(dump["rank"]): socket.gethostname()},
+        "groups": {str(group["id"]): group["ranks"] for group in dump["groups"]},
+        "layers": layers.names,
+    }
+
+
+def _keep(folder: Path, head: dict[str, Any], events: list[Event]) -> None:
+    """Write the file of the one rank that ``head`` names, whole or not at all."""
+    [(rank, host)] = head["ranks"].items()
     for event in events:
         event["pid"] = f"{host}.rank{rank}"
-        event["args"]["rank"] = rank
-    trace = {
-        "gradwire": {
-            "events": VERSION,
-            "job": dump["job"],
-            "run": dump["job_id"],
-            "world_size": dump["world_size"],
-            "ranks": {str(rank): host},
-            "groups": {str(group["id"]): group["ranks"] for group in dump["groups"]},
-            "layers": layers.names,
-            "keys": _keys(),
-        },
-        "traceEvents": _in_lanes(events),
-    }
+        event["args"]["rank"] = int(rank)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events-rank{rank}.json"
     partial = path.with_suffix(".json.part")
-    partial.write_text(json.dumps(trace))
+    partial.write_text(json.dumps({"gradwire": head, "traceEvents": _in_lanes(events)}))
     partial.replace(path)
 
 
@@ -233,6 +267,11 @@ def _computing(number: int, step: _Marked, layers: _Layers) -> Iterator[Event]:
         last = at
     if step.update:
         yield _event("UPDATE", "all", step.update, "compute", step=number)
+
+
+def _computing_of(steps: list[_Marked], layers: _Layers) -> list[Event]:
+    numbered = enumerate(steps)
+    return [event for number, step in numbered for event in _computing(number, step, layers)]
 
 
 def _communication(
@@ -316,13 +355,6 @@ def _in_lanes(events: list[Event]) -> list[Event]:
         ends[lane : lane + 1] = [event["ts"] + event["dur"]]
         event["tid"] += f" {lane}" if lane else ""
     return events
-
-
-def _keys() -> dict[str, str]:
-    """Return the job's keys that decide about messages, in the notation of a job file."""
-    path = Environment.read().job
-    table = tomllib.loads(Path(path).read_text()).get("collectives", {}) if path else {}
-    return {f"collectives.{key}": json.dumps(value) for key, value in table.items()}
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from gradwire import events
 from gradwire.environment import Environment, as_if_alone
 from gradwire.recorder import Enough, Recorder
 from gradwire.recording import WARM_UP, recording
@@ -42,6 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
             said = _run(options.script, options.arguments, recorder)
             _check(recorder, said)
             told = {"out": str(options.out), **_written(recorder, options.out)}
+            if options.events:
+                _write_events(recorder, options)
         except NotRecordedError as error:
             told = {"error": f"{options.script}: {error}"}
         if not Environment.read().rank.strip("0"):
@@ -53,6 +56,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gradwire.record", description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS, help=f"{WARM_UP + 1} or more")
     parser.add_argument("--out", type=Path, default=Path("recorded.csv"))
+    parser.add_argument("--events", type=Path, help="a folder for each rank's events, too")
     parser.add_argument("--told", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -139,6 +143,20 @@ def _written(recorder: Recorder, out: Path) -> dict[str, Any]:
             raise NotRecordedError(f"cannot write {out}: {error.strerror}") from None
     steps = len(recorder.steps)
     return {"rows": len(table.rows), "steps": steps, "iteration_us": table.iteration / 1e3}
+
+
+def _write_events(recorder: Recorder, options: argparse.Namespace) -> None:
+    """Write the recorded steps of this rank for ``gradwire trace replay``."""
+    launch = Environment.read()
+    ends = {
+        "job": options.script.stem,
+        "rank": int(launch.rank or 0),
+        "world_size": int(launch.world_size or 1),
+    }
+    try:
+        events.write_computing(options.events, recorder, ends)
+    except OSError as error:
+        raise NotRecordedError(f"cannot write into {options.events}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

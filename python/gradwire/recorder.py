@@ -38,6 +38,9 @@ class Step:
     gradients: dict[int, int]
     """When the gradient of each parameter was ready, by its id."""
 
+    began: int = 0
+    """When the first forward pass began, in nanoseconds of the host's clock."""
+
 
 class _Clock(Protocol):
     """Sets marks, and measures the times between them."""
@@ -49,13 +52,15 @@ class _Clock(Protocol):
         """Return the time of each mark, from the first one."""
 
 
-class _HostClock:
+class HostClock:
     """The clock of the process: a CPU has finished its work when the call returns."""
 
     def mark(self) -> int:
+        """Take a mark now."""
         return time.perf_counter_ns()
 
     def nanos(self, marks: list[int]) -> list[int]:
+        """Return the time of each mark, from the first one."""
         return [mark - marks[0] for mark in marks]
 
 
@@ -78,6 +83,7 @@ class _Open:
 
     marks: list[Any] = field(default_factory=list)
     whats: list[tuple[str, int]] = field(default_factory=list)
+    began: int = 0
 
     def add(self, what: str, of: int, mark: Any) -> None:  # noqa: ANN401
         """Note that ``what`` happened to the module or parameter with this id."""
@@ -95,6 +101,7 @@ class _Open:
             left=[(of, nanos) for (what, of), nanos in at if what == "left"],
             backward=next(nanos for (what, _), nanos in at if what == "backward"),
             gradients={of: nanos for (what, of), nanos in at if what == "gradient"},
+            began=self.began,
         )
 
 
@@ -111,7 +118,7 @@ class Recorder:
         """Every module whose forward pass was called, in the order of their first calls."""
         self.on_gpu = False
         self._open = _Open()
-        self._clock: _Clock = _HostClock()
+        self._clock: _Clock = HostClock()
         self._depth = 0
         self._is_backward = False
         self._backward = torch.autograd.backward
@@ -152,6 +159,7 @@ class Recorder:
         if id(module) not in self.called:
             self._meet(module)
         if not self._open.whats:
+            self._open.began = time.time_ns()
             self._open.add("begun", id(module), self._clock.mark())
 
     def _meet(self, module: nn.Module) -> None:

@@ -65,7 +65,8 @@ def _recorded(model: nn.Module, *inputs: torch.Tensor) -> recording.Recording:
 
 def a_recorded_example_has_its_parameters_layers_and_times(tmp_path: Path) -> None:
     script = str(EXAMPLES / "train_mnist.py")
-    ended = _record(tmp_path, "--steps", "6", script, "--backend", "gloo", "--epochs", "1")
+    words = ["--steps", "6", "--events", "events", script, "--backend", "gloo", "--epochs", "1"]
+    ended = _record(tmp_path, *words)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
     rows = _rows(tmp_path / "recorded.csv")
@@ -81,6 +82,11 @@ def a_recorded_example_has_its_parameters_layers_and_times(tmp_path: Path) -> No
     assert all(time > 0 for time in times)
     assert (told["steps"], told["rows"]) == (6, 8)
     assert not list(tmp_path.glob("*.partial"))
+    trace = json.loads((tmp_path / "events" / "events-rank0.json").read_text())
+    assert trace["gradwire"]["layers"] == ["0", "3", "7", "9"]
+    passes = [(one["cat"], one["args"]["step"]) for one in trace["traceEvents"]]
+    assert [passes.count(("FW", step)) for step in range(5)] == [4, 4, 4, 4, 0]
+    assert [passes.count(("BW", step)) for step in range(5)] == [8, 8, 8, 8, 0]
 
 
 def a_shared_matrix_counts_once_and_what_is_never_called_belongs_to_what_is_above() -> None:

@@ -2,9 +2,9 @@
 //!
 //! The gradients of a step form one stream in the order in which they are ready, cut at the layers
 //! that each all-reduce names. A bucket is closed when it has reached its size, as PyTorch's DDP
-//! closes them: the first of a step at the size that it had, since DDP has a smaller cap for that
-//! one. It leaves when its last layer's backward pass has ended. Smaller pieces than layers
-//! are not known, so a layer is never cut.
+//! closes them. The first of a step has no smaller cap: DDP has one for it only where its
+//! `bucket_cap_mb` is not given. A bucket leaves when its last layer's backward pass has ended.
+//! Smaller pieces than layers are not known, so a layer is never cut.
 
 use std::collections::BTreeMap;
 
@@ -156,12 +156,6 @@ fn made_by(program: &Program, (first, last): (u32, u32), layer: &str) -> Option<
 
 fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
     let mut buckets: Vec<Bucket> = Vec::new();
-    let first = pieces.first().map(|first| first.from);
-    let first = pieces.iter().filter(|piece| Some(piece.from) == first);
-    let caps = [
-        first.map(|piece| piece.bytes).sum::<u64>().min(limit),
-        limit,
-    ];
     let mut number = 0;
     for piece in pieces {
         let open = buckets.last_mut().filter(|bucket| {
@@ -169,7 +163,7 @@ fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
             (first.group, first.step) == (piece.group, piece.step)
         });
         match open {
-            Some(open) if open.bytes < caps[usize::from(number > 0)] => {
+            Some(open) if open.bytes < limit => {
                 open.bytes += piece.bytes;
                 open.ready = open.ready.max(piece.ready);
                 open.pieces.push(*piece);
@@ -261,8 +255,12 @@ mod tests {
 
     fn workload() -> Workload {
         let rate = Rate::from_gbps(10);
-        Workload::from_pattern("step:vgg16:ddp,steps=2", Hosts { count: 2, rate }, 1)
-            .expect("it is a pattern")
+        Workload::from_pattern(
+            "step:vgg16:ddp,steps=2,bucket=15MiB",
+            Hosts { count: 2, rate },
+            1,
+        )
+        .expect("it is a pattern")
     }
 
     fn sizes(workload: &Workload) -> Vec<u64> {
@@ -280,7 +278,7 @@ mod tests {
     #[test]
     fn the_same_size_gives_the_same_buckets() {
         let before = workload();
-        let same = rebucketed(&before, 25 << 20);
+        let same = rebucketed(&before, 15 << 20);
         assert_eq!(sizes(&same), sizes(&before));
         let waits = |of: &Workload| {
             of.programs[1]
@@ -296,7 +294,7 @@ mod tests {
     fn fusion_and_partition_keep_every_byte() {
         let before = workload();
         let bytes: u64 = sizes(&before).iter().sum();
-        for (limit, count) in [(u64::MAX, 2), (1, 16)] {
+        for (limit, count) in [(u64::MAX, 1), (1, 16)] {
             let changed = rebucketed(&before, limit);
             assert_eq!(sizes(&changed).iter().sum::<u64>(), bytes);
             assert_eq!(sizes(&changed).len(), count, "one for each layer at most");

@@ -82,9 +82,10 @@ fn two_jobs_in_turns_follow_the_closed_form() {
 }
 
 #[test]
-fn the_path_leaves_the_links_when_these_are_faster() {
-    let slow = scene("step:three:ps=1,steps=3", 3, UNIT);
-    let fast = changed(&slow, &[WhatIf::Faster(8.0)]).expect("no rank is named");
+fn twice_the_bandwidth_moves_the_path_from_links_to_computing() {
+    let rate = Rate::from_bits_per_second(UNIT.as_bits_per_second() * 2);
+    let slow = scene("step:three:ps=1,steps=3", 3, rate);
+    let fast = changed(&slow, &[WhatIf::Faster(2.0)]).expect("no rank is named");
     let [links, computing] = [&slow, &fast].map(|scene| {
         let path = CriticalPath::of(&scene.workload, &replay(scene).expect("it is small"));
         let total: f64 = path.shares().iter().map(|(_, time)| time).sum();

@@ -136,6 +136,9 @@ pub struct ModelRecord {
     /// The table to write.
     #[arg(long, default_value = "recorded.csv", value_name = "FILE")]
     pub out: PathBuf,
+    /// Also write the steps as events into this folder, for `gradwire trace replay` and Perfetto.
+    #[arg(long, value_name = "FOLDER")]
+    pub events: Option<PathBuf>,
     /// Python that has gradwire and PyTorch; else that of VIRTUAL_ENV, else .venv/bin/python, else
     /// python3.
     #[arg(long, value_name = "FILE")]

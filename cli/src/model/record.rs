@@ -99,6 +99,9 @@ fn told(
     command.args(["-m", "gradwire.record", "--told", "--steps"]);
     command.arg(options.steps.to_string());
     command.arg("--out").arg(&options.out);
+    if let Some(folder) = &options.events {
+        command.arg("--events").arg(folder);
+    }
     command.arg(script).args(arguments);
     let process = command.stderr(Stdio::inherit()).output();
     let process = process.map_err(LabError::system(format!(
