@@ -4,6 +4,7 @@ mod applying;
 mod closing;
 mod command_line;
 mod doctor;
+mod documents;
 mod evaluating;
 mod events;
 mod failing;
