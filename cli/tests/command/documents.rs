@@ -7,7 +7,7 @@ use crate::processes::{errors, gradwire};
 
 /// Beginnings of commands that other tests run, or that take longer than a test may, with the test
 /// or the reason.
-const ELSEWHERE: [(&str, &str); 20] = [
+const ELSEWHERE: [(&str, &str); 21] = [
     ("doctor", "tests/command/doctor"),
     ("eval", "tests/command/evaluating.rs"),
     (
@@ -43,10 +43,14 @@ const ELSEWHERE: [(&str, &str); 20] = [
     ("trace", "tests/command/tracing.rs and events.rs"),
     ("tune", "tests/command/tuning.rs and schedules.rs"),
     ("switch apply", "tests/command/applying.rs"),
+    (
+        "switch verify --platform sonic job.toml fabric.toml --counters",
+        "tests/command/switch.rs",
+    ),
 ];
 
 /// Files that documents name.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 4] = [
     ("job.toml", "tolerance = \"5%\"\n"),
     (
         "fabric.toml",
@@ -60,15 +64,7 @@ const FILES: [(&str, &str); 6] = [
         "config_db.json",
         include_str!("../../../switch-config/tests/exports/sonic.json"),
     ),
-    ("before.json", COUNTERS_BEFORE),
-    ("after.json", COUNTERS_AFTER),
 ];
-const COUNTERS_BEFORE: &str = r#"[
-  {"port": "Ethernet0", "queue": 5, "sent": 10, "marked": 0, "early": 0, "full": 0}
-]"#;
-const COUNTERS_AFTER: &str = r#"[
-  {"port": "Ethernet0", "queue": 5, "sent": 90, "marked": 2, "early": 1, "full": 0}
-]"#;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
