@@ -24,10 +24,13 @@ SECTIONS = {
         "clusters",
         "frameworks",
         "tune-loss",
+        "codecs",
+        "where-is-the-time",
         "nccl",
         "rdma",
         "torchft-and-jax",
         "parameter-server",
+        "sharded-products",
         "watching",
         "faults",
         "performance",
@@ -53,6 +56,7 @@ def main() -> None:
         place = pages / path
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, place)
+    shutil.copyfile(ROOT / "site" / "site.css", pages / "site.css")
     reference = _reference(given.command, pages / "reference")
     reference += _rust(given.rust, pages / "rust")
     settings = {

@@ -12,7 +12,8 @@ pub mod sweep;
 use gradwire_lab::error::LabError;
 use gradwire_lab::sim::compare::ComparisonPlan;
 use gradwire_lab::sim::fuzz::{self, FuzzPlan};
-use gradwire_lab::sim::{compare, report, run};
+use gradwire_lab::sim::run::{self, RunFiles};
+use gradwire_lab::sim::{compare, report};
 use gradwire_report::json;
 use gradwire_report::printing::OutputForm;
 
@@ -40,7 +41,11 @@ pub fn run(command: &SimCommand) -> Result<(), CommandError> {
 }
 
 fn once(options: &SimRun) -> Result<(), CommandError> {
-    let ran = run::run(&scenario(&options.scenario), options.trace.as_deref())?;
+    let files = RunFiles {
+        trace: options.trace.as_deref(),
+        flows: options.flows.as_deref(),
+    };
+    let ran = run::run(&scenario(&options.scenario), files)?;
     OutputForm::from(options.json).print(|| ran.table(), || &ran.summary);
     Ok(ran.summary.unfinished()?)
 }

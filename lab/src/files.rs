@@ -1,6 +1,7 @@
 //! Fabrics and workloads as they are given: one-line forms, and files of other tools by their
 //! ending.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use gradwire_fabric::topology::{Device, Fabric};
@@ -16,6 +17,20 @@ use crate::error::LabError;
 /// [`LabError::Read`] names the file and the system's reason.
 pub fn text(path: &Path) -> Result<String, LabError> {
     std::fs::read_to_string(path).map_err(unreadable(path))
+}
+
+/// The text of a file; if it is absent, the error ends with advice.
+///
+/// # Errors
+/// As [`text()`].
+pub fn text_advised(path: &Path, advice: &str) -> Result<String, LabError> {
+    std::fs::read_to_string(path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => LabError::Usage(format!(
+            "cannot read {}: {source}; {advice}",
+            path.display()
+        )),
+        _ => unreadable(path)(source),
+    })
 }
 
 /// The bytes of a file.
@@ -39,7 +54,9 @@ pub fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
 /// # Errors
 /// [`LabError`] names the file, its line where there is one, and the values that are allowed.
 pub fn fabric(given: &str) -> Result<Fabric, LabError> {
-    let text = || text(Path::new(given));
+    let advice = "a fabric can also be one line, such as leaf-spine:9x16x4@100G; `gradwire sim \
+                  workloads` lists the shapes and the keys of fabric.toml";
+    let text = || text_advised(Path::new(given), advice);
     match ending(given) {
         Some("toml") => Fabric::from_toml(&text()?).map_err(|error| LabError::input(given, error)),
         Some("topo") => Fabric::from_htsim(&text()?).map_err(|error| LabError::input(given, error)),

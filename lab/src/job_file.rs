@@ -12,9 +12,10 @@ use crate::files;
 /// The job in a file.
 ///
 /// # Errors
-/// [`LabError::Job`] and [`LabError::Read`] name the mistake in the file.
+/// [`LabError::Job`] names the mistake in the file; others say why it cannot be read.
 pub fn read(path: &Path) -> Result<Job, LabError> {
-    let text = files::text(path)?;
+    let advice = "a job is a TOML file, and `gradwire job keys` lists its keys";
+    let text = files::text_advised(path, advice)?;
     let wrong = |source| LabError::Job {
         path: path.to_owned(),
         source: Box::new(source),

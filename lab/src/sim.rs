@@ -6,7 +6,7 @@
 //! - [`fuzz`]: seeds of a cluster with random faults.
 //! - [`summary`]: the numbers of one run, for programs; [`training`]: of its training steps.
 //! - [`cost`]: CPU time, wall time and memory of a run; [`progress`]: its progress bar.
-//! - [`traced`]: the events of a run, for `gradwire trace`.
+//! - [`traced`]: the events of a run, for `gradwire trace`; [`flows`]: its flows as CSV.
 //! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
 //!   a report; [`explorer`]: what a reader can move and choose on it.
 //!
@@ -17,6 +17,7 @@ pub mod compare;
 pub mod cost;
 pub mod drawn;
 pub mod explorer;
+pub mod flows;
 pub mod fuzz;
 pub mod map;
 pub mod page;

@@ -200,7 +200,8 @@ impl FlightRecorder {
             *kept = match write(&dump.to_json(), folder, &name) {
                 Ok(path) => {
                     let file = path.display();
-                    log::warn!("trace of this rank: {file}; compare all: gradwire trace show");
+                    let all = folder.display();
+                    log::warn!("trace of this rank: {file}; see all: gradwire trace show {all}");
                     KeptTrace::At(path)
                 }
                 Err(error) => {

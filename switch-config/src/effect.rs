@@ -3,6 +3,7 @@
 //! Both sides are [`Reading`]s, so that one comparison serves all platforms. Ports on which a
 //! change does the same are one list.
 
+use crate::lint::Finding;
 use crate::reading::{Landing, Marking, PortReading, QueueReading, Reading, Service};
 use gradwire_fabric::policy::DSCPS;
 
@@ -49,6 +50,14 @@ pub fn effects<'a>(
         }
     }
     effects
+}
+
+/// Mistakes outside the settings of [`effects`] that a change mends: how the whole switch chooses
+/// paths, a watchdog of pauses.
+pub fn mended(before: &Reading, after: &Reading) -> Vec<Finding> {
+    let found = before.findings.iter();
+    let gone = found.filter(|finding| !after.findings.contains(finding));
+    gone.cloned().collect()
 }
 
 fn settings(before: &PortReading, after: &PortReading) -> Vec<ChangedSetting> {

@@ -18,6 +18,7 @@ Examples:
   gradwire sim run single:65@100G incast:64x64KB --tolerance 10% --json
   gradwire sim run leaf-spine:9x16x4@100G poisson:websearch@0.6:10ms --transport dctcp
   gradwire sim run fabric.toml flows.cm --set transport.window=1MiB --seed 7 --threads 2
+  gradwire sim run fat-tree:k=8@100G permutation:2MB --flows flows.csv
   gradwire sim run single:16@25G step:vgg16:ps=8,scale=16
   gradwire sim run fat-tree:k=4@100G step:gpt2:summa=2x2x4,steps=1
   gradwire sim run leaf-spine:2x4x2@25G step:mine.csv:ddp,steps=5,slow=1.2,algorithm=ring
@@ -120,6 +121,9 @@ pub struct SimRun {
     /// and Perfetto; training steps on gradwire only.
     #[arg(long, value_name = "FOLDER")]
     pub trace: Option<PathBuf>,
+    /// Write each flow as a row of this CSV file: its ends, bytes, start, times, slowdown and loss.
+    #[arg(long, value_name = "FILE")]
+    pub flows: Option<PathBuf>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,

@@ -7,6 +7,7 @@
 use gradwire_switch_config::change::ConfigChange;
 use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::effect::{self, Effect};
+use gradwire_switch_config::lint::Finding;
 use gradwire_switch_config::plan::Plan;
 use gradwire_switch_config::ports::{PortListing, SeenPorts};
 use gradwire_switch_config::reading::ReadError;
@@ -25,14 +26,14 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
     let loaded = LoadedChange::load(options)?;
     let procedure = loaded.origin.dialect.procedure(&loaded.plan);
     let change = &loaded.change.forward;
-    let asked = loaded.effects(&loaded.plan);
-    let asked = asked.map_err(|error| super::tell::unreadable(&options.running, &error))?;
-    let others = loaded.effects_on_others();
-    let others = others.map_err(|error| super::tell::unreadable(&options.running, &error))?;
+    let unreadable = |error| super::tell::unreadable(&options.running, &error);
+    let (asked, mended) = loaded.effects(&loaded.plan).map_err(unreadable)?;
+    let others = loaded.effects_on_others().map_err(unreadable)?;
     match options.plan.json {
         true => {
             let mut object = loaded.object(change, &procedure);
             object["effects"] = effects_object(&asked, &others);
+            object["mended"] = mended.iter().map(super::tell::finding).collect();
             println!("{object}");
         }
         false if change.is_empty() => {
@@ -41,6 +42,7 @@ pub fn diff(options: &Running) -> Result<(), CommandError> {
         false => {
             print!("{change}");
             super::tell::effects(&asked, &others);
+            super::tell::mended(&mended);
             super::tell::warnings(&loaded.plan);
             super::tell::list(&procedure, super::tell::PrintStream::Error);
         }
@@ -105,24 +107,27 @@ impl<'a> LoadedChange<'a> {
         })
     }
 
-    /// What the change does to the ports of a plan, which need not be those that were asked for.
-    fn effects(&self, plan: &Plan) -> Result<Vec<Effect>, ReadError> {
+    /// What the change does to the ports of a plan, which need not be those that were asked for,
+    /// and the mistakes that it mends besides.
+    fn effects(&self, plan: &Plan) -> Result<(Vec<Effect>, Vec<Finding>), ReadError> {
         if self.change.forward.is_empty() || plan.site.ports.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let dialect = self.origin.dialect;
         let after = dialect.apply(&self.running, &self.change.forward)?;
         let before = dialect.read(plan, &self.running)?;
         let after = dialect.read(plan, &after)?;
         let names = plan.site.ports.iter().map(|port| port.name.as_str());
-        Ok(effect::effects(names, &before, &after))
+        let mended = effect::mended(&before, &after);
+        Ok((effect::effects(names, &before, &after), mended))
     }
 
     /// What it does to the other ports, since some settings are of the whole switch.
     fn effects_on_others(&self) -> Result<Vec<Effect>, ReadError> {
         let mut plan = self.plan.clone();
         plan.site.ports = self.seen.others(&self.plan);
-        self.effects(&plan)
+        let (effects, _) = self.effects(&plan)?;
+        Ok(effects)
     }
 
     fn object(&self, change: &str, procedure: &[Look]) -> Value {

@@ -3,7 +3,7 @@
 use gradwire_switch_config::lint::{self, Finding, Rule};
 use gradwire_switch_config::plan::Plan;
 use gradwire_switch_config::ports::SeenPorts;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::options::Running;
 use super::schema;
@@ -34,8 +34,8 @@ pub fn run(options: &Running) -> Result<(), CommandError> {
             json!({
                 "target": plan.target.to_string(),
                 "switch": origin.switch()?,
-                "findings": findings.iter().map(object).collect::<Vec<_>>(),
-                "others": others.iter().map(object).collect::<Vec<_>>(),
+                "findings": findings.iter().map(super::tell::finding).collect::<Vec<_>>(),
+                "others": others.iter().map(super::tell::finding).collect::<Vec<_>>(),
                 "validator": validator,
             })
         ),
@@ -95,8 +95,4 @@ fn judged(validation: Validation, findings: &mut Vec<Finding>) -> String {
         }
         Validation::Missing { install } => format!("not asked: {install}"),
     }
-}
-
-fn object(finding: &Finding) -> Value {
-    json!({"rule": finding.rule.name(), "place": finding.place, "text": finding.text})
 }

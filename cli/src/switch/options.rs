@@ -40,7 +40,8 @@ RUNNING is the switch's export of today; `gradwire switch verify` tells how to g
 touches only settings that the plan names; it is empty when they are right already. A port that the
 switch does not have, or that runs at another speed than the fabric says, is refused. Standard error
 tells each setting before and after, also on ports that were not asked for, and how to load the
-change, try it and roll it back. JSON: one object, {target, origin, change, procedure, effects}.";
+change, try it and roll it back. JSON: one object, {target, origin, change, procedure, effects,
+mended}.";
 
 const UNDO_EXAMPLES: &str = "\
 Examples:

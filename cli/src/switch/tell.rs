@@ -5,8 +5,10 @@ use std::path::Path;
 use gradwire_lab::error::LabError;
 use gradwire_switch_config::dialect::Look;
 use gradwire_switch_config::effect::{ChangedSetting, Effect};
+use gradwire_switch_config::lint::Finding;
 use gradwire_switch_config::plan::{NoteKind, Plan};
 use gradwire_switch_config::reading::ReadError;
+use serde_json::{Value, json};
 
 /// Letters of a setting's name, behind which a long list of DSCPs goes on.
 const SETTING_WIDTH: usize = 10;
@@ -29,6 +31,28 @@ pub(super) fn effects(asked: &[Effect], others: &[Effect]) {
         eprintln!("{ports}, not asked for, but settings of the whole switch change:");
         settings(effect);
     }
+}
+
+/// Tells on standard error what else a change mends, equal mistakes together.
+pub(super) fn mended(findings: &[Finding]) {
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    for Finding { place, text, .. } in findings {
+        match kinds.iter_mut().find(|(known, _)| known == text) {
+            Some((_, places)) => places.push(place.clone()),
+            None => kinds.push((text, vec![place.clone()])),
+        }
+    }
+    if !kinds.is_empty() {
+        eprintln!("it also mends:");
+    }
+    for (text, places) in kinds {
+        eprintln!("  {}: {text}", names(&places));
+    }
+}
+
+/// A finding for programs.
+pub(super) fn finding(finding: &Finding) -> Value {
+    json!({"rule": finding.rule.name(), "place": finding.place, "text": finding.text})
 }
 
 /// Tells on standard error the warnings of a plan.

@@ -5,6 +5,7 @@ mod browsing;
 mod closing;
 mod command_line;
 mod doctor;
+mod documents;
 mod evaluating;
 mod events;
 mod failing;

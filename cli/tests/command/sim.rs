@@ -237,7 +237,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&fabric, &["bad.toml: line 2", "latensy", "latency"]),
         (
             "nowhere.toml permutation:1KB",
-            &["cannot read nowhere.toml"],
+            &["cannot read nowhere.toml", "one line, such as leaf-spine:"],
         ),
         ("single:4@25G flows.csv", &["unknown ending `.csv`", ".cm"]),
         (
@@ -407,6 +407,39 @@ fn a_report_that_fails_leaves_what_was_there() {
     let nowhere = sim("report", &small("--out /nowhere/report.html"));
     assert_eq!(nowhere.status.code(), Some(5));
     assert!(errors(&nowhere).starts_with("error: cannot write /nowhere/report.html: "));
+}
+
+#[test]
+fn each_flow_is_a_row_of_csv() {
+    let folder = folder("flows");
+    let path = folder.join("flows.csv");
+    let background = "--background poisson:hadoop@0.3:50us";
+    let options = small(&format!("{background} --json --flows {}", path.display()));
+    let summary = objects(&sim("run", &options)).remove(0);
+    let written = std::fs::read_to_string(&path).expect("it is written");
+    let rows: Vec<Vec<&str>> = written
+        .lines()
+        .map(|row| row.split(',').collect())
+        .collect();
+    assert_eq!(
+        rows[0][..6],
+        ["flow", "from", "to", "bytes", "start_us", "fct_us"]
+    );
+    assert_eq!(
+        rows.len(),
+        17,
+        "16 flows, none of the background: {written}"
+    );
+    assert!(rows[1..].iter().all(|row| row[3] == "100000"), "{written}");
+    let times = rows[1..].iter().map(|row| row[5].parse().expect("a time"));
+    let longest: f64 = times.fold(0.0, f64::max);
+    assert_eq!(longest, number(&summary["fct_us"]["max"]));
+    let steps = format!("{} step:vgg16:ddp,steps=1,scale=16", SMALL[0]);
+    let steps = format!("{steps} --flows {}", folder.join("steps.csv").display());
+    refused(
+        &sim("run", &steps),
+        &["--flows", "tasks and messages instead of flows"],
+    );
 }
 
 #[test]

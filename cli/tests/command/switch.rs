@@ -163,6 +163,34 @@ fn diff_tells_each_setting_before_and_after() {
 }
 
 #[test]
+fn diff_tells_of_watchdogs_and_of_the_hash() {
+    let export = file("watched.json", EXPORT);
+    let options = ["--platform", "sonic", "default", FABRIC, path(&export)];
+    let output = switch("diff", &options);
+    let (change, said) = (printed(&output), errors(&output));
+    assert!(change.contains("\"/PFC_WD\""), "{change}");
+    assert!(change.contains("SWITCH_HASH"), "{change}");
+    for words in [
+        "it also mends:",
+        "PFC_WD|Ethernet0: the PFC watchdog watches this port",
+        "SWITCH_HASH|GLOBAL: `ecmp_hash` has no L4_SRC_PORT",
+    ] {
+        assert!(said.contains(words), "{words} is in:\n{said}");
+    }
+}
+
+#[test]
+fn looks_at_a_map_name_droppable_dscps_too() {
+    let job = "[priority]\ndscps = [40, 34, 26]\ndroppable_dscps = [38, 30]\n";
+    let job = file("pairs.toml", job);
+    let looks = printed(&switch(
+        "verify",
+        &["--platform", "sonic", path(&job), FABRIC],
+    ));
+    assert!(looks.contains("34, 38 -> 1 (class-1)"), "{looks}");
+}
+
+#[test]
 fn findings_of_ports_not_asked_for_do_not_hide_those_asked_for() {
     let parsed = |text: &str| -> Value { serde_json::from_str(text).expect("it is JSON") };
     let render = ["--platform", "sonic", "default", FABRIC];

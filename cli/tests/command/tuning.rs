@@ -325,6 +325,21 @@ fn scripts_that_cannot_be_tuned_are_told_why() {
 }
 
 #[test]
+fn unregistered_models_are_noted_in_the_first_trial() {
+    let times = r#"\"count\": 1, \"sum_us\": 1, \"p50_us\": 1, \"p90_us\": 1, \"p99_us\": 1"#;
+    let times = format!(r#"\"times\": {{{times}, \"max_us\": 1, \"buckets\": []}}"#);
+    let operations = r#"\"operations\": [{\"failed\""#;
+    let messages = format!(r#"\"messages\": [{{\"class\": 1, {times}}}], {operations}"#);
+    let script = SCRIPT.replace(operations, &messages);
+    let script = script.replace("may_lose=1000000", "may_lose=0");
+    let folder = place("unregistered", &script);
+    let output = tune(&folder, "");
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    let first = &journal(&folder)[1];
+    assert!(first.contains("is the model registered"), "{first}");
+}
+
+#[test]
 fn slow_lossy_trials_count_as_worst() {
     let slow = SCRIPT.replace("bears=0.05", "[ $tolerance = 0.0 ] || sleep 60");
     let folder = place("slow", &slow);

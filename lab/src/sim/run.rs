@@ -8,11 +8,13 @@ use gradwire_netsim::results::statistics::{self, PlacePair, Spread, micros};
 use gradwire_protocol::units::Span;
 use gradwire_report::numbers::{bytes, count};
 
+use super::flows;
 use super::progress::RunProgress;
 use super::scenario::{Loaded, Scenario};
 use super::summary::Summary;
 use super::traced;
 use crate::error::LabError;
+use crate::output::WholeFile;
 
 /// Names of tasks in a table at most.
 const NAMES_MAX: usize = 12;
@@ -25,25 +27,51 @@ pub struct Ran {
     places: Vec<PlacePair>,
 }
 
-/// Runs a scenario once, and writes its trace into a folder if there is one.
+/// Files that a run writes besides its numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunFiles<'a> {
+    /// The folder of its trace.
+    pub trace: Option<&'a Path>,
+    /// The CSV file of its flows.
+    pub flows: Option<&'a Path>,
+}
+
+/// Runs a scenario once, and writes the files that are asked for.
 ///
 /// # Errors
 /// [`LabError`] when the scenario makes no sense. A run that was stopped at its limit is no error
 /// here, but one of [`Summary::unfinished`].
-pub fn run(scenario: &Scenario, trace: Option<&Path>) -> Result<Ran, LabError> {
+pub fn run(scenario: &Scenario, files: RunFiles<'_>) -> Result<Ran, LabError> {
     let mut loaded = scenario.load()?;
-    if trace.is_some() {
+    if files.trace.is_some() {
         traced::prepare(scenario, &mut loaded)?;
     }
+    let flows = files.flows.map(|path| flows_file(path, scenario, &loaded));
+    let flows = flows.transpose()?;
     let progress = RunProgress::of_runs(1);
     let result = scenario.run(&loaded, &mut progress.run("", &loaded));
     progress.end();
     let (outcome, summary) = result?;
     let places = places(&loaded, &outcome);
-    if let Some(folder) = trace {
+    if let Some(folder) = files.trace {
         traced::write(&traced::traces(&loaded, &outcome, &summary), folder)?;
     }
+    if let Some(file) = flows {
+        file.keep(flows::csv(&outcome.flows[..loaded.flows]).as_bytes())?;
+    }
     Ok(Ran { summary, places })
+}
+
+/// Begins the file of flows, before anything is simulated for it.
+fn flows_file(path: &Path, scenario: &Scenario, loaded: &Loaded) -> Result<WholeFile, LabError> {
+    if loaded.flows == 0 {
+        return Err(LabError::Usage(format!(
+            "--flows: `{}` has tasks and messages instead of flows; --json has its tasks by name, \
+             and --trace FOLDER the events of training steps",
+            scenario.workload
+        )));
+    }
+    WholeFile::create(path)
 }
 
 impl Ran {

@@ -86,7 +86,8 @@ impl Dialect for Sonic {
 
 fn dscps(plan: &Plan) -> String {
     let rows = plan.queues.iter().map(|queue| {
-        let dscps: Vec<String> = queue.dscps.iter().map(ToString::to_string).collect();
+        let dscps = queue.dscps.iter().chain(&queue.droppable);
+        let dscps: Vec<String> = dscps.map(ToString::to_string).collect();
         format!(
             "{} -> {} ({})",
             dscps.join(", "),

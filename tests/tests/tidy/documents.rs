@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use gradwire_cli::exit::EXIT_CODES;
+use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::{Job, describe};
 use gradwire_switch_config::lint::Rule;
 use gradwire_tests::tree::{File, files, paths, read, report, root};
@@ -116,6 +117,46 @@ fn table<'a>(file: &'a File, heading: &str) -> (usize, Vec<&'a str>) {
             .take_while(|line| line.starts_with('|'))
             .collect(),
     )
+}
+
+/// The fenced blocks of a language, each with the number of its first line.
+fn blocks(file: &File, language: &str) -> Vec<(usize, String)> {
+    let opening = format!("```{language}");
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_inside = false;
+    for (number, line) in file.numbered() {
+        match line.trim() {
+            fence if fence == opening => {
+                blocks.push((number, String::new()));
+                is_inside = true;
+            }
+            "```" => is_inside = false,
+            _ if is_inside => {
+                let (_, text) = blocks.last_mut().expect("a block has begun");
+                text.push_str(line);
+                text.push('\n');
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_job_and_fabric_of_a_document_is_read() {
+    let mut found = Vec::new();
+    for document in documents() {
+        for (number, text) in blocks(&document, "toml") {
+            let mistake = match text.contains("shape = ") {
+                true => Fabric::from_toml(&text)
+                    .err()
+                    .map(|error| error.to_string()),
+                false => Job::from_toml(&text).err().map(|error| error.to_string()),
+            };
+            found.extend(mistake.map(|what| document.finding(number, what)));
+        }
+    }
+    report(&found);
 }
 
 #[test]

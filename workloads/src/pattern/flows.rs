@@ -167,7 +167,7 @@ impl PatternLine<'_> {
     fn flow_size(&self, name: &str, text: &str) -> Result<ByteCount, PatternError> {
         notation::size(text).ok_or_else(|| {
             let units = "bytes, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB (powers of 1,024)";
-            self.form(name, format!("`{text}` is not a size ({units})"))
+            self.form(name, notation::not_a_size(text, units))
         })
     }
 

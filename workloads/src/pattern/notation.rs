@@ -3,6 +3,14 @@
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
 
+/// The fault of a text that must be a size in these units.
+pub(super) fn not_a_size(text: &str, units: &str) -> String {
+    match text.trim() {
+        "" => format!("it has no size ({units})"),
+        _ => format!("`{text}` is not a size ({units})"),
+    }
+}
+
 /// Reads a size of at least one byte: plain bytes, `KB`, `MB` and `GB` (powers of 1,000), `KiB`,
 /// `MiB` and `GiB` (powers of 1,024).
 pub(super) fn size(text: &str) -> Option<ByteCount> {

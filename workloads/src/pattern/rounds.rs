@@ -73,7 +73,7 @@ impl PatternLine<'_> {
     fn repeated_size(&self, name: &str, text: &str) -> Result<(ByteCount, u32), PatternError> {
         notation::repeated(text).ok_or_else(|| {
             let units = "bytes, KB, MB, GB, KiB, MiB or GiB, with x and a number behind it or not";
-            self.form(name, format!("`{text}` is not a size ({units})"))
+            self.form(name, notation::not_a_size(text, units))
         })
     }
 }

@@ -213,7 +213,8 @@ fn wrong_patterns_say_what_would_be_right() {
         assert!(refused.contains(said), "{refused}");
     }
     assert!(refusal("ring:64XB", 8).contains("`64XB` is not a size"));
-    assert!(refusal("ring", 8).contains("`` is not a size"));
+    assert!(refusal("ring", 8).contains("`ring`: it has no size (bytes, KB"));
+    assert!(refusal("permutation", 8).contains("`permutation`: it has no size"));
     assert!(refusal("all-to-all:1KB,paralel=2", 8).contains("`paralel=2` is not `parallel=`"));
     assert!(refusal("ps:8@64MiB", 8).contains("needs 9 hosts"));
     assert!(refusal("poisson:websearch@0.6", 8).contains("is missing"));

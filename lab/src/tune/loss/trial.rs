@@ -185,11 +185,23 @@ impl TrialBench {
             accepted: told.sum,
             seconds: (seconds * 1e3).round() / 1e3,
             all_reduce_us: mean_all_reduce(&counts),
-            note: note.or_else(|| {
-                metric
-                    .filter(|_| number.is_none())
-                    .map(|m| format!("it was {m}"))
+            note: note.or_else(|| match metric {
+                Some(metric) if number.is_none() => Some(format!("it was {metric}")),
+                _ => self.doubt(request, &counts),
             }),
+        })
+    }
+
+    /// A remark on a trial without loss in which no gradient travelled by layer: the first trial
+    /// with a tolerance will fail then, and that comes some trials later.
+    fn doubt(&self, request: &TrialRequest<'_>, counts: &[Snapshot]) -> Option<String> {
+        let classes = counts.iter().flat_map(|counts| &counts.messages);
+        let last = classes.map(|message| message.class).max();
+        let has_layers = self.job.priority.dscps.len() > 2;
+        let is_doubtful = request.setting.is_lossless() && has_layers && last == Some(1);
+        is_doubtful.then(|| {
+            "no gradient travels by layer: is the model registered (gradwire.ddp.register)?"
+                .to_owned()
         })
     }
 
