@@ -8,7 +8,7 @@
 //! - [`cost`]: CPU time, wall time and memory of a run; [`progress`]: its progress bar.
 //! - [`traced`]: the events of a run, for `gradwire trace`.
 //! - [`chart`], [`timeline`], [`map`], [`step`], [`steps`], [`page`]: the pictures and the page of
-//!   a report.
+//!   a report; [`explorer`]: what a reader can move and choose on it.
 //!
 //! Not here: the simulator (`gradwire-netsim`), which reads no file and no clock.
 
@@ -16,6 +16,7 @@ pub mod chart;
 pub mod compare;
 pub mod cost;
 pub mod drawn;
+pub mod explorer;
 pub mod fuzz;
 pub mod map;
 pub mod page;

@@ -1,6 +1,7 @@
 //! The command as its users see it: processes, exit codes, output.
 
 mod applying;
+mod browsing;
 mod closing;
 mod command_line;
 mod doctor;

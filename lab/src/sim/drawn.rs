@@ -1,8 +1,9 @@
-//! A run with the samples that its pictures need.
+//! A run with the samples and messages that its pictures need.
 
 use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::results::outcome::{FlowOutcome, Outcome};
 use gradwire_netsim::results::statistics;
+use gradwire_netsim::setup::JournalMode;
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_report::html;
 use gradwire_report::plot::colour;
@@ -29,7 +30,7 @@ pub struct DrawnRun {
 }
 
 impl DrawnRun {
-    /// Runs a scenario with samples of its queues.
+    /// Runs a scenario with samples of its queues and the times of its messages.
     ///
     /// # Errors
     /// [`LabError`] when the scenario makes no sense.
@@ -40,6 +41,7 @@ impl DrawnRun {
     ) -> Result<Self, LabError> {
         let least = progress::least(&loaded.setup).divided(SAMPLES);
         loaded.setup.sample_every = Some(least.max(SAMPLE_EVERY_MIN));
+        loaded.setup.journal = JournalMode::Messages;
         let (outcome, summary) = scenario.run(&loaded, watch)?;
         Ok(Self {
             loaded,

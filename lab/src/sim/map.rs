@@ -82,7 +82,7 @@ fn mark() -> String {
 }
 
 /// Packets that a port and its wire lost.
-fn lost(link: &LinkOutcome) -> u64 {
+pub fn lost(link: &LinkOutcome) -> u64 {
     dropped(link) + link.lost
 }
 
@@ -167,17 +167,19 @@ fn lines(fabric: &Fabric, links: &[LinkOutcome], over: Span) -> String {
             .map(|link| utilisation(link, over))
             .fold(0.0, f64::max)
     };
-    let mut pairs: Vec<(f64, &[LinkOutcome])> = links
+    let mut pairs: Vec<(f64, usize, &[LinkOutcome])> = links
         .chunks_exact(2)
-        .map(|pair| (busier(pair), pair))
+        .enumerate()
+        .map(|(link, pair)| (busier(pair), link, pair))
         .collect();
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let width = (900.0 / pairs.len().max(1) as f64).clamp(1.0, 2.6);
-    for (share, pair) in &pairs {
-        let style = format!(r#"stroke="{}" stroke-width="{width:.1}""#, shade(*share));
+    for (share, link, pair) in &pairs {
+        let colour = shade(*share);
+        let style = format!(r#"data-link="{link}" stroke="{colour}" stroke-width="{width:.1}""#);
         drawing.line(places.at[&pair[0].from], places.at[&pair[0].to], &style);
     }
-    for (_, pair) in &pairs {
+    for (_, _, pair) in &pairs {
         for link in pair.iter().filter(|link| lost(link) > 0) {
             drop_mark(&mut drawing, &places, link, &told(fabric, link, over));
         }
@@ -250,9 +252,10 @@ fn cells(fabric: &Fabric, links: &[LinkOutcome], over: Span) -> String {
         let gap = if step > 4.0 { 0.8 } else { 0.0 };
         let mut marks = Vec::new();
         for (column, links) in field.columns.values().enumerate() {
-            for (row, link) in links.iter().enumerate() {
+            for (row, (port, link)) in links.iter().enumerate() {
                 let at = (LEFT + column as f64 * step, y + row as f64 * tall);
-                let fill = format!(r#"fill="{}""#, shade(utilisation(link, over)));
+                let colour = shade(utilisation(link, over));
+                let fill = format!(r#"data-port="{port}" fill="{colour}""#);
                 let told = told(fabric, link, over);
                 drawing.area(at, (step - gap, tall - gap.min(tall / 4.0)), &fill, &told);
                 if lost(link) > 0 {
@@ -278,13 +281,14 @@ fn cells(fabric: &Fabric, links: &[LinkOutcome], over: Span) -> String {
 /// All links of one direction between two rows: for each switch nearer to the hosts its links.
 struct Field<'a> {
     name: String,
-    columns: BTreeMap<Device, Vec<&'a LinkOutcome>>,
+    /// Each link with the number of its port.
+    columns: BTreeMap<Device, Vec<(usize, &'a LinkOutcome)>>,
 }
 
 /// Fields upwards from the hosts and down again.
 fn fields<'a>(fabric: &Fabric, links: &'a [LinkOutcome]) -> Vec<Field<'a>> {
     let mut fields: BTreeMap<(bool, i64, usize), Field<'a>> = BTreeMap::new();
-    for link in links {
+    for (port, link) in links.iter().enumerate() {
         let (from, to) = (height(fabric, link.from), height(fabric, link.to));
         let down = from > to;
         let order = (down, if down { -(from as i64) } else { from as i64 }, to);
@@ -299,7 +303,7 @@ fn fields<'a>(fabric: &Fabric, links: &'a [LinkOutcome]) -> Vec<Field<'a>> {
             _ if down => link.to,
             _ => link.from,
         };
-        field.columns.entry(column).or_default().push(link);
+        field.columns.entry(column).or_default().push((port, link));
     }
     fields.into_values().collect()
 }

@@ -2,7 +2,8 @@
 
 use super::chart;
 use super::drawn::{DrawnRun, swatch};
-use super::map::{self, map, several};
+use super::explorer::{SCRIPT, explorer};
+use super::map::{self, several};
 use super::run::subject;
 use super::steps;
 use super::summary::{ClassDrops, Summary};
@@ -35,6 +36,7 @@ pub fn page(runs: &[DrawnRun], command: &str) -> String {
     body += &maps(runs);
     body += &section("Losses by class", LOSSES, &losses(runs));
     body += &footer(runs);
+    body += &format!("<script>\n{SCRIPT}</script>\n");
     document(&format!("{subject} (simulated)"), &body)
 }
 
@@ -224,10 +226,11 @@ fn queues(runs: &[DrawnRun]) -> String {
 fn maps(runs: &[DrawnRun]) -> String {
     let drawn = runs
         .iter()
-        .map(|run| figure(&swatch(&run.summary.transport), &map(run)));
+        .map(|run| figure(&swatch(&run.summary.transport), &explorer(run)));
     let told = format!(
         "Share of the time for which each link was sending, from the first start to the last end. \
-         {} Values are shown under the pointer.",
+         {} Point at a link for its numbers; move the time to see queues instead; follow a \
+         message along the links that its packets may take.",
         map::legend_of(&runs[0])
     );
     section("Links of the fabric", &told, &drawn.collect::<String>())

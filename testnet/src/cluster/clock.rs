@@ -11,6 +11,8 @@ use super::faults::{ClusterFault, FaultSet};
 const DRIFT_PPM_MAX: i64 = 300;
 /// Clocks of machines that were suspended jump by more than the gaps of these jobs.
 const JUMP_MIN: Span = Span::from_millis(12);
+/// A machine that wakes up is suspended again no sooner: a receiver asks once what it has missed.
+const JUMPS_APART: Span = Span::from_millis(20);
 /// The time that is left to a clock that starts near its end: a driver ends the job a day before.
 const LEFT_AT_END: Span = Span::from_millis(60 * 3_600_000);
 /// 2^32 microseconds, after which the time stamps of packets start again.
@@ -54,9 +56,10 @@ impl HostClock {
         let mut jumps = Vec::new();
         if faults.has(ClusterFault::Jump) {
             let mut at = 0;
-            for _ in 0..rng.random_range(1..4) {
-                at += draw::span_between(&mut rng, Span::from_micros(50), Span::from_millis(500))
-                    .as_nanos();
+            for number in 0..rng.random_range(1..4) {
+                let (least, most) = (Span::from_micros(50), Span::from_millis(500));
+                let after = draw::span_between(&mut rng, least, most);
+                at += after.max(JUMPS_APART * number.min(1)).as_nanos();
                 let by = draw::span_between(&mut rng, JUMP_MIN, Span::from_millis(3000));
                 jumps.push((at, by.as_nanos()));
             }

@@ -33,10 +33,25 @@ impl RankResidual {
         Some(Self(decode(planned.dtype, &bytes)))
     }
 
-    /// The weight that is owed of an element, by the rank at this seat.
+    /// The weight that is owed of an element by the rank at this seat, before the operation.
     fn digit(&self, seat: usize, element: usize) -> f64 {
-        self.0[element] / (base(HoleFilling::ErrorFeedback).pow(seat as u32)) as f64
+        self.0[element] / place(seat)
     }
+}
+
+/// A weight of one by the rank at this seat.
+fn place(seat: usize) -> f64 {
+    (base(HoleFilling::ErrorFeedback) as f64).powi(seat as i32)
+}
+
+/// The seats and ranks of an operation by host.
+fn by_host(planned: &PlannedOperation, hosts: &[u16]) -> BTreeMap<u16, Vec<(usize, Rank)>> {
+    let mut by_host: BTreeMap<u16, Vec<(usize, Rank)>> = BTreeMap::new();
+    for (seat, &rank) in planned.group.ranks.iter().enumerate() {
+        let host = hosts.get(usize::from(rank.0)).copied().unwrap_or(rank.0);
+        by_host.entry(host).or_default().push((seat, rank));
+    }
+    by_host
 }
 
 /// Elements of an operation's tensor.
@@ -103,8 +118,6 @@ pub(crate) fn check_owed(
     let (Some(residuals), Some((&any, _))) = (residuals, results.first_key_value()) else {
         return Ok(());
     };
-    let base = base(HoleFilling::ErrorFeedback) as f64;
-    let place = |seat: usize| base.powi(seat as i32);
     for element in 0..count(planned).unwrap_or(0) {
         let owes: f64 = residuals.iter().map(|residual| residual.0[element]).sum();
         let seats = owed.iter().enumerate();
@@ -118,9 +131,12 @@ pub(crate) fn check_owed(
 }
 
 /// An operation has succeeded on some ranks, and not on others, which died or aborted: what those
-/// ranks owe is missing in the results that there are.
+/// ranks owe is missing in the results that there are. The first rank of a host may owe what the
+/// others have contributed, so a host one of whose ranks has failed is not judged. `hosts` has the
+/// host of each rank, or nothing where each has its own.
 pub(crate) fn check_partial<'a>(
     planned: &PlannedOperation,
+    hosts: &[u16],
     results: &BTreeMap<Rank, RankResult>,
     owed_before: impl Fn(Rank) -> Option<&'a RankResidual>,
 ) -> Result<(), Found> {
@@ -133,6 +149,7 @@ pub(crate) fn check_partial<'a>(
     let decoded =
         |(rank, result): (&Rank, &RankResult)| (*rank, decode(planned.dtype, &result.bytes));
     let decoded: BTreeMap<Rank, Vec<f64>> = results.iter().map(decoded).collect();
+    let by_host = by_host(planned, hosts);
     for element in 0..count(planned).unwrap_or(0) {
         let (rank, at) = holder(planned, any, element);
         if well(rank).is_none() {
@@ -152,15 +169,16 @@ pub(crate) fn check_partial<'a>(
             );
             return Err((ClusterCheck::Values, detail));
         };
-        for (seat, rank) in ranks.clone().enumerate() {
-            let Some(residual) = well(rank).and_then(|result| result.owed.as_ref()) else {
+        for mates in by_host.values() {
+            let owes = |&(_, rank): &(usize, Rank)| Some(well(rank)?.owed.as_ref()?.0[element]);
+            let Some(owes) = mates.iter().map(owes).sum::<Option<f64>>() else {
                 continue;
             };
-            let came = seats >> seat & 1 == 1;
-            let expected = if came { 0.0 } else { digits[seat] as f64 };
-            let owes = residual.digit(seat, element);
+            let absent = mates.iter().filter(|(seat, _)| seats >> seat & 1 == 0);
+            let expected = absent.map(|&(seat, _)| digits[seat] as f64 * place(seat));
+            let expected: f64 = expected.sum();
             if owes != expected {
-                return Err(differs(planned, rank, element, (owes, expected)));
+                return Err(differs(planned, mates[0].1, element, (owes, expected)));
             }
         }
     }

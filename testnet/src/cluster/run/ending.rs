@@ -97,7 +97,7 @@ impl ClusterRun<'_> {
         for planned in &self.program.operations {
             let results = &self.results[planned.index];
             let owed = |rank: Rank| self.owed_before.get(&(planned.index, rank));
-            residuals::check_partial(planned, results, owed)?;
+            residuals::check_partial(planned, &self.program.hosts, results, owed)?;
         }
         Ok(())
     }
