@@ -142,8 +142,12 @@ impl Ledger {
         BudgetVerdict::Accepted
     }
 
-    /// A message with patience was posted: its sum may do without as much more as it tolerates.
+    /// A message with patience was posted: its sum may do without as much more as it tolerates. A
+    /// lossless one is not counted, as its step may have no account with which to forget it.
     pub(crate) fn share_patience(&mut self, request: &ReceiveRequest) {
+        if request.tolerance.is_none() {
+            return;
+        }
         let allowed = request.tolerance.min(self.cap).of(u64::from(request.bytes));
         self.sums.add(request.sum(), allowed);
     }
@@ -299,6 +303,28 @@ mod tests {
             );
             ledger.lose(step, 1, 30);
         }
+    }
+
+    #[test]
+    fn sums_without_a_tolerance_are_not_remembered() {
+        let mut ledger = Ledger::new(Share::ALL);
+        for sequence in 0..100 {
+            let request = ReceiveRequest {
+                key: MessageKey::new(0, sequence, 0),
+                signature: Signature::NONE,
+                step: Step(sequence),
+                bytes: 1000,
+                length: LengthRule::Exact,
+                tolerance: Share::NONE,
+                urgency: None,
+                patience_ends: Some(Instant::START),
+            };
+            ledger.owe(request.step, request.bytes, request.tolerance);
+            ledger.share_patience(&request);
+            let verdict = ledger.give_up(request.sum(), 0);
+            assert_eq!(verdict, BudgetVerdict::Refused, "all of it must arrive");
+        }
+        assert_eq!(ledger.sums.len(), 0, "no step forgets them");
     }
 
     /// What happens to a ledger: an operation of a step.

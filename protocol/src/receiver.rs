@@ -696,8 +696,10 @@ impl Receiver {
         if polled.answers {
             report.awaited = self.messages[at].awaited(&self.order, settings);
         }
-        // Only when all arrived packets are reported do the packets before a number count as lost.
-        if untold.is_none() && polled.is_whole {
+        // Only when all arrived packets are reported do the packets before a number count as lost,
+        // and only when all that was given up is said, too.
+        let is_said = !self.messages.iter().any(ReceiveMessage::says_late);
+        if untold.is_none() && is_said && polled.is_whole {
             let path = self.skipped.pop();
             report.passed = path.map(|path| self.order.passed(path, settings.entropies));
             if !self.skipped.is_empty() {

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import itertools
 import logging
 import shutil
@@ -44,6 +45,7 @@ _TARGET = "gradwire_jax_all_reduce"
 _LOSSLESS = -1.0
 _LEAVE_SECONDS = 10.0
 _keys = itertools.count(1)
+_NAMELESS = 0
 
 
 class _Order(effects.Effect):
@@ -147,7 +149,8 @@ def all_reduce(x: jax.Array, op: str = "sum", *, tolerance: float = 0.0) -> jax.
         op: ``"sum"``, ``"mean"`` (floats only), ``"product"``, ``"min"`` or ``"max"``.
         tolerance: share of a message that may be missing, below 1, for sums and means of floats;
             0 is lossless. What is missing is filled as the job's key ``holes`` says, and all ranks
-            get the same bits.
+            get the same bits. Outside of a jitted function no call continues an earlier one, so
+            holes are rescaled.
     """
     if op not in _OPS:
         raise ValueError(f"gradwire.jax: op {op!r}: allowed are {', '.join(_OPS)}")
@@ -173,7 +176,15 @@ def shutdown() -> None:
 
 
 _primitive = Primitive("gradwire_all_reduce")
-_primitive.def_impl(lambda x, **params: jax.jit(lambda y: _primitive.bind(y, **params))(x))
+
+
+@functools.partial(jax.jit, static_argnames=("op", "tolerance"))
+def _alone(x: jax.Array, *, op: int, tolerance: float) -> jax.Array:
+    """Reduce a tensor without a name, outside of a jitted function: compiled once a shape."""
+    return _primitive.bind(x, op=op, tolerance=tolerance, key=_NAMELESS)
+
+
+_primitive.def_impl(lambda x, *, op, tolerance, key: _alone(x, op=op, tolerance=tolerance))
 _primitive.def_effectful_abstract_eval(lambda x, **_: (x, {_ORDER}))
 
 

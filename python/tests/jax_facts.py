@@ -43,8 +43,13 @@ def independent_reductions_meet_on_all_ranks(seen: list[list[Any]]) -> None:
 
 
 def tolerated_losses_leave_equal_bits_on_all_ranks(seen: list[list[Any]]) -> None:
-    for *_, tolerant, _ in seen:
+    for *_, tolerant, _, _ in seen:
         assert tolerant == [True, True, True]
+
+
+def calls_outside_of_jit_compile_once(seen: list[list[Any]]) -> None:
+    for *_, compilations, _ in seen:
+        assert compilations == 0
 
 
 def calls_that_cannot_work_say_what_can(seen: list[list[Any]]) -> None:

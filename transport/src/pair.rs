@@ -38,6 +38,8 @@ pub use line::{LineState, PairLine};
 const UNPROVEN_MAX: usize = 64;
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 256;
+/// The least MTU that a job may have, too.
+const MTU_MIN: u32 = 576;
 /// Keep-alives that may stay without an answer before the other host counts as gone.
 const KEEP_ALIVES: u32 = 4;
 
@@ -52,6 +54,29 @@ pub struct PairOffer {
     pub mtu: u32,
     /// Bytes of packets that its sockets buffer.
     pub receive_buffer: u64,
+}
+
+impl PairOffer {
+    /// Whether packets between both sides arrive, as far as addresses and MTUs tell.
+    fn reaches(&self, other: &Self) -> bool {
+        let pairs = || self.addresses.iter().zip(&other.addresses);
+        let is_path = |(own, other): (&Address, &Address)| match (own, other) {
+            (Address::Socket(own), Address::Socket(to)) => own.is_ipv4() == to.is_ipv4(),
+            (Address::QueuePair(_), Address::QueuePair(_)) => true,
+            _ => false,
+        };
+        self.addresses.len() == other.addresses.len()
+            && other.addresses.iter().all(Address::is_reachable)
+            && pairs().all(is_path)
+            && other.mtu >= MTU_MIN
+    }
+
+    /// Its first address, and its MTU.
+    fn path(&self) -> String {
+        let first = self.addresses.first();
+        let first = first.map_or_else(|| "no address".to_owned(), Address::to_string);
+        format!("{first} (MTU {})", self.mtu)
+    }
 }
 
 /// The means of one side: its offer, its token, and how long a silent host may be alive.
@@ -107,6 +132,17 @@ pub enum PairError {
     /// The bytes are of another version, or of another program.
     #[error("the other side speaks another version of gradwire: install the same on both hosts")]
     Foreign,
+    /// No packet would arrive.
+    #[error(
+        "packets from {ours} do not reach {theirs}: name interfaces with addresses of one family, \
+         and an MTU of {MTU_MIN} bytes or more, by GRADWIRE_IFNAME on both hosts"
+    )]
+    Path {
+        /// An address of ours, and the MTU.
+        ours: String,
+        /// The same of theirs.
+        theirs: String,
+    },
     /// The jobs differ.
     #[error(
         "this side has {ours}, the other {theirs}: give both the same file by GRADWIRE_JOB, or \

@@ -56,10 +56,7 @@ impl UsualTimes {
 
     /// Whether patience with this operation may end.
     pub(crate) fn may_end(&self, operation: &Operation) -> bool {
-        self.is_limited()
-            && operation.may_lose()
-            && operation.loss.holes == HoleFilling::ErrorFeedback
-            && operation.tensor_key != 0
+        self.is_limited() && operation.may_lose() && operation.holes() == HoleFilling::ErrorFeedback
     }
 
     /// When patience ends with an operation on this tensor that starts now.

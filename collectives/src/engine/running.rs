@@ -144,7 +144,7 @@ impl RunningOperation {
 
     /// Adds the residual that the last step left for the same tensor.
     fn begin_step(&mut self, memory: &mut StepMemory) {
-        let holes = self.operation.loss.holes;
+        let holes = self.operation.holes();
         if self.rules.may_lose() && holes == HoleFilling::Previous {
             memory.previous.begin_step(self.operation.tensor_key);
         }
@@ -366,7 +366,7 @@ impl RunningOperation {
         let Some(missing) = missing else { return };
         self.losses.miss(missing);
         let Some(copy) = copy else { return };
-        if self.operation.loss.holes == HoleFilling::ErrorFeedback {
+        if self.operation.holes() == HoleFilling::ErrorFeedback {
             self.lose(at, &copy, missing);
         }
     }
@@ -465,7 +465,7 @@ impl RunningOperation {
     /// Turns the sum in the region of a gate into the result.
     fn finish(&mut self, gate: GateId, region: TensorRegion, parts: &mut EngineParts) {
         // Kept even in a step without loss: the next step may lose the same segments.
-        let keeps_result = self.operation.loss.holes == HoleFilling::Previous && {
+        let keeps_result = self.operation.holes() == HoleFilling::Previous && {
             let usual = self
                 .rules
                 .usual_tolerance(&self.operation, region, &parts.policy);
@@ -529,12 +529,12 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbounds[at];
-        let cut = self.cut_out(&outbound, parts);
+        let (cut, me) = (self.cut_out(&outbound, parts), parts.me());
         let residuals = &mut parts.memory.residuals;
         if let Some(blocks) = cut.blocks {
             self.coding.send(at, blocks);
             if outbound.form == MessageForm::Contribution {
-                self.encode_contribution(at, blocks, residuals);
+                self.encode_contribution((at, me), blocks, residuals);
             }
         } else if self.may_lose_or_owes(&outbound, tolerance, residuals) {
             self.copy_with_residual(at, residuals);
@@ -598,7 +598,7 @@ impl RunningOperation {
         residuals: &Residuals,
     ) -> bool {
         let owes = || residuals.has_in(self.operation.tensor_key, outbound.region.range());
-        self.operation.loss.holes == HoleFilling::ErrorFeedback
+        self.operation.holes() == HoleFilling::ErrorFeedback
             && self.rules.may_lose()
             && outbound.reliability == Reliability::Tolerant
             && (!tolerance.is_none() || owes())

@@ -111,7 +111,8 @@ pub struct Operation {
     pub step: Step,
     /// Layers of the tensor.
     pub layers: Layers,
-    /// Identifies the tensor from step to step, for state that is kept between steps.
+    /// Identifies the tensor from step to step, for state that is kept between steps; 0 if nothing
+    /// does. Then holes are rescaled.
     pub tensor_key: u64,
     /// The operation fails if it is not complete by then.
     pub deadline: Option<Instant>,
@@ -174,6 +175,17 @@ impl Operation {
         (sums || self.collective.is_point_to_point())
             && !self.loss.tolerance.is_none()
             && self.dtype.is_float()
+    }
+
+    /// How its holes are filled. A tensor without a key has no other step, from which a value could
+    /// come or to which it could go.
+    pub(crate) fn holes(&self) -> HoleFilling {
+        match self.loss.holes {
+            HoleFilling::Previous | HoleFilling::ErrorFeedback if self.tensor_key == 0 => {
+                HoleFilling::Rescale
+            }
+            holes => holes,
+        }
     }
 
     /// The codec of the messages that leave a host; `None` if the tensor is too short for it.

@@ -76,6 +76,12 @@ impl SumBudgets {
         self.of.retain(|_, budget| budget.step != step);
     }
 
+    /// How many sums are remembered.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
     fn find(&self, sum: SumName) -> Option<&SumBudget> {
         let budget = self.of.get(&sum.key);
         budget.filter(|budget| budget.step == sum.step)

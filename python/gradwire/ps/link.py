@@ -79,7 +79,7 @@ class Loss:
     """Whose loss budget it counts against."""
 
     key: int = 0
-    """The same for the same tensor in every step."""
+    """The same for the same tensor in every step; 0 for none."""
 
     layers: tuple[tuple[int, int], ...] = ()
     """The byte at which each layer begins; layer 0 is the first of the forward pass."""

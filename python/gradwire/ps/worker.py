@@ -224,7 +224,7 @@ class Worker:
             layer = self._order.of(self._parameters[self._layout.names.index(piece.name)])
             if not layers or layers[-1][1] != layer:
                 layers.append((piece.start * self._layout.dtype.itemsize, layer))
-        return Loss(tolerance, self.clock, server, tuple(layers), self._order.count)
+        return Loss(tolerance, self.clock, 1 + server, tuple(layers), self._order.count)
 
     def _ask(self, request: Request, tag: Tag, flat: torch.Tensor, tolerance: float) -> list[Work]:
         """Send every server a request and its shard of a vector."""

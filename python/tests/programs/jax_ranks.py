@@ -6,6 +6,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import monitoring
 
 import gradwire.jax
 
@@ -62,6 +63,17 @@ def tolerant() -> list[bool]:
     return [bool((least == most).all()), bool((y == 0.5).mean() > 0.5), bool((y != 0.5).any())]
 
 
+def eager() -> int:
+    """Count compilations of calls outside of a jitted function, after the first one."""
+    seen: list[str] = []
+    monitoring.register_event_duration_secs_listener(lambda name, *_, **__: seen.append(name))
+    for value in range(4):
+        if value == 1:
+            seen.clear()
+        jax.block_until_ready(gradwire.jax.all_reduce(np.full(8, value)))
+    return sum("backend_compile" in name for name in seen)
+
+
 def refused() -> list[str]:
     """Collect the messages of calls that cannot work."""
     said = []
@@ -82,7 +94,7 @@ def refused() -> list[str]:
 def main() -> None:
     """Join, do everything, leave."""
     gradwire.jax.init(timeout=30)
-    seen = [way() for way in (sums, scanned, independent, tolerant, refused)]
+    seen = [way() for way in (sums, scanned, independent, tolerant, eager, refused)]
     with open(sys.argv[1], "w") as out:
         json.dump(seen, out)
     gradwire.jax.shutdown()

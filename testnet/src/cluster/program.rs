@@ -98,6 +98,11 @@ pub(crate) enum Receipt {
 }
 
 impl PlannedOperation {
+    /// The key of its tensor; 0 would name none.
+    pub(crate) fn tensor_key(&self) -> Option<u64> {
+        self.tensor.map(|at| 1 + at as u64)
+    }
+
     /// The ranks that submit it.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
         match self.collective {

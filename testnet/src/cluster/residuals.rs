@@ -21,7 +21,7 @@ pub(crate) struct RankResidual(Vec<f64>);
 impl RankResidual {
     /// What the rank owes of an operation's tensor; `None` if that is lost for good.
     pub(crate) fn of(communicator: &Communicator, planned: &PlannedOperation) -> Option<Self> {
-        let tensor = planned.tensor? as u64;
+        let tensor = planned.tensor_key()?;
         if planned.holes != HoleFilling::ErrorFeedback {
             return None;
         }

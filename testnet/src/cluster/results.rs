@@ -116,9 +116,7 @@ pub(crate) fn operation(planned: &PlannedOperation, rank: Rank) -> Operation {
         },
         step: planned.step,
         layers: Layers::default(),
-        tensor_key: planned
-            .tensor
-            .map_or(1_000 + planned.index as u64, |at| at as u64),
+        tensor_key: (planned.tensor_key()).unwrap_or(1_000 + planned.index as u64),
         deadline: None,
     }
 }

@@ -282,3 +282,33 @@ fn codecs_of_integers_and_maxima_are_refused() {
         assert!(told.to_string().contains("submit it without one"), "{told}");
     }
 }
+
+/// Equal values on all ranks: if all rounded them alike, the errors of their sum would add up.
+#[test]
+fn ranks_round_equal_values_independently() {
+    let (ranks, block) = (5_u16, 8_000);
+    let mut world = World::new(ranks, &job(), Profile::perfect(Span::from_micros(10)), 1);
+    let value = |index: usize| (index * 7919 % 1000) as f64 / 999.0;
+    let values = tensor(DType::F32, (0..block).map(value));
+    let ends = world.perform(|_| Operation {
+        collective: Collective::ReduceScatter,
+        buffer: Buffer::Owned(vec![0; block * 4]),
+        input: Some(Buffer::Owned(values.repeat(usize::from(ranks)))),
+        loss: encoded(CodecName::Terngrad, 0.0),
+        tensor_key: KEY,
+        ..all_reduce(ranks, 0, Vec::new())
+    });
+    // A value between levels a third apart has a mean squared error of a sixth of that, squared.
+    let encoded = f64::from(ranks - 1);
+    let of_one = 1.0 / 54.0;
+    for (bytes, _) in &ends {
+        let error = |(index, &sum): (usize, &f32)| f64::from(sum) - f64::from(ranks) * value(index);
+        let sums = floats(bytes);
+        let squares = sums.iter().enumerate().map(|one| error(one).powi(2));
+        let mean = squares.sum::<f64>() / block as f64;
+        assert!(
+            mean < 1.5 * encoded * of_one,
+            "{mean}: of one rank {of_one}"
+        );
+    }
+}

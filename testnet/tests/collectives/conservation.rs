@@ -295,3 +295,37 @@ fn booked_losses_are_exactly_the_missing_values() {
     }
     assert!(holes > 500, "{holes} holes");
 }
+
+#[test]
+fn tensors_without_a_key_leave_nothing_for_others() {
+    let (ranks, elements) = (3, 20 * SEGMENT);
+    let mut lost = 0;
+    for (seed, holes) in [HoleFilling::ErrorFeedback, HoleFilling::Previous]
+        .into_iter()
+        .enumerate()
+    {
+        let mut world = World::new(ranks, &job(), rough(0.1), seed as u64);
+        // Two tensors of one shape: what the first lacks must not turn up in the second.
+        for (sequence, value) in [(0, 8.0), (1, 0.0)] {
+            let values = tensor(DType::F32, std::iter::repeat_n(value, elements));
+            let ends = world.perform(|_| Operation {
+                loss: tolerating(0.5, holes),
+                tensor_key: 0,
+                ..all_reduce(ranks, sequence, values.clone())
+            });
+            lost += ends.iter().map(|(_, end)| end.lost_segments).sum::<u64>();
+            let sum = f64::from(ranks) * value;
+            for (bytes, _) in &ends {
+                let all = floats(bytes).iter().all(|&found| f64::from(found) == sum);
+                assert!(
+                    all,
+                    "{holes:?}: every element is {sum}, as rescaling makes it"
+                );
+            }
+        }
+        for host in world.network.hosts() {
+            assert_eq!(host.residuals().iter().count(), 0, "{holes:?}");
+        }
+    }
+    assert!(lost > 0, "no packet was lost for good");
+}

@@ -19,15 +19,15 @@ use aws_lc_rs::rand::{SystemRandom, fill};
 use serde::{Deserialize, Serialize};
 
 use gradwire_protocol::units::JobId;
+use gradwire_protocol::wire;
 
 use super::line::PairLine;
 use super::{PairError, PairOffer, PairTerms, PairedProcess};
-use crate::address::Address;
 use crate::control::PairSecrets;
 use crate::hkdf::Secret;
 
-/// The form of the frames.
-const VERSION: u32 = 1;
+/// The form of the frames, and of the packets that follow them.
+const VERSION: u32 = 1 << 8 | wire::VERSION as u32;
 const MAC_BYTES: usize = 32;
 /// First byte of a frame.
 const SAYS: u8 = 1;
@@ -238,10 +238,12 @@ impl PairHandshake {
                 theirs: theirs.offer.job,
             });
         }
-        let reached = theirs.offer.addresses.iter().all(Address::is_reachable);
-        match theirs.offer.addresses.len() == self.offer.addresses.len() && reached {
+        match self.offer.reaches(&theirs.offer) {
             true => Ok(theirs),
-            false => Err(PairError::Foreign),
+            false => Err(PairError::Path {
+                ours: self.offer.path(),
+                theirs: theirs.offer.path(),
+            }),
         }
     }
 

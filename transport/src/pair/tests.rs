@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use gradwire_protocol::units::Rank;
 
 use super::*;
+use crate::address::QueuePair;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -152,4 +153,32 @@ fn a_listener_that_is_gone_is_an_error() {
         }
     });
     assert!(matches!(refused, Err(PairError::System { .. })));
+}
+
+#[test]
+fn offers_that_carry_no_packet_are_refused() {
+    let pair_of_queues = QueuePair {
+        gid: Ipv6Addr::LOCALHOST,
+        number: 7,
+        key: 7,
+        lid: 0,
+    };
+    let offer = |change: &dyn Fn(&mut PairOffer)| {
+        let mut terms = terms("", "job");
+        change(&mut terms.offer);
+        terms
+    };
+    let cases = [
+        offer(&|offer| offer.addresses = vec![Address::QueuePair(pair_of_queues)]),
+        offer(&|offer| {
+            offer.addresses = vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 4000)).into()]
+        }),
+        offer(&|offer| offer.mtu = 1),
+    ];
+    for theirs in cases {
+        let (dialed, accepted) = pair(&terms("", "job"), &theirs);
+        let error = dialed.expect_err("no packet would arrive").to_string();
+        let told = accepted.is_none() && error.contains("GRADWIRE_IFNAME");
+        assert!(told, "{:?}: {error}", theirs.offer);
+    }
 }

@@ -1,6 +1,7 @@
 //! Encodes the messages of a running operation, and decodes those that arrive.
 
 use gradwire_protocol::bitmap::Bitmap;
+use gradwire_protocol::units::Rank;
 
 use crate::engine::memory::SpareScratch;
 use crate::engine::running::RunningOperation;
@@ -38,10 +39,11 @@ impl RunningOperation {
         cells.keep(values);
     }
 
-    /// Encodes a contribution, including the values that were lost or not sent a step ago.
+    /// Encodes a contribution of this rank, including the values that were lost or not sent a step
+    /// ago. Ranks draw apart from each other, so that their errors do not add up.
     pub(super) fn encode_contribution(
         &mut self,
-        at: usize,
+        (at, me): (usize, Rank),
         blocks: BlockCut,
         residuals: &mut Residuals,
     ) {
@@ -54,7 +56,8 @@ impl RunningOperation {
         let taken = residuals.add_to(key, shape, offset, &mut values);
         self.residuals.take(taken);
         let mut message = Vec::new();
-        blocks.encode(&mut values, self.key(part).0, &mut message);
+        let seed = self.key(part).0.wrapping_add(u64::from(me.0) << 32);
+        blocks.encode(&mut values, seed, &mut message);
         self.residuals.lose(ResidualPiece { offset, values });
         self.bytes.keep_copy(at, message);
     }

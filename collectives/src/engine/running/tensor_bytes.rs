@@ -286,7 +286,7 @@ impl TensorBytes {
 
     /// Turns a sum into the result: settles its holes, divides averages, and mixes back.
     pub(super) fn settle(&mut self, operation: &mut Operation, sum: RegionSum<'_>) {
-        let region = sum.region;
+        let (region, rule) = (sum.region, operation.holes());
         let Some(buffer) = operation.buffer.bytes_mut() else {
             return;
         };
@@ -313,7 +313,7 @@ impl TensorBytes {
         let settlement = Settlement {
             dtype: operation.dtype,
             op: operation.op,
-            rule: operation.loss.holes,
+            rule,
             contributors: operation.group.ranks.len() as u16,
             segment_bytes: sum.segment_bytes,
             missing: sum.missing,
