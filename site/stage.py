@@ -33,7 +33,7 @@ SECTIONS = {
         "performance",
     ],
     "Network": ["switches"],
-    "Simulate": ["simulator", "models", "evaluation"],
+    "Simulate": ["simulator", "models", "plans", "evaluation"],
     "Reference": ["job", "command", "glossary", "limits"],
 }
 PROJECT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "benches/README.md"]

@@ -72,6 +72,9 @@ pub enum CommandError {
     /// The doctor found a problem that keeps a job from working, or from half of its speed.
     #[error("{0} found; each is followed by the command that mends it")]
     Problems(String),
+    /// No plan of a model fits the memory of a device; how much the smallest one takes.
+    #[error("{0}")]
+    NothingFits(String),
     /// No rank serves metrics at these hosts and ports.
     #[error(
         "no rank answers at {hosts}, ports {port} to {}: write port = {port} under [metrics] in \
@@ -99,7 +102,7 @@ impl CommandError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NoRank { .. } => Exit::Refused,
-            Self::Problems(_) => Exit::CheckFailed,
+            Self::Problems(_) | Self::NothingFits(_) => Exit::CheckFailed,
             Self::Lab(error) => of_lab(error),
         }
     }

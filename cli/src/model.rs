@@ -4,6 +4,7 @@
 //! another tool: SimAI and ASTRA-sim (`NAME.txt`), Chakra (`NAME.et`, `NAME.json`).
 
 pub mod options;
+mod plan;
 mod record;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ pub fn run(command: &ModelCommand) -> Result<(), CommandError> {
         ModelCommand::List(options) => list(options),
         ModelCommand::Show(options) => show(options),
         ModelCommand::Record(options) => record::record(options),
+        ModelCommand::Plan(options) => plan::plan(options),
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`sweep`]: every combination of a plan, each a process of its own.
 //! - [`eval`]: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: parameters of a job, found by trials.
+//! - [`mod@plan`]: how to run the blocks of a model on several devices.
 //! - [`crew`]: ranks as processes of this machine, in network namespaces ([`netns`]) if asked.
 //! - [`job_file`]: jobs read from files and changed. [`output`]: files that are there whole or not
 //!   at all.
@@ -25,6 +26,7 @@ pub mod files;
 pub mod job_file;
 pub mod netns;
 pub mod output;
+pub mod plan;
 pub mod shell;
 pub mod side_by_side;
 pub mod sim;

@@ -36,8 +36,8 @@
 //! 10. A posted message may have limited patience ([`ReceiveRequest::patience_ends`]). When that
 //!     has ended, all missing segments become holes as soon as the sum that the message belongs to
 //!     can do without them ([`crate::budget`]), although they may be on their way: protected ones
-//!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`). Its reports
-//!     say so ([`crate::wire::Flags::LATE`]), the STOP before any other tells of later packets.
+//!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`). Its STOP
+//!     says so ([`crate::wire::Flags::LATE`]), before any other report tells of later packets.
 //!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds

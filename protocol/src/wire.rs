@@ -142,8 +142,8 @@ impl Flags {
     pub const PASSED: Self = Self(32);
     /// On a PROBE: it only marks the end of its path, and needs no answer.
     pub const MARKER: Self = Self(8);
-    /// On a report: the receiver has not waited for the segments that it shows as missing. Those
-    /// that come later are not reported, so later packets that arrive prove no loss.
+    /// On a STOP: the receiver has not waited for the segments that it names as missing. Those that
+    /// come later are not reported, so later packets that arrive prove no loss.
     pub const LATE: Self = Self(64);
 
     /// These flags and `other`'s.

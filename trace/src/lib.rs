@@ -10,11 +10,13 @@
 //! - [`replay`]: predicts the run on those links. [`critical`]: the longest way through it.
 //! - [`buckets`]: the same gradients in buckets of another size. [`whatif`]: a change of the job or
 //!   the network. [`search`]: the changes that help most.
+//! - [`collective_costs`]: the time of a collective alone, for plans of runs without a trace.
 //!
 //! No file, clock or socket is here: callers give texts and take texts.
 
 pub mod buckets;
 pub mod clocks;
+pub mod collective_costs;
 pub mod critical;
 pub mod event;
 pub mod folded;

@@ -9,8 +9,11 @@
 //! Forward times were not measured with the gradients. A layer's forward pass takes
 //! [`FORWARD_SHARE`] of its backward pass.
 //!
+//! A [`ModelBlock`] is the layers of a model that one number names, such as a transformer's layer.
+//!
 //! The steps that train a model are in [`crate::training`].
 
+mod block;
 mod estimated;
 mod foreign;
 mod language;
@@ -20,9 +23,12 @@ mod table;
 mod trained;
 mod vision;
 
+pub use block::{BlockSplit, BlockValues, ModelBlock};
 pub(crate) use foreign::ForeignLayer;
 pub use table::LAYERS_MAX;
-pub use trained::{ELEMENT_BYTES, FORWARD_SHARE, Gradient, Model, ModelLayer};
+pub use trained::{
+    ELEMENT_BYTES, FORWARD_SHARE, Gradient, LayerValues, Model, ModelLayer, WeightSplit,
+};
 
 use crate::words::did_you_mean;
 use shape::Architecture;
@@ -70,6 +76,7 @@ impl Model {
             None => estimated::model(&shape, estimated::AssumedMachine::of(name)),
         };
         name.clone_into(&mut model.name);
+        model.samples = Some(samples_of(name));
         Ok(model)
     }
 }
@@ -88,6 +95,17 @@ fn shape_of(name: &str) -> Option<Architecture> {
         "llama-8b" => language::llama_8b(),
         _ => return None,
     })
+}
+
+/// Images or tokens of a step on one device. The batches of GPT-2 and BERT-large were not published
+/// beside their times; they get the tokens of BERT-base.
+fn samples_of(name: &str) -> u32 {
+    match name {
+        "llama-8b" => language::LLAMA_TOKENS as u32,
+        "transformer" => language::TRANSFORMER_TOKENS as u32,
+        "bert-base" | "bert-large" | "gpt2" => 1_024,
+        _ => 32,
+    }
 }
 
 #[cfg(test)]

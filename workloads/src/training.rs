@@ -12,18 +12,26 @@
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
 //! `messages` decides which gradients share a message, `programs` the order of tasks; `grid` has
-//! both where matrices are sharded over the hosts. How a collective moves bytes is in
+//! both where matrices are sharded over the hosts, and `mixed` where each block of the model has
+//! its own way, one of those of `block_run`. How a collective moves bytes is in
 //! `gradwire_collectives`.
 
+mod block_run;
 mod crossover;
 mod exchange;
 mod grid;
 mod messages;
+mod mixed;
 mod programs;
 pub(crate) mod step_ends;
 mod tasks;
 
+pub use block_run::{
+    ActivationLayout, BlockMemory, BlockPart, BlockRun, BlockStrategy, DeviceShare,
+    KeptActivations, STATE_BYTES, WeightSpread, layout_change,
+};
 pub use exchange::{BUCKET_BYTES, GradientExchange, Overlap, Parts, ProductGrid, Training, Update};
+pub use mixed::{MixedPlan, MixedPlanError};
 pub use step_ends::{StepEnds, Worker};
 
 use crate::model::Model;
@@ -37,6 +45,7 @@ impl Training {
     pub fn least_hosts(&self) -> u32 {
         match self.exchange {
             GradientExchange::Buckets | GradientExchange::Tensors => 2,
+            GradientExchange::Mixed { .. } => 2,
             GradientExchange::Servers(servers) => servers.saturating_add(1),
             GradientExchange::Grid(grid) => grid.hosts(),
         }
@@ -46,6 +55,7 @@ impl Training {
     pub fn most_hosts(&self) -> u32 {
         match self.exchange {
             GradientExchange::Buckets | GradientExchange::Tensors => u32::MAX,
+            GradientExchange::Mixed { .. } => u32::MAX,
             GradientExchange::Servers(servers) => {
                 servers.saturating_add(PAIRS_MAX / servers.max(1))
             }
@@ -88,8 +98,13 @@ impl Training {
 
     /// Returns the steps of a model that is scaled already; `whole` is the model before that.
     fn programs(&self, whole: &Model, hosts: u32) -> Workload {
-        match self.exchange {
-            GradientExchange::Grid(grid) => grid::workload(self, whole, grid),
+        match &self.exchange {
+            GradientExchange::Grid(grid) => grid::workload(self, whole, *grid),
+            GradientExchange::Mixed { plan, samples } => {
+                let samples = samples.or(whole.samples).unwrap_or(1);
+                let devices = hosts;
+                mixed::workload(self, plan, DeviceShare { devices, samples })
+            }
             _ => programs::workload(self, hosts),
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use gradwire_lab::plan::PlanQuestion;
 
 const MODEL_LIST_EXAMPLES: &str = "\
 Examples:
@@ -47,6 +48,31 @@ CPU's clock, or of CUDA events where the model is on a GPU.
 Exit codes: 0 when the table was written; 1 when the script trained no model, failed, or ended too
 early; 2 when there is no such script; 5 when there is no Python with gradwire and PyTorch.";
 
+const MODEL_PLAN_EXAMPLES: &str = "\
+Examples:
+  gradwire model plan vgg16 --devices 8 --memory 4GB --link 25G
+  gradwire model plan llama-8b --devices 16 --memory 80GB --out plan.html
+  gradwire model plan mine.csv --devices 4 --memory 16G --json
+
+A block is a layer, or all layers of one number, such as transformer.h.0. Its way is
+  d  data parallel: weights on every device, gradients summed
+  s  sharded: a part of the weights on each device, gathered for each pass (ZeRO-3, FSDP)
+  t  tensor parallel: each device computes a part of the block for all samples (Megatron-LM)
+  r  behind one of them: keeps the block's input only and computes the rest again
+so 2d-11tr-1s is two blocks data parallel, eleven tensor parallel that recompute, one sharded. The
+table is the frontier of time and memory: plans that no other beats in both.
+
+Assumptions: every device has the same number of samples, whose computing takes the times of `model
+show`, tensor parallel too. Parts of a step follow one another: exchanges overlap with nothing. An
+update takes no time. The model is a chain. Memory is 16 bytes a parameter (weight, gradient, two
+moments of Adam), activations of 4 bytes, and the largest need of a block while it runs; buffers of
+libraries and fragmentation come on top. A model from a file has no activations: then there is no t
+and no r. docs/plans.md has the formulas.
+
+Exit codes: 0 when a plan fits; 1 when none does, with the memory that the smallest one takes; 2
+when the command line or the model is wrong.
+JSON: one object on one line; times in microseconds, memory in bytes on a device.";
+
 /// The commands for models.
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
@@ -59,6 +85,23 @@ pub enum ModelCommand {
     /// Run a PyTorch script unchanged, and write the cost of its layers as a table.
     #[command(after_help = MODEL_RECORD_EXAMPLES)]
     Record(ModelRecord),
+    /// Plan a step on several devices: the fastest ways to run its blocks that fit their memory.
+    #[command(after_help = MODEL_PLAN_EXAMPLES)]
+    Plan(ModelPlan),
+}
+
+/// Options of `gradwire model plan`.
+#[derive(Args, Clone, Debug)]
+pub struct ModelPlan {
+    /// What to plan.
+    #[command(flatten)]
+    pub question: PlanQuestion,
+    /// Also write a page with a picture of the frontier.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `gradwire model list`.

@@ -15,7 +15,7 @@ const UNREAD: Option<i32> = Some(141);
 const SMALL: &str = "single:2@10G permutation:1KB";
 /// All commands but `top`, which needs a job, `model record` and `tune loss`, which need scripts,
 /// and `switch apply` and `probe`, which need rights.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "--help",
     "--version",
     "job check JOB",
@@ -32,6 +32,7 @@ const COMMANDS: [&str; 23] = [
     "sim compare SMALL",
     "model list",
     "model show vgg16 --json",
+    "model plan vgg16 --devices 2 --memory 4GB --json",
     "eval dlcp --list",
     "generate reference",
     "generate schema job",

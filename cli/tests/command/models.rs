@@ -278,3 +278,88 @@ fn parallel_jobs_are_measured_each_background_cut_off() {
         assert!(flows("background_finished") > 0, "{transport}");
     }
 }
+
+#[test]
+fn a_plan_splits_the_large_matrices_of_vgg16() {
+    let words = [
+        "model",
+        "plan",
+        "vgg16",
+        "--devices",
+        "8",
+        "--memory",
+        "4GB",
+    ];
+    let text = printed(&words);
+    let way = "classifier.0 to classifier.6 (3): tensor parallel";
+    assert!(text.contains(way), "{text}");
+    let page = file("plan.html", "");
+    let page = page.to_str().expect("a plain path");
+    let options = ["--out", page, "--json"];
+    let report = objects(&run(&[&words[..], &options].concat())).remove(0);
+    let costs = |key: &str| {
+        let rows = report["frontier"].as_array().expect("it has plans").iter();
+        rows.map(|row| row[key].as_f64().expect("a number"))
+            .collect::<Vec<_>>()
+    };
+    let (times, memory) = (costs("time_us"), costs("memory"));
+    assert!(times.windows(2).all(|pair| pair[0] > pair[1]), "{times:?}");
+    assert!(
+        memory.windows(2).all(|pair| pair[0] < pair[1]),
+        "{memory:?}"
+    );
+    let written = std::fs::read_to_string(page).expect("it is written");
+    assert!(written.contains("Plans of vgg16 on 8 devices") && written.contains("<svg"));
+}
+
+#[test]
+fn packets_take_as_long_as_planned() {
+    let table = "layer,parameters,forward_ns,backward_ns\nfirst,400000,300000,600000\n\
+                 middle,2000000,500000,900000\nlast,100,100000,200000\n";
+    let path = file("planned.csv", table);
+    let path = path.to_str().expect("a plain path");
+    let words = ["--devices", "4", "--memory", "1G", "--json"];
+    let report = objects(&run(&[&["model", "plan", path], &words[..]].concat())).remove(0);
+    let rows = report["frontier"].as_array().expect("it has plans");
+    assert!(rows.len() >= 2, "{report}");
+    for row in rows {
+        let plan = row["plan"].as_str().expect("a plan has a name");
+        let line = format!("step:{path}:plan={plan},steps=2,overlap=off");
+        let ran = objects(&run(&["sim", "run", "single:4@100G", &line, "--json"])).remove(0);
+        let [simulated, planned] = [&ran["training"][0]["iteration_us"], &row["time_us"]];
+        let ratio = simulated.as_f64().expect("it ended") / planned.as_f64().expect("it is a time");
+        assert!((ratio - 1.0).abs() < 0.1, "{plan}: {ratio}");
+    }
+}
+
+#[test]
+fn impossible_plans_say_what_to_change() {
+    let table = "layer,parameters,forward_ns,backward_ns\nonly,4000000,1000,2000\n";
+    let path = file("large.csv", table);
+    let path = path.to_str().expect("a plain path");
+    for (words, code, said) in [
+        (["vgg61", "2", "4G"], 2, "(did you mean `vgg16`?)"),
+        (["vgg16", "0", "4G"], 2, "0 is not in 2..=64"),
+        (["vgg16", "2", "plenty"], 2, "allowed are 16G, 512M"),
+        (["missing.csv", "2", "4G"], 2, "cannot read missing.csv"),
+        (
+            [path, "2", "8M"],
+            1,
+            "the smallest plan takes 64.00 MB (1d)",
+        ),
+    ] {
+        let [model, devices, memory] = words;
+        let output = run(&[
+            "model",
+            "plan",
+            model,
+            "--devices",
+            devices,
+            "--memory",
+            memory,
+        ]);
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}

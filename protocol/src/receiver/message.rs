@@ -624,9 +624,9 @@ impl ReceiveMessage {
         body: &mut Vec<u8>,
     ) -> Option<PolledReport> {
         let (kind, first) = self.report.next()?;
-        let flags = match self.patience {
-            MessagePatience::Used => Flags::LATE,
-            _ => Flags::NONE,
+        let flags = match self.says_late() {
+            true => Flags::LATE,
+            false => Flags::NONE,
         };
         let answers = self.report.due == ReportDue::Whole(PacketKind::Ack, 0);
         let continues = matches!(self.report.due, ReportDue::Whole(_, 1..));

@@ -531,10 +531,10 @@ impl SendMessage {
         segments.map(|segment| self.land(segment)).sum::<u64>() + parity
     }
 
-    /// After a report of a receiver that has lost patience nothing is in flight; returns the bytes
+    /// After the STOP of a receiver that has lost patience nothing is in flight; returns the bytes
     /// that were.
     pub(super) fn land_late(&mut self, report: &Header) -> u64 {
-        match report.flags.has(Flags::LATE) {
+        match report.kind == PacketKind::Stop && report.flags.has(Flags::LATE) {
             true => self.land_all(),
             false => 0,
         }

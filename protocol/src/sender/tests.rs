@@ -128,10 +128,9 @@ impl Clocked {
     }
 }
 
-/// Sends a message that its receiver ends without any segment; a report with these flags, or its
-/// STOP, says that the path has passed all packets. Tells how many segments count as lost, and how
-/// many stay missing.
-fn lost_by_report(kind: PacketKind, flags: Flags) -> (u64, u32) {
+/// Sends a message that its receiver ends without any segment, by a STOP with these flags that says
+/// that the path has passed all packets; tells how many count as lost, and how many stay missing.
+fn lost_by_stop(flags: Flags) -> (u64, u32) {
     let (settings, now) = (settings(), Instant::START + Span::from_millis(1));
     let mut clocked = Clocked {
         sender: Sender::new(Rank(1), &settings, 1),
@@ -147,7 +146,7 @@ fn lost_by_report(kind: PacketKind, flags: Flags) -> (u64, u32) {
     };
     let mut bitmap = Vec::new();
     let header = Header {
-        kind,
+        kind: PacketKind::Stop,
         flags,
         number: settings.first_number,
         ..sent
@@ -163,25 +162,15 @@ fn lost_by_report(kind: PacketKind, flags: Flags) -> (u64, u32) {
     };
     let later = now + Span::from_micros(20);
     (clocked.sender).handle_report(later, &packet, &mut clocked.rtt, &settings);
-    let ended = clocked.sender.take_sent();
-    let missing = ended.and_then(|ended| ended.missing);
-    let missing = missing.map_or(0, |missing| missing.ones());
+    let ended = clocked.sender.take_sent().expect("STOP names all segments");
+    let missing = ended.missing.map_or(0, |missing| missing.ones());
     (clocked.sender.counters.found_lost, missing)
 }
 
 #[test]
 fn segments_that_were_given_up_are_not_lost() {
-    assert_eq!(
-        lost_by_report(PacketKind::Stop, Flags::NONE),
-        (SEGMENTS.into(), SEGMENTS)
-    );
-    assert_eq!(lost_by_report(PacketKind::Stop, Flags::LATE), (0, SEGMENTS));
-    // A report that overtakes the STOP ends nothing.
-    assert_eq!(
-        lost_by_report(PacketKind::Ack, Flags::NONE),
-        (SEGMENTS.into(), 0)
-    );
-    assert_eq!(lost_by_report(PacketKind::Ack, Flags::LATE), (0, 0));
+    assert_eq!(lost_by_stop(Flags::NONE), (SEGMENTS.into(), SEGMENTS));
+    assert_eq!(lost_by_stop(Flags::LATE), (0, SEGMENTS));
 }
 
 /// As on the paths of a fabric whose queues differ: every other message is overtaken by one

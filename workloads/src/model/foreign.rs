@@ -70,8 +70,10 @@ impl Model {
                 .map(|(row, name)| ModelLayer {
                     name: name.clone(),
                     forward: row.forward,
+                    values: None,
                 })
                 .collect(),
+            samples: None,
             remarks,
         })
     }

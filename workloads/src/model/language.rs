@@ -5,12 +5,17 @@
 //! without a pooler, its vocabulary padded to a multiple of 64, as it was measured. GPT-2 small,
 //! whose output matrix is its embedding. Llama 3 8B, of Meta's `config.json`: 32 layers of 4,096, 8
 //! heads for keys and values, feed-forward of 14,336.
+//!
+//! A layer keeps its input; queries, keys and values, the input of a GELU or SiLU, and logits are
+//! kept, too. The scores of attention are not: they are computed again, as FlashAttention does.
 
 use super::shape::Architecture;
+use super::trained::WeightSplit;
 
 /// Positions of BERT.
 const BERT_PLACES: u64 = 512;
 const BERT_VOCABULARY: u64 = 30_528;
+const GPT2_VOCABULARY: u64 = 50_257;
 /// Tokens of the source, and of the target, in a worker's batch of the first transformer: an eighth
 /// of 25,000 (section 5.1).
 pub(super) const TRANSFORMER_TOKENS: u64 = 3_125;
@@ -25,6 +30,7 @@ pub(super) fn transformer() -> Architecture {
     let (layers, width, vocabulary) = (6, 512, 37_000);
     let mut shape = Architecture::default();
     shape.add("embedding.weight".to_owned(), vocabulary * width, 0);
+    shape.passes((0, width), WeightSplit::Columns);
     for layer in 0..layers {
         let name = format!("encoder.layers.{layer}");
         transformer_layer(&mut shape, &name, width, &["self_attn"]);
@@ -35,7 +41,9 @@ pub(super) fn transformer() -> Architecture {
         transformer_layer(&mut shape, &name, width, &["self_attn", "multihead_attn"]);
     }
     shape.add("decoder.norm.weight".to_owned(), width, 0);
+    shape.passes((width, width), WeightSplit::Whole);
     shape.add("decoder.norm.bias".to_owned(), width, vocabulary * width);
+    shape.keeps(vocabulary);
     shape
 }
 
@@ -44,11 +52,13 @@ fn transformer_layer(shape: &mut Architecture, name: &str, width: u64, attention
         let name = format!("{name}.{attention}");
         let matrices = 3 * width * width;
         shape.add(format!("{name}.in_proj_weight"), matrices, matrices);
+        shape.passes((width, 3 * width), WeightSplit::Columns);
         shape.add(format!("{name}.in_proj_bias"), 3 * width, 0);
-        shape.linear(&format!("{name}.out_proj"), width, width);
+        shape.keeps(3 * width);
+        shape.linear_of_parts(&format!("{name}.out_proj"), width, width);
     }
     shape.linear(&format!("{name}.linear1"), width, 4 * width);
-    shape.linear(&format!("{name}.linear2"), 4 * width, width);
+    shape.linear_of_parts(&format!("{name}.linear2"), 4 * width, width);
     for norm in 1..=attentions.len() + 1 {
         shape.norm(&format!("{name}.norm{norm}"), width);
     }
@@ -65,6 +75,7 @@ pub(super) fn bert(layers: u64, width: u64) -> Architecture {
     for (what, rows) in embeddings {
         let name = format!("bert.embeddings.{what}_embeddings.weight");
         shape.add(name, rows * width, 0);
+        shape.passes((0, width), WeightSplit::Columns);
     }
     shape.norm("bert.embeddings.LayerNorm", width);
     for layer in 0..layers {
@@ -72,10 +83,13 @@ pub(super) fn bert(layers: u64, width: u64) -> Architecture {
         for what in ["query", "key", "value"] {
             shape.linear(&name(&format!("attention.self.{what}")), width, width);
         }
-        shape.linear(&name("attention.output.dense"), width, width);
+        // All three have the same input, and each has an output that is kept.
+        shape.keeps(width);
+        shape.linear_of_parts(&name("attention.output.dense"), width, width);
         shape.norm(&name("attention.output.LayerNorm"), width);
         shape.linear(&name("intermediate.dense_act"), width, 4 * width);
-        shape.linear(&name("output.dense"), 4 * width, width);
+        shape.keeps(4 * width);
+        shape.linear_of_parts(&name("output.dense"), 4 * width, width);
         shape.norm(&name("output.LayerNorm"), width);
     }
     shape.linear("qa_outputs", width, 2);
@@ -86,18 +100,23 @@ pub(super) fn bert(layers: u64, width: u64) -> Architecture {
 pub(super) fn gpt2() -> Architecture {
     let (layers, width) = (12, 768);
     let mut shape = Architecture::default();
-    shape.add("transformer.wte.weight".to_owned(), 50_257 * width, 0);
-    shape.add("transformer.wpe.weight".to_owned(), 1_024 * width, 0);
+    for (what, rows) in [("wte", GPT2_VOCABULARY), ("wpe", 1_024)] {
+        shape.add(format!("transformer.{what}.weight"), rows * width, 0);
+        shape.passes((0, width), WeightSplit::Columns);
+    }
     for layer in 0..layers {
         let name = |what: &str| format!("transformer.h.{layer}.{what}");
         shape.norm(&name("ln_1"), width);
         shape.linear(&name("attn.c_attn"), width, 3 * width);
-        shape.linear(&name("attn.c_proj"), width, width);
+        shape.keeps(3 * width);
+        shape.linear_of_parts(&name("attn.c_proj"), width, width);
         shape.norm(&name("ln_2"), width);
         shape.linear(&name("mlp.c_fc"), width, 4 * width);
-        shape.linear(&name("mlp.c_proj"), 4 * width, width);
+        shape.keeps(4 * width);
+        shape.linear_of_parts(&name("mlp.c_proj"), 4 * width, width);
     }
     shape.norm("transformer.ln_f", width);
+    shape.keeps(GPT2_VOCABULARY);
     shape
 }
 
@@ -109,24 +128,38 @@ pub(super) fn llama_8b() -> Architecture {
     let mut shape = Architecture::default();
     let embedding = "model.embed_tokens.weight".to_owned();
     shape.add(embedding, vocabulary * width, 0);
+    shape.passes((0, width), WeightSplit::Columns);
     for layer in 0..layers {
         let name = |what: &str| format!("model.layers.{layer}.{what}.weight");
-        shape.add(name("input_layernorm"), width, 0);
-        for (what, from, to, beside) in [
-            ("self_attn.q_proj", width, width, 0),
-            ("self_attn.k_proj", width, keys, 0),
-            ("self_attn.v_proj", width, keys, 0),
-            ("self_attn.o_proj", width, width, LLAMA_TOKENS * width),
-        ] {
-            shape.add(name(what), from * to, from * to + beside);
+        let norm = |shape: &mut Architecture, what| {
+            shape.add(name(what), width, 0);
+            shape.passes((width, width), WeightSplit::Whole);
+        };
+        norm(&mut shape, "input_layernorm");
+        for (what, from, to) in [("q", width, width), ("k", 0, keys), ("v", 0, keys)] {
+            let work = width * to;
+            shape.add(name(&format!("self_attn.{what}_proj")), work, work);
+            shape.passes((from, to), WeightSplit::Columns);
+            shape.keeps(to);
         }
-        shape.add(name("post_attention_layernorm"), width, 0);
-        for what in ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"] {
-            shape.add(name(what), width * inner, width * inner);
+        let (matrix, attention) = (width * width, LLAMA_TOKENS * width);
+        shape.add(name("self_attn.o_proj"), matrix, matrix + attention);
+        shape.passes((width, width), WeightSplit::Rows);
+        norm(&mut shape, "post_attention_layernorm");
+        for (what, from) in [("gate", width), ("up", 0)] {
+            let matrix = width * inner;
+            shape.add(name(&format!("mlp.{what}_proj")), matrix, matrix);
+            shape.passes((from, inner), WeightSplit::Columns);
+            shape.keeps(inner);
         }
+        shape.add(name("mlp.down_proj"), width * inner, width * inner);
+        shape.passes((inner, width), WeightSplit::Rows);
     }
     shape.add("model.norm.weight".to_owned(), width, 0);
+    shape.passes((width, width), WeightSplit::Whole);
     let head = vocabulary * width;
     shape.add("lm_head.weight".to_owned(), head, head);
+    shape.passes((width, vocabulary), WeightSplit::Columns);
+    shape.keeps(vocabulary);
     shape
 }

@@ -218,6 +218,7 @@ impl Rows {
         self.layers.push(ModelLayer {
             name,
             forward: Span::ZERO,
+            values: None,
         });
         Ok(())
     }
@@ -236,6 +237,7 @@ impl Rows {
             times: format!("as {name} says"),
             layers: self.layers,
             gradients: self.gradients,
+            samples: None,
             remarks: Vec::new(),
         })
     }

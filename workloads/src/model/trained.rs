@@ -21,6 +21,8 @@ pub struct Model {
     pub layers: Vec<ModelLayer>,
     /// Its gradients in the order in which the backward pass makes them.
     pub gradients: Vec<Gradient>,
+    /// Samples, images or tokens, of one device's share of a step; `None` where unknown.
+    pub samples: Option<u32>,
     /// Facts that its source lacks, and parts that were left out, in words.
     pub remarks: Vec<String>,
 }
@@ -32,6 +34,34 @@ pub struct ModelLayer {
     pub name: String,
     /// Time of its forward pass.
     pub forward: Span,
+    /// The values of its activations; `None` where the source has none.
+    pub values: Option<LayerValues>,
+}
+
+/// The activations of a layer, in elements for one sample: an image or a token.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LayerValues {
+    /// Elements that it reads; 0 where they are indices, or where a layer before reads the same.
+    pub reads: u64,
+    /// Elements that it writes.
+    pub writes: u64,
+    /// Elements that its backward pass needs and that the forward pass keeps.
+    pub kept: u64,
+    /// How its weights can be split over devices.
+    pub split: WeightSplit,
+}
+
+/// How the weights of a layer can be split over devices (Shoeybi et al., Megatron-LM, arXiv
+/// 1909.08053, section 3).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WeightSplit {
+    /// Not at all: each output needs all inputs and all weights, as in a normalisation.
+    #[default]
+    Whole,
+    /// By outputs: each device computes a part of them from all inputs.
+    Columns,
+    /// By inputs, which a layer before has split by its outputs; the products are summed.
+    Rows,
 }
 
 /// The gradient of one tensor.
@@ -77,6 +107,11 @@ impl Model {
         let by = u64::from(by.max(1));
         for layer in &mut self.layers {
             layer.forward = layer.forward.divided(by);
+            if let Some(values) = &mut layer.values {
+                values.reads = values.reads.div_ceil(by);
+                values.writes = values.writes.div_ceil(by);
+                values.kept = values.kept.div_ceil(by);
+            }
         }
         for one in &mut self.gradients {
             one.backward = one.backward.divided(by);

@@ -8,7 +8,7 @@ use gradwire_protocol::units::ByteCount;
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{
-    BUCKET_BYTES, GradientExchange, Overlap, Parts, ProductGrid, Training, Update,
+    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Parts, ProductGrid, Training, Update,
 };
 use crate::words::did_you_mean;
 use crate::workload::Workload;
@@ -19,7 +19,7 @@ const SCALE_MAX: u32 = 1_000_000;
 /// Minimum and maximum bytes of a part.
 const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "steps",
     "slow",
     "update",
@@ -30,10 +30,13 @@ const KEYS: [&str; 10] = [
     "part",
     "scale",
     "tokens",
+    "samples",
 ];
 /// Tokens in a host's share of the batch, where matrices are sharded.
 const TOKENS: u32 = 1_024;
 const TOKENS_MAX: u32 = 1 << 20;
+/// Most samples of a host's share of the batch, where a plan says how blocks are run.
+const SAMPLES_MAX: u32 = 1 << 20;
 /// Most hosts of a grid.
 const GRID_MAX: u32 = 4_096;
 
@@ -74,6 +77,11 @@ impl PatternLine<'_> {
         if self.hosts.count > training.most_hosts() {
             return Err(self.form(STEP, self.too_many_hosts(&training)));
         }
+        if let GradientExchange::Mixed { plan, .. } = &training.exchange {
+            let model = &training.model;
+            let checked = plan.check(&model.name, &model.blocks());
+            checked.map_err(|error| self.form(STEP, format!("plan={plan}: {error}")))?;
+        }
         if !training.multiplies() {
             let name = &training.model.name;
             let what =
@@ -108,9 +116,17 @@ impl PatternLine<'_> {
             None if how == "tensors" => Ok(GradientExchange::Tensors),
             Some(("ps", count)) => Ok(GradientExchange::Servers(self.whole("ps", count, 65_535)?)),
             Some(("summa", shape)) => self.grid(shape),
+            Some(("plan", plan)) => {
+                let plan = plan.parse();
+                let plan = plan
+                    .map_err(|error: MixedPlanError| self.form(STEP, format!("plan=: {error}")))?;
+                let samples = None;
+                Ok(GradientExchange::Mixed { plan, samples })
+            }
             _ => {
                 let what = format!(
-                    "`{how}`: allowed are ddp, tensors, ps=SERVERS and summa=ROWSxCOLUMNSxLAYERS"
+                    "`{how}`: allowed are ddp, tensors, ps=SERVERS, summa=ROWSxCOLUMNSxLAYERS and \
+                     plan=BLOCKS"
                 );
                 Err(self.form(STEP, what))
             }
@@ -185,19 +201,28 @@ impl PatternLine<'_> {
                 })?;
             }
             "part" => training.parts = self.parts(value)?,
-            "tokens" => match &mut training.exchange {
-                GradientExchange::Grid(grid) => {
-                    grid.tokens = self.whole(key, value, TOKENS_MAX)?;
-                }
-                _ => {
-                    let what = "tokens= is for summa=, where activations travel".to_owned();
-                    return Err(self.form(STEP, what));
-                }
-            },
+            "tokens" | "samples" => self.batch(training, key, value)?,
             "algorithm" => training.algorithm = Some(self.algorithm(value)?),
             _ => {
                 let (nearest, known) = (did_you_mean(key, KEYS), KEYS.join(", "));
                 let what = format!("unknown key `{key}`{nearest}; known are {known}");
+                return Err(self.form(STEP, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the share of the batch that each host has.
+    fn batch(&self, training: &mut Training, key: &str, value: &str) -> Result<(), PatternError> {
+        match (&mut training.exchange, key) {
+            (GradientExchange::Grid(grid), "tokens") => {
+                grid.tokens = self.whole(key, value, TOKENS_MAX)?;
+            }
+            (GradientExchange::Mixed { samples, .. }, "samples") => {
+                *samples = Some(self.whole(key, value, SAMPLES_MAX)?);
+            }
+            _ => {
+                let what = "tokens= is for summa= and samples= for plan=, where activations travel";
                 return Err(self.form(STEP, what));
             }
         }

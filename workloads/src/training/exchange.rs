@@ -2,6 +2,7 @@
 
 use gradwire_protocol::job::ReduceAlgorithm;
 
+use super::mixed::MixedPlan;
 use crate::model::Model;
 
 /// Several equal steps of training.
@@ -33,7 +34,7 @@ pub struct Training {
 }
 
 /// The ways to sum gradients.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum GradientExchange {
     /// An all-reduce for each bucket, formed as PyTorch's DDP does: gradients in the order in which
     /// they are ready, a bucket closed at 25 MiB, the first one at 1 MiB (`reducer.hpp`:
@@ -48,6 +49,13 @@ pub enum GradientExchange {
     Servers(u32),
     /// None: the model's matrices are sharded over a grid of hosts, which exchange their blocks.
     Grid(ProductGrid),
+    /// As a plan says for each block of the model.
+    Mixed {
+        /// The plan.
+        plan: MixedPlan,
+        /// Samples of each host; `None` takes those of the model.
+        samples: Option<u32>,
+    },
 }
 
 /// The parts of a gradient for parameter servers.
