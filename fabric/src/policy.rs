@@ -2,6 +2,9 @@
 //!
 //! - Each class of the job has a DSCP and a strict-priority queue of its own; control packets have
 //!   the highest.
+//! - Where the job leaves others a share of each link, the last queue is theirs: it gets that share
+//!   whatever the queues of gradients hold, and these have the rest, in their order. It marks and
+//!   does not drop before it is full.
 //! - A queue deeper than `marks_above` marks protected packets (ECT) and drops droppable ones
 //!   (not-ECT).
 //!
@@ -10,7 +13,7 @@
 //! queues of sprayed packets: with a smaller share, senders would slow down because of them.
 
 use gradwire_protocol::job::Job;
-use gradwire_protocol::priority::EarlyDrop;
+use gradwire_protocol::priority::{EarlyDrop, UntaggedTraffic};
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 
 /// Number of DSCPs: six bits.
@@ -124,7 +127,21 @@ pub enum ServiceOrder {
     Urgency,
 }
 
-/// One strict-priority queue.
+/// When a queue has its turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum QueueTurn {
+    /// Before all queues below it.
+    Strict,
+    /// As one of a group, which has a turn by its weight; in the group before the queues below it.
+    Weighted {
+        /// The group: the number of its first queue.
+        group: u8,
+        /// The group's weight, in percent of the link.
+        percent: u8,
+    },
+}
+
+/// One queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassQueue {
     /// The class that it carries.
@@ -135,6 +152,8 @@ pub struct ClassQueue {
     pub droppable: Option<Dscp>,
     /// Where it marks ECT and drops not-ECT packets: a share of rate x RTT. `None`: never.
     pub marks_above: Option<Share>,
+    /// Whether it drops not-ECT packets there.
+    pub early_drop: EarlyDrop,
 }
 
 /// The policy of every switch of a fabric.
@@ -142,6 +161,9 @@ pub struct ClassQueue {
 pub struct QosPolicy {
     /// The queues, highest first. Packets of other DSCPs go to the last one.
     pub queues: Vec<ClassQueue>,
+    /// Percent of each link that the last queue gets while it has packets, up to 90; `None`: it is
+    /// served after all others.
+    pub others: Option<u8>,
     /// Foreign DSCPs that go to the highest queue: those of routing protocols and other urgent
     /// traffic.
     pub reserved: Vec<Dscp>,
@@ -167,18 +189,28 @@ impl QosPolicy {
     /// `rtt`. Control packets are never marked: they are few, and their sender does not slow down.
     pub fn of_job(job: &Job, rtt: Span) -> Self {
         let mark = Share::ALL;
+        let others = match job.priority.untagged {
+            UntaggedTraffic::Weighted(share) => share.whole_percent().map(|percent| percent as u8),
+            UntaggedTraffic::Shares | UntaggedTraffic::Below => None,
+        };
+        let last = others.map(|_| job.priority.dscps.len() - 1);
         let queues = job.priority.dscps.iter().enumerate();
         let queues = queues.map(|(class, &dscp)| ClassQueue {
             class: Class(class as u8),
             dscp,
             droppable: class
                 .checked_sub(1)
-                .filter(|_| job.loss.early_drop == EarlyDrop::On)
+                .filter(|_| job.loss.early_drop == EarlyDrop::On && Some(class) != last)
                 .and_then(|data| job.priority.droppable_dscps.get(data).copied()),
             marks_above: (class > 0).then_some(mark),
+            early_drop: match Some(class) == last {
+                true => EarlyDrop::Off,
+                false => EarlyDrop::On,
+            },
         });
         Self {
             queues: queues.collect(),
+            others,
             reserved: RESERVED.to_vec(),
             rtt,
             balance: Balance::Ecmp,
@@ -203,6 +235,24 @@ impl QosPolicy {
             map[usize::from(dscp.0) % DSCPS] = 0;
         }
         map
+    }
+
+    /// When each queue has its turn: where others have a share, the queues of gradients have the
+    /// rest, each before the ones below it.
+    pub fn turns(&self) -> Vec<QueueTurn> {
+        let last = self.queues.len().saturating_sub(1);
+        let turns = (0..self.queues.len()).map(|queue| match (queue, self.others) {
+            (0, _) | (_, None) => QueueTurn::Strict,
+            (queue, Some(percent)) if queue == last => QueueTurn::Weighted {
+                group: queue as u8,
+                percent,
+            },
+            (_, Some(percent)) => QueueTurn::Weighted {
+                group: 1,
+                percent: 100 - percent,
+            },
+        });
+        turns.collect()
     }
 
     /// Depth in bytes above which a queue of a port of this rate marks and drops; `u64::MAX` if it
@@ -237,6 +287,21 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 6]
         );
         assert_eq!(map[63], 6);
+    }
+
+    #[test]
+    fn others_have_their_share_and_gradients_the_rest() {
+        let mut job = Job::default();
+        let share = Share::new(0.3).expect("a share");
+        job.priority.untagged = UntaggedTraffic::Weighted(share);
+        let policy = QosPolicy::of_job(&job, Span::from_micros(14));
+        let turn = |group, percent| QueueTurn::Weighted { group, percent };
+        let gradients = [turn(1, 70); 5];
+        let nested = [&[QueueTurn::Strict], &gradients[..], &[turn(6, 30)]].concat();
+        assert_eq!(policy.turns(), nested);
+        let drops = policy.queues.iter().map(|queue| queue.early_drop);
+        let last = drops.enumerate().find(|(_, drop)| *drop == EarlyDrop::Off);
+        assert_eq!(last, Some((6, EarlyDrop::Off)));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! - [`host`]: the seam between the fabric and the transport of a host.
 //! - [`region`]: the loop. [`calendar`] orders its events (`happening`), [`packets`] is the arena
-//!   of packets, [`port`] has the queues, `spells` makes hosts slow, [`wiring`] is the read-only
-//!   state, [`flows`] begins flows.
+//!   of packets, [`port`] has the queues, [`turns`] their order where not all are strict, `spells`
+//!   makes hosts slow, [`wiring`] is the read-only state, [`flows`] begins flows.
 //! - [`element`]: the seam between a switch and an element that looks into packets.
 //! - [`parallel`]: several threads, the same bytes.
 
@@ -17,4 +17,5 @@ pub mod parallel;
 pub mod port;
 pub mod region;
 pub mod spells;
+pub mod turns;
 pub mod wiring;

@@ -28,7 +28,7 @@ use crate::wire::HEADER_BYTES;
 
 use formats::{
     AnyShare, CHOICE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, Size, Time,
-    one_of, or, whole,
+    UNTAGGED, one_of, or, whole,
 };
 use keys::{JobKey, job_key, job_keys};
 use spanned::{TomlError, TomlProblem};
@@ -162,9 +162,9 @@ job_keys! {
             count: 0..=8,
             allowed: "0 to 8 numbers from 0 to 63, in brackets",
         };
-        /// Whether packets of other programs share the last class with layers, or have it alone,
-        /// below all layers.
-        untagged: UntaggedTraffic = UntaggedTraffic::Shares, one_of();
+        /// Packets of other programs share the last class with layers, or have it alone: "below"
+        /// all layers, or with a share of each link, such as "30%".
+        untagged: UntaggedTraffic = UntaggedTraffic::Shares, UNTAGGED;
     }
 
     /// Choice and schedule of collectives.
@@ -524,6 +524,33 @@ mod tests {
         );
         assert_eq!(job.faults.one_way, [(Rank(0), Rank(1))]);
         assert_eq!(job.flat()["faults.burst"], "3.0");
+    }
+
+    #[test]
+    fn others_have_a_word_or_whole_percents() {
+        let untagged = |text: &str| {
+            let job = Job::from_toml(&format!("[priority]\nuntagged = {text}"))?;
+            Ok::<_, JobError>((
+                job.priority.untagged,
+                job.flat()["priority.untagged"].clone(),
+            ))
+        };
+        let weighted = |share| UntaggedTraffic::Weighted(Share::new(share).expect("a share"));
+        for (text, value, shown) in [
+            ("\"share\"", UntaggedTraffic::Shares, "\"share\""),
+            ("\"below\"", UntaggedTraffic::Below, "\"below\""),
+            ("\"30%\"", weighted(0.3), "\"30%\""),
+            ("0.07", weighted(0.07), "\"7%\""),
+        ] {
+            assert_eq!(untagged(text), Ok((value, shown.to_owned())));
+        }
+        for wrong in ["\"0%\"", "\"91%\"", "\"2.5%\"", "\"above\"", "30"] {
+            let message = untagged(wrong).expect_err("not allowed").to_string();
+            let allowed = "allowed are \"share\", \"below\", or \"1%\" to \"90%\"";
+            assert!(message.contains(allowed), "{message}");
+        }
+        let message = refusal("[priority]\ndscps = [40, 34]\nuntagged = \"30%\"");
+        assert!(message.contains("three are needed"), "{message}");
     }
 
     #[test]

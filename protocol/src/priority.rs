@@ -62,14 +62,15 @@ pub enum EarlyDrop {
 }
 
 /// The class of packets without a layer: those of other programs, which have no DSCP of the job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UntaggedTraffic {
     /// In the last class, with the job's last layers.
-    #[strum(serialize = "share")]
     Shares,
     /// In the last class, which the job's layers leave to them.
     Below,
+    /// In the last class, which the job's layers leave to them, and which gets this share of a link
+    /// whatever the layers send.
+    Weighted(Share),
 }
 
 /// The order in which gradients leave.
@@ -95,7 +96,7 @@ impl Policy {
         }
         let classes = match self.untagged {
             UntaggedTraffic::Shares => last,
-            UntaggedTraffic::Below => last - 1,
+            UntaggedTraffic::Below | UntaggedTraffic::Weighted(_) => last - 1,
         };
         Class(1 + group_of(layer, layer_count, classes) as u8)
     }
@@ -556,7 +557,15 @@ mod tests {
         let of = |policy: &Policy, layer| policy.class_of(layer, 4).0;
         let classes = [0, 1, 2, 3].map(|layer| of(&below, Layer(layer)));
         assert_eq!(classes, [1, 1, 2, 2]);
-        for policy in [below, policy()] {
+        let weighted = Policy {
+            untagged: UntaggedTraffic::Weighted(Share::ALL),
+            ..policy()
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(|layer| of(&weighted, Layer(layer))),
+            classes
+        );
+        for policy in [below, weighted, policy()] {
             assert_eq!(of(&policy, Layer::UNTAGGED), 3);
         }
     }

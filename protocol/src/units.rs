@@ -311,6 +311,14 @@ impl Share {
         f64::from(self.0) / 1e6
     }
 
+    /// The share in percent, if that is a whole number.
+    pub const fn whole_percent(self) -> Option<u32> {
+        match self.0 % 10_000 {
+            0 => Some(self.0 / 10_000),
+            _ => None,
+        }
+    }
+
     /// Whether the share is zero.
     pub const fn is_none(self) -> bool {
         self.0 == 0

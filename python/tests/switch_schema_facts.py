@@ -87,13 +87,19 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _random_case(seed: int, folder: Path) -> tuple[Path, str, list[str]]:
-    """A job of 2 to 8 classes, a fabric of 10G to 800G, and how the thresholds are meant."""
+    """A job of 2 to 8 classes, a fabric of 10G to 800G, and how the thresholds are meant.
+
+    Every other job has a share for others.
+    """
     dice = random.Random(seed)
     classes = dice.randint(2, 8)
     free = [dscp for dscp in range(64) if dscp not in RESERVED]
     dscps = dice.sample(free, 2 * classes - 1)
     path = folder / f"job-{seed}.toml"
-    path.write_text(f"[priority]\ndscps = {dscps[:classes]}\ndroppable_dscps = {dscps[classes:]}\n")
+    text = f"[priority]\ndscps = {dscps[:classes]}\ndroppable_dscps = {dscps[classes:]}\n"
+    if classes > 2 and seed % 2:
+        text += f'untagged = "{1 + seed * 7 % 90}%"\n'
+    path.write_text(text)
     fabric = f"leaf-spine:{dice.randint(1, 4)}x2x2@{dice.choice(RATES)}G,buffer=16MiB"
     return path, fabric, ["--rtt", f"{dice.randint(1, 40)}us"]
 

@@ -114,8 +114,8 @@ pub fn judge(plan: &Plan, counts: &[QueueCount]) -> Vec<Judgement> {
                     "the export has no counters of it".to_owned(),
                 ),
                 Some(count) => match queue.purpose {
-                    Purpose::Data(_) => judge_data(plan, count),
                     Purpose::Reserved | Purpose::Control => judge_control(count),
+                    _ => judge_data(plan, count),
                 },
             };
             judgements.push(Judgement {

@@ -135,9 +135,15 @@ fn queue(queue: Option<&QueueReading>) -> String {
         return "not configured".to_owned();
     };
     let service = match queue.service {
-        Service::Unsaid => "service not said",
-        Service::Strict { .. } => "strict",
-        Service::Weighted => "in turn with others",
+        Service::Unsaid => "service not said".to_owned(),
+        Service::Strict { .. } => "strict".to_owned(),
+        Service::Weighted { weight, rank } => {
+            let weight = weight.map_or_else(String::new, |weight| format!(", weight {weight}"));
+            match rank {
+                0 => format!("in turn with others{weight}"),
+                _ => format!("in order within a group{weight}"),
+            }
+        }
     };
     let memory = queue
         .alpha

@@ -98,6 +98,11 @@ pub struct PlatformLimits {
     /// Whether a queue can mark ECT packets while another drop precedence of it drops; of these
     /// platforms cannot do both, so no plan asks for it.
     pub marks_beside_precedence: Fact<bool>,
+    /// Whether a queue can have a share of the link beside others that keep their strict order;
+    /// where not, each queue has a weight.
+    pub order_beside_share: Fact<bool>,
+    /// Whether a queue can mark ECT packets and drop others only when it is full.
+    pub marks_without_drops: Fact<bool>,
     /// Dynamic thresholds of shared memory, where they can be written.
     pub alphas: Fact<Option<Alphas>>,
     /// Packet trimming, where there is any.

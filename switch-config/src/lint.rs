@@ -54,6 +54,8 @@ pub enum Rule {
     Threshold,
     /// A control queue that marks or drops early.
     ControlMarked,
+    /// A queue of others that drops early.
+    OthersDropped,
     /// A class that is paused instead of dropped (PFC).
     PauseOn,
     /// More memory than the switch has.
@@ -161,7 +163,7 @@ impl Comparison<'_> {
     fn landings(&self, queue: &PlanQueue) -> Vec<Finding> {
         let kept = queue.dscps.iter().map(|dscp| (*dscp, false));
         let by_precedence = self.plan.selection != Selection::Ecn;
-        let dropped = queue.droppable.map(|dscp| (dscp, by_precedence));
+        let dropped = queue.droppable.iter().map(|dscp| (*dscp, by_precedence));
         let wanted = kept.chain(dropped);
         wanted
             .filter_map(|(dscp, drops_first)| {
@@ -203,29 +205,49 @@ impl Comparison<'_> {
         }
     }
 
-    /// Every queue must be served before the ones that come later in the plan.
+    /// Every queue must have the plan's turn, and be served before the ones of the same turn that
+    /// come later in the plan.
     fn service(&self, queue: &PlanQueue) -> Option<Finding> {
-        let at = self.plan.queues.iter().position(|one| one == queue)?;
-        let text = match self.queue(queue).service {
-            Service::Strict { rank } => {
-                let later = self.plan.queues[at + 1..].iter();
-                let before = later.filter_map(|other| match self.queue(other).service {
-                    Service::Strict { rank } => Some((other, rank)),
-                    _ => None,
-                });
-                let (first, _) = before.into_iter().find(|(_, other)| *other >= rank)?;
-                format!("is not served before queue {}; it must be", first.number)
-            }
-            Service::Weighted => "is served in turn with others; it must be strict".to_owned(),
-            Service::Unsaid => "its service is not said; it must be strict".to_owned(),
+        let said = self.queue(queue).service;
+        let wanted = match queue.percent() {
+            None => "it must be strict".to_owned(),
+            Some(percent) => format!("it must have the weight {percent}"),
+        };
+        let text = match (said, queue.percent()) {
+            (Service::Unsaid, _) => format!("its service is not said; {wanted}"),
+            (Service::Strict { rank }, None) => self.later(queue, rank)?,
+            (Service::Strict { .. }, Some(_)) => format!("is strict; {wanted}"),
+            (Service::Weighted { .. }, None) => format!("is served in turn with others; {wanted}"),
+            (Service::Weighted { weight, rank }, Some(percent)) => match weight {
+                None => format!("has no weight; {wanted}"),
+                Some(weight) if weight != u32::from(percent) => {
+                    format!("has the weight {weight}; {wanted}")
+                }
+                Some(_) => self.later(queue, rank)?,
+            },
         };
         Some(Finding::new(Rule::ServiceOrder, self.place(queue), text))
     }
 
+    /// The mistake that a queue of the same turn, later in the plan, is not served after this rank.
+    fn later(&self, queue: &PlanQueue, rank: u16) -> Option<String> {
+        let at = self.plan.queues.iter().position(|one| one == queue)?;
+        let later = self.plan.queues[at + 1..].iter();
+        let later = later.filter(|other| other.turn == queue.turn);
+        let mut ranks = later.filter_map(|other| match self.queue(other).service {
+            Service::Strict { rank } | Service::Weighted { rank, .. } => Some((other, rank)),
+            Service::Unsaid => None,
+        });
+        let (first, _) = ranks.find(|(_, other)| *other >= rank)?;
+        Some(format!(
+            "is not served before queue {}; it must be",
+            first.number
+        ))
+    }
+
     /// Where memory is shared, a data queue must have the plan's dynamic threshold.
     fn memory(&self, queue: &PlanQueue) -> Option<Finding> {
-        let is_data = matches!(queue.purpose, Purpose::Data(_));
-        let wanted = self.plan.alpha.filter(|_| is_data)?;
+        let wanted = self.plan.alpha.filter(|_| queue.has_gradients())?;
         let text = match self.queue(queue).alpha {
             Some(found) if found == wanted => return None,
             Some(found) => {
@@ -242,7 +264,10 @@ impl Comparison<'_> {
         match (self.plan.profile(queue, self.port), found) {
             (None, None) => Vec::new(),
             (None, Some(_)) => vec![Finding::new(
-                Rule::ControlMarked,
+                match queue.purpose {
+                    Purpose::Others => Rule::OthersDropped,
+                    _ => Rule::ControlMarked,
+                },
                 place,
                 "marks or drops early; its packets must only be dropped when it is full",
             )],
@@ -254,14 +279,19 @@ impl Comparison<'_> {
             (Some(profile), Some(found)) => {
                 let threshold = profile.threshold;
                 let wanted = (threshold.low_bytes(), threshold.high_bytes());
-                let mistakes = self.mistakes(found, wanted).into_iter();
+                let mistakes = self.mistakes(queue, found, wanted).into_iter();
                 let found = mistakes.map(|(rule, text)| Finding::new(rule, &place, text));
                 found.collect()
             }
         }
     }
 
-    fn mistakes(&self, found: Marking, wanted: (u64, u64)) -> Vec<(Rule, String)> {
+    fn mistakes(
+        &self,
+        queue: &PlanQueue,
+        found: Marking,
+        wanted: (u64, u64),
+    ) -> Vec<(Rule, String)> {
         let Marking {
             low, high, percent, ..
         } = found;
@@ -282,7 +312,11 @@ impl Comparison<'_> {
             let text = "does not mark ECT packets; ECN must be on".to_owned();
             mistakes.push((Rule::EcnOff, text));
         }
-        if !found.drops_droppable {
+        if found.drops_droppable && !queue.has_gradients() {
+            let text = "drops early; packets of others must only be dropped when it is full";
+            mistakes.push((Rule::OthersDropped, text.to_owned()));
+        }
+        if !found.drops_droppable && queue.has_gradients() {
             let text = "does not drop droppable packets early; that must be on".to_owned();
             mistakes.push((Rule::EarlyDropOff, text));
         }

@@ -123,7 +123,7 @@ impl Plan {
         plan.note_selection(limits);
         plan.add_profiles(limits, policy)?;
         plan.add_alpha(limits)?;
-        plan.warn(policy);
+        plan.warn(limits, policy);
         Ok(plan)
     }
 
@@ -168,7 +168,7 @@ impl Plan {
     /// The queue of each DSCP, in order of DSCPs; those that the plan does not name go to the last.
     pub fn queue_of_dscp(&self, dscp: Dscp) -> &PlanQueue {
         let names =
-            |queue: &&PlanQueue| queue.dscps.contains(&dscp) || queue.droppable == Some(dscp);
+            |queue: &&PlanQueue| queue.dscps.contains(&dscp) || queue.droppable.contains(&dscp);
         let named = self.queues.iter().find(names);
         let last = self
             .queues
@@ -287,13 +287,33 @@ impl Plan {
         Ok(())
     }
 
-    fn warn(&mut self, policy: &QosPolicy) {
-        self.note(
-            NoteKind::Warning,
-            "strict priority: while higher queues have packets, lower ones wait, and the last may \
-             starve; it also carries every DSCP that is not named"
-                .to_owned(),
+    /// Says how queues of others and of gradients share the link.
+    fn note_turns(&mut self, limits: &PlatformLimits, policy: &QosPolicy) {
+        let Some(percent) = policy.others else {
+            let text = "strict priority: while higher queues have packets, lower ones wait, and \
+                        the last may starve; it also carries every DSCP that is not named";
+            return self.note(NoteKind::Warning, text.to_owned());
+        };
+        let last = self.queues.last().map_or(0, |queue| queue.number);
+        let share = format!(
+            "queue {last} has every DSCP that is not named, and {percent} % of the link while it \
+             has packets"
         );
+        if !queues::merges(limits, policy) {
+            let text = format!("{share}; the queues of gradients keep their order in the rest");
+            return self.note(NoteKind::Formula, text);
+        }
+        let text = format!(
+            "{share}; all classes of gradients share queue {}, since no order can be kept beside \
+             a share",
+            last + 1
+        );
+        let source = &limits.order_beside_share.source;
+        self.note(NoteKind::Realised, format!("{text} ({source})"));
+    }
+
+    fn warn(&mut self, limits: &PlatformLimits, policy: &QosPolicy) {
+        self.note_turns(limits, policy);
         let marks = policy
             .queues
             .iter()
@@ -314,8 +334,8 @@ impl Plan {
     fn warn_of_shared_dscps(&mut self) {
         let used = |dscp: u8| {
             let named = |queue: &PlanQueue| {
-                let own = queue.dscps.contains(&Dscp(dscp)) || queue.droppable == Some(Dscp(dscp));
-                own && matches!(queue.purpose, Purpose::Data(_))
+                let mut own = queue.dscps.iter().chain(&queue.droppable);
+                own.any(|one| *one == Dscp(dscp)) && queue.has_gradients()
             };
             self.queues.iter().any(named)
         };
@@ -336,7 +356,9 @@ impl Plan {
 
     /// The fate of packets of others in the last queue, with its threshold.
     fn warn_of_the_last_queue(&mut self) {
-        let Some(last) = self.queues.last().filter(|last| last.marks_above.is_some()) else {
+        let last = self.queues.last();
+        let Some(last) = last.filter(|last| last.marks_above.is_some() && last.has_gradients())
+        else {
             return;
         };
         let ports = self.port_of_each_rate().into_iter();
@@ -355,8 +377,8 @@ impl Plan {
         let text = format!(
             "packets of others with DSCP 0, or any that is not named, share queue {} with \
              gradients: they wait behind {} strict queues, and those {act} above {}; ECN at their \
-             senders (tcp_ecn = 1) makes drops marks, and priority.untagged = \"below\" in the job \
-             keeps gradients out of that queue",
+             senders (tcp_ecn = 1) makes drops marks, and priority.untagged = \"30%\" in the job \
+             gives them a queue of their own with that share of the link",
             last.number,
             self.queues.len() - 1,
             depths.join(", ")

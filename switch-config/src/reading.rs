@@ -149,8 +149,21 @@ pub enum Service {
         /// The larger, the earlier.
         rank: u16,
     },
-    /// In turn with others.
-    Weighted,
+    /// In turn with others, by weight.
+    Weighted {
+        /// Its weight, where one is said, or that of the queues with which it shares one.
+        weight: Option<u32>,
+        /// Its rank among the queues that share its weight: the larger, the earlier.
+        rank: u16,
+    },
+}
+
+impl Service {
+    /// In turn with all others, with this weight.
+    pub fn weighted(weight: impl Into<Option<u32>>) -> Self {
+        let (weight, rank) = (weight.into(), 0);
+        Self::Weighted { weight, rank }
+    }
 }
 
 /// When a queue marks and drops early.

@@ -7,7 +7,7 @@ use gradwire_switch_config::limits::{
     Alphas, Fact, NotEct, PlatformLimits, Thresholds, Trims, Unit,
 };
 use gradwire_switch_config::plan::{
-    NoteKind, Plan, PlanError, Purpose, Selection, Site, SwitchPort,
+    NoteKind, Plan, PlanError, PlanQueue, Purpose, Selection, Site, SwitchPort,
 };
 use gradwire_switch_config::target::SwitchTarget;
 
@@ -28,6 +28,8 @@ fn limits() -> PlatformLimits {
         not_ect: Fact::new(NotEct::DropsEarly, SOURCE),
         drop_precedence: Fact::new(true, SOURCE),
         marks_beside_precedence: Fact::new(true, SOURCE),
+        order_beside_share: Fact::new(true, SOURCE),
+        marks_without_drops: Fact::new(true, SOURCE),
         alphas: Fact::new(Some(Alphas { least: -8, most: 7 }), SOURCE),
         trims: Fact::new(None::<Trims>, SOURCE),
         balances: Fact::new(vec!["ecmp".to_owned()], SOURCE),
@@ -92,18 +94,70 @@ fn without_a_spare_queue_reserved_dscps_share_the_control_queue() {
 
 #[test]
 fn the_simulated_switch_puts_every_dscp_into_the_same_class_as_the_plan() {
-    let mut job = Job::default();
-    job.priority.droppable_dscps = [38, 30, 22, 14, 12, 1].map(Dscp).to_vec();
-    let policy = QosPolicy::of_job(&job, Span::from_micros(10));
-    let plan = plan(&limits(), &policy).expect("a plan");
-    let simulated = policy.queue_of_dscp();
-    for dscp in (0..64).map(Dscp) {
-        let class = match plan.queue_of_dscp(dscp).purpose {
-            Purpose::Reserved | Purpose::Control => 0,
-            Purpose::Data(class) => class.0,
-        };
-        assert_eq!(simulated[usize::from(dscp.0)], class, "DSCP {dscp}");
+    for untagged in ["share", "below", "30%"] {
+        let mut job = Job::default();
+        job.priority.droppable_dscps = [38, 30, 22, 14, 12, 1].map(Dscp).to_vec();
+        job.set("priority.untagged", untagged).expect("allowed");
+        let policy = QosPolicy::of_job(&job, Span::from_micros(10));
+        let plan = plan(&limits(), &policy).expect("a plan");
+        let simulated = policy.queue_of_dscp();
+        for dscp in (0..64).map(Dscp) {
+            let class = match plan.queue_of_dscp(dscp).purpose {
+                Purpose::Reserved | Purpose::Control => 0,
+                Purpose::Data(class) => class.0,
+                Purpose::Gradients => unreachable!("these limits keep an order"),
+                Purpose::Others => 6,
+            };
+            assert_eq!(simulated[usize::from(dscp.0)], class, "DSCP {dscp}");
+        }
     }
+}
+
+#[test]
+fn others_have_a_share_without_early_drops() {
+    let mut job = Job::default();
+    job.set("priority.untagged", "30%").expect("a share");
+    let policy = QosPolicy::of_job(&job, Span::from_micros(16));
+    let plan_of = |order, marks| {
+        let limits = PlatformLimits {
+            order_beside_share: Fact::new(order, SOURCE),
+            marks_without_drops: Fact::new(marks, SOURCE),
+            ..limits()
+        };
+        plan(&limits, &policy).expect("a plan")
+    };
+    let percents =
+        |plan: &Plan| -> Vec<Option<u8>> { plan.queues.iter().map(PlanQueue::percent).collect() };
+    let (nested, flat) = (plan_of(true, true), plan_of(false, false));
+    let gradients = [Some(70); 5];
+    let strict = [None; 2];
+    let expected = [&strict[..], &gradients, &[Some(30)]].concat();
+    assert_eq!(percents(&nested), expected);
+    let expected = [&strict[..], &[Some(70), Some(30)]].concat();
+    assert_eq!(percents(&flat), expected);
+    assert_eq!(flat.queues[2].name(), "gradients");
+    assert_eq!(flat.queues[2].dscps, [8, 10, 18, 26, 34].map(Dscp));
+    let last = |plan: &Plan| plan.queues.last().cloned().expect("queues");
+    assert_eq!(last(&nested).name(), "others");
+    assert_eq!(last(&nested).marks_above, Some(Share::ALL));
+    assert!(!last(&nested).has_gradients());
+    assert_eq!(last(&flat).marks_above, None);
+    assert_eq!(
+        notes(&nested, NoteKind::Formula)[2],
+        "queue 0 has every DSCP that is not named, and 30 % of the link while it has packets; the \
+         queues of gradients keep their order in the rest"
+    );
+    assert_eq!(
+        notes(&flat, NoteKind::Realised),
+        [
+            "queue 0 has every DSCP that is not named, and 30 % of the link while it has packets; \
+             all classes of gradients share queue 1, since no order can be kept beside a share \
+             (made up)"
+        ]
+    );
+    let warned = |plan: &Plan| notes(plan, NoteKind::Warning).join("\n");
+    assert!(!warned(&nested).contains("starve"), "{}", warned(&nested));
+    assert!(!warned(&nested).contains("without ECN are dropped"));
 }
 
 #[test]

@@ -98,6 +98,15 @@ fn rows(limits: &PlatformLimits) -> Vec<ShownFact> {
             &limits.marks_beside_precedence,
             yes,
         ),
+        row(
+            "order beside a share",
+            &limits.order_beside_share,
+            |order| match order {
+                true => "yes".to_owned(),
+                false => "no: with a share all classes of gradients have one queue".to_owned(),
+            },
+        ),
+        row("marks without drops", &limits.marks_without_drops, yes),
         row("alpha of shared memory", &limits.alphas, |value| {
             value.map_or_else(
                 || "not written".to_owned(),

@@ -87,16 +87,25 @@ fn tell(plan: &Plan, switch: &str) {
 
 fn described(queue: &PlanQueue, plan: &Plan) -> String {
     let dscps: Vec<String> = queue.dscps.iter().map(ToString::to_string).collect();
-    let droppable = queue
-        .droppable
-        .map_or_else(String::new, |dscp| format!(", droppable packets {dscp}"));
+    let droppable: Vec<String> = queue.droppable.iter().map(ToString::to_string).collect();
+    let droppable = match droppable.is_empty() {
+        true => String::new(),
+        false => format!(", droppable packets {}", droppable.join(", ")),
+    };
     let depth = match (queue.marks_above, plan.selection) {
         (None, _) => "drops only what it has no room for",
+        (Some(_), _) if !queue.has_gradients() => "marks ECT above its threshold",
         (Some(_), Selection::Ecn) => "marks ECT, drops not-ECT above its threshold",
         (Some(_), Selection::Precedence) => "drops droppable DSCPs above its threshold",
     };
+    let alike = plan.queues.iter().filter(|other| other.turn == queue.turn);
+    let weight = match (queue.percent(), alike.count()) {
+        (None, _) => String::new(),
+        (Some(percent), 1) => format!("; weight {percent} %"),
+        (Some(percent), _) => format!("; in order within {percent} % of the link"),
+    };
     format!(
-        "{:<9} DSCP {}{droppable}; {depth}",
+        "{:<9} DSCP {}{droppable}{weight}; {depth}",
         queue.name(),
         dscps.join(", ")
     )
@@ -125,14 +134,15 @@ fn queue_object(queue: &PlanQueue) -> Value {
     let class = match queue.purpose {
         Purpose::Data(class) => Some(class.0),
         Purpose::Control => Some(0),
-        Purpose::Reserved => None,
+        Purpose::Reserved | Purpose::Gradients | Purpose::Others => None,
     };
     json!({
         "name": queue.name(),
         "class": class,
         "queue": queue.number,
         "dscps": queue.dscps.iter().map(|dscp| dscp.0).collect::<Vec<_>>(),
-        "droppable_dscp": queue.droppable.map(|dscp| dscp.0),
+        "droppable_dscps": queue.droppable.iter().map(|dscp| dscp.0).collect::<Vec<_>>(),
+        "percent": queue.percent(),
         "marks_above": queue.marks_above.map(|share| share.get()),
     })
 }

@@ -1,4 +1,5 @@
-//! A port of a switch or host: strict-priority queues in front of a wire.
+//! A port of a switch or host: queues in front of a wire, by strict priority or as
+//! [`crate::engine::turns`] has it.
 //!
 //! A queue marks ECT and drops not-ECT packets above its threshold, or with a probability that
 //! grows with its depth if the policy has a ramp. It trims or drops above its limit, and serves in
@@ -8,6 +9,7 @@
 
 use gradwire_fabric::policy::{QosPolicy, ServiceOrder, SwitchBuffer};
 use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{Instant, Rate, Span};
 
 use crate::engine::host::Load;
@@ -29,6 +31,8 @@ pub fn picos_per_byte(rate: Rate) -> u64 {
 pub struct PortLimits {
     /// Depth above which each queue marks and drops.
     pub marks_above: [u64; QUEUES],
+    /// Bit q: queue q drops not-ECT packets where it marks others.
+    pub drops_early: u8,
     /// How the queues that mark do it instead, if they draw.
     pub ramp: Option<DepthRamp>,
     /// Depth above which data packets are trimmed; `u64::MAX`: never.
@@ -63,6 +67,7 @@ impl PortLimits {
         let trims = policy.trims_to.is_some();
         Self {
             marks_above: std::array::from_fn(|queue| policy.marks_above(queue, rate)),
+            drops_early: drops_early(policy),
             ramp: policy.ramp.map(|ramp| DepthRamp {
                 depths: ramp.depths(rate),
                 share: ramp.share.get(),
@@ -89,12 +94,20 @@ impl PortLimits {
     pub fn of_host() -> Self {
         Self {
             marks_above: [u64::MAX; QUEUES],
+            drops_early: 0,
             ramp: None,
             trims_above: u64::MAX,
             bytes: u64::MAX,
             alpha: None,
         }
     }
+}
+
+/// Bit q: queue q drops early.
+fn drops_early(policy: &QosPolicy) -> u8 {
+    let queues = policy.queues.iter().enumerate();
+    let drops = queues.filter(|(_, row)| row.early_drop == EarlyDrop::On);
+    drops.fold(0, |bits, (queue, _)| bits | 1 << queue)
 }
 
 /// The fate of a packet that wants to enter a queue.
@@ -225,13 +238,14 @@ impl PortQueues {
             (_, Some(ramp)) => depth > ramp.marks_above(draw),
             (above, None) => depth > above,
         };
-        if early && packet.ecn == Ecn::NotEct {
+        let markable = packet.ecn != Ecn::NotEct;
+        if early && !markable && limits.drops_early >> queue & 1 == 1 {
             return QueueVerdict::DropEarly;
         }
         if u64::from(packet.bytes) > room {
             return QueueVerdict::DropFull;
         }
-        if early {
+        if early && markable {
             QueueVerdict::EnterMarked
         } else {
             QueueVerdict::Enter
@@ -273,18 +287,24 @@ impl PortQueues {
         self.record.integral -= i128::from(bytes) * i128::from(now.as_picos());
     }
 
-    /// Takes the packet that is served next.
+    /// Bit q: a packet of queue q can be served.
+    #[inline]
+    pub fn ready(&self) -> u8 {
+        self.occupied & !self.paused
+    }
+
+    /// Takes the packet of a queue that is served next.
     ///
     /// # Panics
-    /// When no packet can be served.
+    /// When the queue is empty.
     #[inline]
     pub fn leave<C: Default>(
         &mut self,
         now: Instant,
+        queue: usize,
         order: ServiceOrder,
         packets: &mut PacketArena<C>,
     ) -> PacketIndex {
-        let queue = (self.occupied & !self.paused).trailing_zeros() as usize;
         let before = match order {
             ServiceOrder::Arrival => PacketIndex::NONE,
             ServiceOrder::Urgency => self.before_most_urgent(queue, packets),

@@ -28,6 +28,7 @@ use crate::engine::host::{Envelope, Host, Load};
 use crate::engine::packets::{PacketArena, PacketIndex, SimPacket};
 use crate::engine::port::{Pausing, PortQueues, QUEUES, QueueVerdict};
 use crate::engine::spells::PortSpells;
+use crate::engine::turns::PortTurns;
 use crate::engine::wiring::Wiring;
 use crate::results::outcome::QueueSample;
 
@@ -53,6 +54,8 @@ pub struct FabricRegion<'w, H: Host> {
     packets: PacketArena<H::Cargo>,
     /// All ports of the fabric, of which this region uses its own.
     ports: Vec<PortQueues>,
+    /// By port, if not all queues are strict.
+    turns: Vec<PortTurns>,
     hosts: Vec<Option<H>>,
     /// When each host is due to be woken.
     armed: Vec<Instant>,
@@ -99,6 +102,10 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             calendar: Calendar::new(gap),
             packets: PacketArena::default(),
             ports: vec![PortQueues::default(); ports],
+            turns: match wiring.turns {
+                Some(_) => vec![PortTurns::default(); ports],
+                None => Vec::new(),
+            },
             armed: vec![END_OF_TIME; hosts.len()],
             hosts,
             flows,
@@ -528,7 +535,15 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let state = &mut self.ports[port.index()];
         state.ready_due = false;
         if state.can_serve() {
-            let index = state.leave(self.now, self.wiring.order, &mut self.packets);
+            let queue = match &self.wiring.turns {
+                None => state.ready().trailing_zeros() as usize,
+                Some(rules) => self.turns[port.index()].choose(rules, state.ready()),
+            };
+            let index = state.leave(self.now, queue, self.wiring.order, &mut self.packets);
+            if let Some(rules) = &self.wiring.turns {
+                let bytes = self.packets.at(index).bytes;
+                self.turns[port.index()].count(rules, queue, bytes);
+            }
             self.on_left(port, index);
             self.launch(port, index);
             if self.ports[port.index()].can_serve() {

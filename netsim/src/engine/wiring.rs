@@ -7,6 +7,7 @@ use gradwire_fabric::policy::{Balance, DSCPS, Pause, QosPolicy, ServiceOrder};
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::engine::port::{PortLimits, picos_per_byte};
+use crate::engine::turns::TurnRules;
 use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::routing::{PortId, Routes};
 use gradwire_fabric::topology::{Device, Fabric, HostSpells, LinkChange};
@@ -63,6 +64,8 @@ pub struct Wiring {
     pub balance: Balance,
     /// How queues are served.
     pub order: ServiceOrder,
+    /// Which queue has its turn, where not all are strict.
+    pub turns: Option<TurnRules>,
     /// PFC.
     pub pause: Option<Pause>,
     /// Length of a trimmed packet.
@@ -96,6 +99,7 @@ impl Wiring {
             queue_of_dscp: policy.queue_of_dscp(),
             balance: policy.balance,
             order: policy.order,
+            turns: TurnRules::of(policy),
             pause: policy.pause,
             trims_to: policy.trims_to,
             changes: fabric.changes.clone(),

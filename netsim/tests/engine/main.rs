@@ -17,6 +17,7 @@ mod published;
 mod queueing;
 mod repeatable;
 mod scheduling;
+mod shares;
 mod sharing;
 mod small_tensors;
 mod switch;

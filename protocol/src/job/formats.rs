@@ -13,6 +13,7 @@ use toml::de::DeValue;
 use super::form::ValueForm;
 use super::notation;
 use super::values::{AlgorithmChoice, Checksum};
+use crate::priority::UntaggedTraffic;
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 
 /// How the value of a key is written.
@@ -310,6 +311,30 @@ pub(super) const ON_OFF: Single<Checksum> = Single {
     show: |checksum| (*checksum == Checksum::On).to_string(),
     allowed: "true, false",
     form: || ValueForm::Flag,
+};
+
+/// The shares of a link that others may be given: whole percents, since switches write such.
+const OTHERS_PERCENT: RangeInclusive<u32> = 1..=90;
+
+pub(super) const UNTAGGED: Single<UntaggedTraffic> = Single {
+    read: |value| match value.as_str() {
+        Some("share") => Some(UntaggedTraffic::Shares),
+        Some("below") => Some(UntaggedTraffic::Below),
+        _ => {
+            let share = AnyShare.read(value)?;
+            let percent = share.whole_percent()?;
+            OTHERS_PERCENT
+                .contains(&percent)
+                .then_some(UntaggedTraffic::Weighted(share))
+        }
+    },
+    show: |untagged| match untagged {
+        UntaggedTraffic::Shares => quoted("share"),
+        UntaggedTraffic::Below => quoted("below"),
+        UntaggedTraffic::Weighted(share) => AnyShare.show(share),
+    },
+    allowed: "\"share\", \"below\", or \"1%\" to \"90%\" in whole percents",
+    form: || ValueForm::share().or_word("below").or_word("share"),
 };
 
 pub(super) const DSCP: Single<Dscp> = Single {

@@ -101,9 +101,9 @@ impl Dialect for Linux {
     fn words(&self, plan: &Plan) -> CommandWords {
         let form = LinuxForm::of(plan);
         let marks = match form {
-            LinuxForm::Host => "packets of each class; no drops",
+            LinuxForm::Host | LinuxForm::SharedHost => "packets of each class; no drops",
             LinuxForm::Bpf => "packets of each class; drops where a queue was full",
-            LinuxForm::Switch | LinuxForm::Lab => {
+            LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Shared => {
                 "per queue `marked` and `early`; `pdrop` means full"
             }
         };

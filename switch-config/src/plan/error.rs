@@ -2,6 +2,7 @@
 
 use gradwire_protocol::units::{ByteCount, Dscp};
 
+use super::queues;
 use super::site::Site;
 use crate::limits::PlatformLimits;
 use crate::target::SwitchTarget;
@@ -164,7 +165,7 @@ pub(super) fn check(
 ) -> Result<(), PlanError> {
     check_ports(site)?;
     let (given, most) = (policy.queues.len(), limits.queues.value);
-    if given > usize::from(most) {
+    if given > usize::from(most) && !queues::merges(limits, policy) {
         return Err(PlanError::Classes {
             target,
             given,

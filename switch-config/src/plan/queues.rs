@@ -1,11 +1,12 @@
 //! Which queue has which number and which DSCPs, and how droppable packets are told apart.
 
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{Class, Dscp, Share};
 
 use super::error::{self, PlanError};
 use crate::limits::{NotEct, PlatformLimits};
 use crate::target::SwitchTarget;
-use gradwire_fabric::policy::QosPolicy;
+use gradwire_fabric::policy::{QosPolicy, QueueTurn};
 
 /// The purpose of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,9 +17,13 @@ pub enum Purpose {
     Control,
     /// Packets of a class of gradients.
     Data(Class),
+    /// Packets of all classes of gradients.
+    Gradients,
+    /// Packets of others only, with a share of the link.
+    Others,
 }
 
-/// One strict-priority queue.
+/// One queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlanQueue {
     /// Its purpose.
@@ -27,10 +32,12 @@ pub struct PlanQueue {
     pub number: u8,
     /// DSCPs that lead to it and are kept, ascending.
     pub dscps: Vec<Dscp>,
-    /// DSCP that leads to it and is dropped first, where the job has such.
-    pub droppable: Option<Dscp>,
+    /// DSCPs that lead to it and are dropped first, where the job has such.
+    pub droppable: Vec<Dscp>,
     /// Depth at which it marks and drops, as a share of rate x RTT; `None`: only when full.
     pub marks_above: Option<Share>,
+    /// When it has its turn.
+    pub turn: QueueTurn,
 }
 
 impl PlanQueue {
@@ -40,6 +47,21 @@ impl PlanQueue {
             Purpose::Reserved => "reserved".to_owned(),
             Purpose::Control => "control".to_owned(),
             Purpose::Data(class) => format!("class-{class}"),
+            Purpose::Gradients => "gradients".to_owned(),
+            Purpose::Others => "others".to_owned(),
+        }
+    }
+
+    /// Whether it carries gradients: then it drops droppable packets where it marks others.
+    pub fn has_gradients(&self) -> bool {
+        matches!(self.purpose, Purpose::Data(_) | Purpose::Gradients)
+    }
+
+    /// Its weight in percent, or that of the queues with which it shares one; `None`: it is strict.
+    pub fn percent(&self) -> Option<u8> {
+        match self.turn {
+            QueueTurn::Strict => None,
+            QueueTurn::Weighted { percent, .. } => Some(percent),
         }
     }
 }
@@ -80,43 +102,85 @@ pub(super) fn selection(
     }
 }
 
+/// Whether all classes of gradients share a queue: the platform keeps no order beside a share.
+/// Weights in place of an order would give others more than their share whenever few classes have
+/// packets.
+pub(super) fn merges(limits: &PlatformLimits, policy: &QosPolicy) -> bool {
+    policy.others.is_some() && !limits.order_beside_share.value
+}
+
 /// Queues from the first to be served, numbered so that the last is 0. Reserved DSCPs have a queue
 /// of their own where there is one to spare, the highest of the platform, else the control queue.
 pub(super) fn queues(limits: &PlatformLimits, policy: &QosPolicy) -> Vec<PlanQueue> {
-    let count = policy.queues.len() as u8;
-    let spare = limits.queues.value > count && !policy.reserved.is_empty();
-    let mut queues = Vec::new();
+    let mut own = own_queues(limits, policy);
+    if merges(limits, policy) {
+        merge(&mut own);
+    }
+    let count = own.len() as u8;
+    for (number, queue) in (0..count).rev().zip(&mut own) {
+        queue.number = number;
+    }
     let mut reserved = policy.reserved.clone();
     reserved.sort_unstable();
-    if spare {
-        queues.push(PlanQueue {
-            purpose: Purpose::Reserved,
-            number: limits.queues.value - 1,
-            dscps: std::mem::take(&mut reserved),
-            droppable: None,
-            marks_above: None,
-        });
-    }
-    for (number, queue) in (0..count).rev().zip(&policy.queues) {
-        let is_control = queue.class.0 == 0;
-        let mut dscps = vec![queue.dscp];
-        if is_control {
-            dscps.append(&mut reserved);
-            dscps.sort_unstable();
-        }
-        queues.push(PlanQueue {
-            purpose: if is_control {
-                Purpose::Control
-            } else {
-                Purpose::Data(queue.class)
+    if limits.queues.value > count && !reserved.is_empty() {
+        own.insert(
+            0,
+            PlanQueue {
+                purpose: Purpose::Reserved,
+                number: limits.queues.value - 1,
+                dscps: reserved,
+                droppable: Vec::new(),
+                marks_above: None,
+                turn: QueueTurn::Strict,
             },
-            number,
-            dscps,
-            droppable: queue.droppable,
-            marks_above: (limits.not_ect.value != NotEct::Kept)
-                .then_some(queue.marks_above)
-                .flatten(),
-        });
+        );
+    } else if let Some(control) = own.first_mut() {
+        control.dscps.append(&mut reserved);
+        control.dscps.sort_unstable();
     }
-    queues
+    own
+}
+
+/// The queues of the policy, without numbers.
+fn own_queues(limits: &PlatformLimits, policy: &QosPolicy) -> Vec<PlanQueue> {
+    let marks = limits.not_ect.value != NotEct::Kept;
+    let rows = policy.queues.iter().zip(policy.turns());
+    let queues = rows.map(|(queue, turn)| {
+        let purpose = match (queue.class.0, queue.early_drop) {
+            (0, _) => Purpose::Control,
+            (_, EarlyDrop::On) => Purpose::Data(queue.class),
+            (_, EarlyDrop::Off) => Purpose::Others,
+        };
+        let marks = marks && (purpose != Purpose::Others || limits.marks_without_drops.value);
+        PlanQueue {
+            purpose,
+            number: 0,
+            dscps: vec![queue.dscp],
+            droppable: queue.droppable.into_iter().collect(),
+            marks_above: queue.marks_above.filter(|_| marks),
+            turn,
+        }
+    });
+    queues.collect()
+}
+
+/// Puts all classes of gradients into the queue of the first.
+fn merge(queues: &mut Vec<PlanQueue>) {
+    let mut merged: Option<PlanQueue> = None;
+    let gradients = queues.extract_if(.., |queue| queue.has_gradients());
+    for queue in gradients {
+        match &mut merged {
+            None => merged = Some(queue),
+            Some(first) => {
+                first.dscps.extend(queue.dscps);
+                first.droppable.extend(queue.droppable);
+            }
+        }
+    }
+    if let Some(mut first) = merged {
+        first.purpose = Purpose::Gradients;
+        first.dscps.sort_unstable();
+        first.droppable.sort_unstable();
+        queues.insert(1, first);
+    }
 }

@@ -6,6 +6,7 @@
 use gradwire_fabric::policy::{
     Balance, ClassQueue, DSCPS, QosPolicy, RESERVED, ServiceOrder, SwitchBuffer,
 };
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect;
 use gradwire_switch_config::limits::{NotEct, PlatformLimits};
@@ -52,6 +53,7 @@ impl Drawn {
     fn policy_within(&self, limits: &PlatformLimits) -> QosPolicy {
         let mut policy = self.policy.clone();
         policy.queues.truncate(usize::from(limits.queues.value));
+        policy.others = policy.others.filter(|_| policy.queues.len() >= 3);
         if matches!(
             limits.not_ect.value,
             NotEct::DropsWhenFull | NotEct::Unknown
@@ -60,6 +62,10 @@ impl Drawn {
             for (queue, second) in data.zip(&self.seconds) {
                 queue.droppable = Some(*second);
             }
+        }
+        if let (Some(_), Some(last)) = (policy.others, policy.queues.last_mut()) {
+            last.droppable = None;
+            last.early_drop = EarlyDrop::Off;
         }
         policy.trims_to = policy.trims_to.and_then(|bytes| {
             let range = limits.trims.value?;
@@ -86,9 +92,15 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
     let numbers: Vec<u8> = (0..DSCPS as u8).collect();
     let dscps = Just(numbers).prop_shuffle();
     let shares = prop::collection::vec(1_u8..=100, 7);
-    let details = (1_u64..=40, any::<bool>(), prop::option::of(64_u64..=1500));
+    let others = prop::option::of(1_u8..=90);
+    let details = (
+        1_u64..=40,
+        any::<bool>(),
+        prop::option::of(64_u64..=1500),
+        others,
+    );
     (1_usize..=8, reserved, dscps, shares, details).prop_map(
-        |(classes, reserved, dscps, shares, (rtt_us, colours, trims_to))| {
+        |(classes, reserved, dscps, shares, (rtt_us, colours, trims_to, others))| {
             let free = dscps.into_iter().map(Dscp);
             let mut free = free.filter(|dscp| !reserved.contains(dscp));
             let firsts: Vec<Dscp> = free.by_ref().take(classes).collect();
@@ -98,9 +110,11 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
                 dscp: *dscp,
                 droppable: (colours && class > 0).then(|| seconds[class - 1]),
                 marks_above: (class > 0).then(|| share(shares[class - 1])),
+                early_drop: EarlyDrop::On,
             });
             let policy = QosPolicy {
                 queues: queues.collect(),
+                others,
                 reserved,
                 rtt: Span::from_micros(rtt_us),
                 balance: Balance::Ecmp,

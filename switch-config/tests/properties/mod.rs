@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gradwire_fabric::policy::{ClassQueue, QosPolicy, SwitchBuffer};
 use gradwire_protocol::job::Job;
+use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
 use gradwire_switch_config::dialect::{self, Dialect};
 use gradwire_switch_config::lint;
@@ -28,6 +29,7 @@ pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
             dscp: Dscp(2),
             droppable: None,
             marks_above: Some(Share::ALL),
+            early_drop: EarlyDrop::On,
         });
     }
     policy.queues.truncate(classes);

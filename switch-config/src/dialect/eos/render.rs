@@ -81,7 +81,13 @@ fn profile(plan: &Plan, port: &SwitchPort) -> ConfigEntry {
     ];
     let word = Chip::of(plan.target.version).queue();
     for queue in plan.queues.iter().rev() {
-        let mut settings = vec![ConfigEntry::leaf("priority strict")];
+        let mut settings = match queue.percent() {
+            None => vec![ConfigEntry::leaf("priority strict")],
+            Some(percent) => vec![
+                ConfigEntry::leaf("no priority"),
+                ConfigEntry::leaf(format!("bandwidth percent {percent}")),
+            ],
+        };
         settings.extend(plan.profile(queue, port).map(drops));
         lines.push(ConfigEntry::remark("!"));
         lines.push(ConfigEntry::new(
@@ -111,7 +117,7 @@ fn maps(plan: &Plan) -> Vec<ConfigEntry> {
         let queue: &PlanQueue = plan.queue_of_dscp(dscp);
         maps::DscpTarget {
             class: queue.number,
-            drops_first: by_precedence && queue.droppable == Some(dscp),
+            drops_first: by_precedence && queue.droppable.contains(&dscp),
         }
     };
     let rows = (0..DSCPS as u8).map(|dscp| (dscp, target(Dscp(dscp)).to_string()));

@@ -37,12 +37,14 @@ const ORDER: [&str; 23] = [
 ];
 
 /// Statements that have one value: `*` stands for any word, the last word is the value.
-const SINGLE: [&str; 8] = [
+const SINGLE: [&str; 10] = [
     "class-of-service forwarding-classes class * queue-num *",
     "class-of-service scheduler-maps * forwarding-class * scheduler *",
     "class-of-service schedulers * priority *",
+    "class-of-service schedulers * transmit-rate percent *",
     "class-of-service schedulers * drop-profile-map loss-priority * protocol * drop-profile *",
     "class-of-service traffic-control-profiles * scheduler-map *",
+    "class-of-service traffic-control-profiles * guaranteed-rate percent *",
     "class-of-service interfaces * scheduler-map *",
     "class-of-service interfaces * congestion-notification-profile *",
     "class-of-service interfaces * forwarding-class-set * output-traffic-control-profile *",

@@ -76,8 +76,11 @@ impl ConfigReader for JunosReader<'_> {
         let name = self.binding_of(&port.name)?;
         let mut said = PortReading::default();
         self.landings(&name, &mut said);
-        if let Some(map) = self.map_of(&name) {
+        for map in self.maps_of(&name) {
             self.queues(&map, &mut said);
+        }
+        if scheduling(self.plan.target.version) == Scheduling::Levels {
+            self.share_levels(&mut said);
         }
         self.pauses(&name, &mut said);
         Some(said)
@@ -213,45 +216,81 @@ impl<'a> JunosReader<'a> {
         self.wanted(dscp, Rule::Schema, place, text)
     }
 
-    /// The scheduler map of a port: its own, or that of its traffic control profile.
-    fn map_of(&mut self, port: &str) -> Option<String> {
+    /// The scheduler maps of a port: its own, or those of its traffic control profiles.
+    fn maps_of(&mut self, port: &str) -> Vec<String> {
         let direct = || self.value(&["interfaces", port, "scheduler-map"]);
         let of_unit = || self.value(&["interfaces", port, "unit", "0", "scheduler-map"]);
         let bound = direct().or_else(of_unit).map(str::to_owned);
-        let profile = match scheduling(self.plan.target.version) {
-            Scheduling::Levels => None,
-            Scheduling::StrictSet => self.profile_of(port),
+        let mut maps = match scheduling(self.plan.target.version) {
+            Scheduling::Levels => Vec::new(),
+            Scheduling::StrictSet => self.maps_of_sets(port),
         };
-        let map = profile.or(bound)?;
-        self.defined(&["scheduler-maps", &map], port)?;
-        Some(map)
+        if maps.is_empty() {
+            maps.extend(bound);
+        }
+        maps.retain(|map| self.defined(&["scheduler-maps", map], port).is_some());
+        maps
     }
 
-    /// The scheduler map of the forwarding class set of a port.
-    fn profile_of(&mut self, port: &str) -> Option<String> {
+    /// The scheduler maps of the forwarding class sets of a port.
+    fn maps_of_sets(&mut self, port: &str) -> Vec<String> {
         let sets = self.behind(&["interfaces", port, "forwarding-class-set"]);
-        let (set, profile) = sets.iter().find_map(|rest| match rest {
+        let sets = sets.iter().filter_map(|rest| match rest {
             [set, word, profile, ..] if word == "output-traffic-control-profile" => {
                 Some((set.clone(), profile.clone()))
             }
             _ => None,
-        })?;
-        self.defined(&["forwarding-class-sets", &set], port);
+        });
+        let sets: Vec<(String, String)> = sets.collect();
+        for (set, _) in &sets {
+            self.defined(&["forwarding-class-sets", set], port);
+        }
+        if let Some((set, _)) = sets.first() {
+            self.served_classes(set, &sets);
+        }
+        let maps = sets.iter().filter_map(|(_, profile)| {
+            let place = format!("traffic-control-profiles {profile}");
+            let map = self.value(&["traffic-control-profiles", profile, "scheduler-map"]);
+            let text = format!("{port} refers to it, and it has no scheduler-map");
+            let map = self.wanted(map, Rule::Dangling, place, text);
+            map.map(str::to_owned)
+        });
+        maps.collect()
+    }
+
+    /// Each class of ours must be in one of the sets of a port.
+    fn served_classes(&mut self, first: &str, sets: &[(String, String)]) {
         for queue in &self.plan.queues {
             let class = format!("{}-{}", OURS, queue.name());
-            if self.is_there(&["forwarding-classes", "class", &class])
-                && !self.is_there(&["forwarding-class-sets", &set, "class", &class])
-            {
+            let is_in = |(set, _): &(String, String)| {
+                self.is_there(&["forwarding-class-sets", set, "class", &class])
+            };
+            if self.is_there(&["forwarding-classes", "class", &class]) && !sets.iter().any(is_in) {
                 let text = format!("forwarding class {class} is not in it: nothing serves it");
-                let place = format!("forwarding-class-sets {set}");
+                let place = format!("forwarding-class-sets {first}");
                 self.find(Rule::NoQueue, &place, text);
             }
         }
-        let place = format!("traffic-control-profiles {profile}");
-        let map = self.value(&["traffic-control-profiles", &profile, "scheduler-map"]);
-        let text = format!("{port} refers to it, and it has no scheduler-map");
-        let map = self.wanted(map, Rule::Dangling, place, text);
-        map.map(str::to_owned)
+    }
+
+    /// Where each queue has a level and the last one a transmit rate, that is its share, and the
+    /// levels of gradients are an order within the rest.
+    fn share_levels(&self, said: &mut PortReading) {
+        let plan = &self.plan.queues;
+        let others = said.queues.values().find_map(|queue| match queue.service {
+            Service::Weighted { weight, .. } => weight,
+            _ => None,
+        });
+        let Some(others) = others.filter(|percent| *percent <= 100) else {
+            return;
+        };
+        for queue in plan.iter().filter(|queue| queue.percent().is_some()) {
+            let read = said.queues.entry(queue.number).or_default();
+            if let Service::Strict { rank } = read.service {
+                let weight = Some(100 - others);
+                read.service = Service::Weighted { weight, rank };
+            }
+        }
     }
 
     fn queues(&mut self, map: &str, said: &mut PortReading) {
@@ -289,7 +328,10 @@ impl<'a> JunosReader<'a> {
         let Some(level) = self.wanted(level, Rule::Schema, &place, text) else {
             return Service::Unsaid;
         };
+        let share = self.value(&["schedulers", scheduler, "transmit-rate", "percent"]);
+        let share = share.and_then(|percent| percent.parse().ok());
         match (model, level) {
+            (Scheduling::Levels, 1..) if share.is_some() => Service::weighted(share),
             (Scheduling::Levels, level) => Service::Strict {
                 rank: (LEVELS.len() - level) as u16,
             },
@@ -307,7 +349,7 @@ impl<'a> JunosReader<'a> {
                     let text = format!("priority `{priority}`; this model has strict-high and low");
                     self.find(Rule::Schema, &place, text);
                 }
-                Service::Weighted
+                Service::weighted(share)
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::change::JunosRules;
 use super::scheduling::{LEVELS, Scheduling, scheduling};
 use crate::notation::set_lines::{self, Words};
-use crate::plan::{OURS, Plan, PlanQueue, Selection, SwitchPort};
+use crate::plan::{OURS, Plan, PlanQueue, Purpose, Selection, SwitchPort};
 use crate::tree::ConfigEntry;
 use crate::tree::load::load;
 
@@ -33,12 +33,26 @@ fn class_name(queue: &PlanQueue) -> String {
     format!("{OURS}-{}", queue.name())
 }
 
+/// The forwarding class set of a queue: those with a weight are not with strict ones.
+fn set_of(queue: &PlanQueue) -> String {
+    match queue.percent() {
+        None => OURS.to_owned(),
+        Some(_) => format!("{OURS}-weighted"),
+    }
+}
+
 /// The loss priority of droppable packets.
 fn loss_priority(plan: &Plan) -> &'static str {
     match plan.selection {
         Selection::Ecn => "low",
         Selection::Precedence => "high",
     }
+}
+
+/// The transmit rate of a queue in percent: where queues keep an order, only others have one.
+fn rate_of(queue: &PlanQueue, model: Scheduling) -> Option<u8> {
+    let is_written = model == Scheduling::StrictSet || queue.purpose == Purpose::Others;
+    queue.percent().filter(|_| is_written)
 }
 
 /// Words of a text that has no quotes.
@@ -84,7 +98,8 @@ impl StatementWriter<'_> {
                 ));
             }
             if strict_set {
-                self.set(&format!("forwarding-class-sets {OURS} class {class}"));
+                let set = set_of(queue);
+                self.set(&format!("forwarding-class-sets {set} class {class}"));
             }
         }
         if strict_set {
@@ -105,14 +120,17 @@ impl StatementWriter<'_> {
     /// Schedulers and their map for ports of one rate.
     fn schedulers(&mut self, port: &SwitchPort) {
         let plan = self.plan;
-        let map = format!("{OURS}-{}", port.rate);
         let model = scheduling(plan.target.version);
         if model == Scheduling::StrictSet {
-            self.set(&format!(
-                "traffic-control-profiles {map} scheduler-map {map}"
-            ));
+            for set in self.sets() {
+                self.traffic_control(&set, port);
+            }
         }
         for (at, queue) in plan.queues.iter().enumerate() {
+            let map = match model {
+                Scheduling::StrictSet => format!("{}-{}", set_of(queue), port.rate),
+                Scheduling::Levels => format!("{OURS}-{}", port.rate),
+            };
             let profile = plan.profile(queue, port);
             let scheduler = match profile {
                 Some(_) => format!("{}-{}", class_name(queue), port.rate),
@@ -127,11 +145,17 @@ impl StatementWriter<'_> {
                     "scheduler-maps {map} forwarding-class {class} scheduler {scheduler}"
                 ));
             }
-            let priority = match model {
-                Scheduling::StrictSet => LEVELS[0],
-                Scheduling::Levels => LEVELS[at],
+            let priority = match (model, queue.percent()) {
+                (Scheduling::StrictSet, None) => LEVELS[0],
+                (Scheduling::StrictSet, Some(_)) => LEVELS[LEVELS.len() - 1],
+                (Scheduling::Levels, _) => LEVELS[at],
             };
             self.set(&format!("schedulers {scheduler} priority {priority}"));
+            if let Some(percent) = rate_of(queue, model) {
+                self.set(&format!(
+                    "schedulers {scheduler} transmit-rate percent {percent}"
+                ));
+            }
             let Some(profile) = profile else { continue };
             let loss = loss_priority(plan);
             self.set(&format!(
@@ -147,16 +171,42 @@ impl StatementWriter<'_> {
         }
     }
 
+    /// The forwarding class sets of the plan.
+    fn sets(&self) -> Vec<String> {
+        let mut sets: Vec<String> = self.plan.queues.iter().map(set_of).collect();
+        sets.dedup();
+        sets
+    }
+
+    /// The traffic control profile of a set on ports of a rate. Transmit rates in it count only
+    /// beside a guaranteed rate.
+    fn traffic_control(&mut self, set: &str, port: &SwitchPort) {
+        let name = format!("{set}-{}", port.rate);
+        if set != OURS {
+            self.set(&format!(
+                "traffic-control-profiles {name} guaranteed-rate percent 100"
+            ));
+        }
+        self.set(&format!(
+            "traffic-control-profiles {name} scheduler-map {name}"
+        ));
+    }
+
     fn port(&mut self, port: &SwitchPort) {
         let model = scheduling(self.plan.target.version);
-        let map = format!("{OURS}-{}", port.rate);
-        let binding = match model {
+        let mut bindings: Vec<String> = match model {
             Scheduling::StrictSet => {
-                format!("forwarding-class-set {OURS} output-traffic-control-profile {map}")
+                let sets = self.sets().into_iter();
+                let bound = sets.map(|set| {
+                    let profile = format!("{set}-{}", port.rate);
+                    format!("forwarding-class-set {set} output-traffic-control-profile {profile}")
+                });
+                bound.collect()
             }
-            Scheduling::Levels => format!("scheduler-map {map}"),
+            Scheduling::Levels => vec![format!("scheduler-map {OURS}-{}", port.rate)],
         };
-        for text in [binding, format!("unit 0 classifiers dscp {OURS}")] {
+        bindings.push(format!("unit 0 classifiers dscp {OURS}"));
+        for text in bindings {
             let mut line = vec!["interfaces".to_owned(), port.name.clone()];
             line.extend(words(&text));
             self.put(line);

@@ -16,7 +16,7 @@ pub const MODULES: [&str; 2] = ["junos-qfx-conf-root", "junos-qfx-conf-class-of-
 /// Statements, word by word: `a` a container, `a[]` a list with its key behind, `a=` a leaf, `a*`
 /// a list of values, `a!` a leaf without a value, `a{b,c}` a list whose keys are named, and `(a)`
 /// before one of these a name that is not typed.
-const SHAPES: [&str; 22] = [
+const SHAPES: [&str; 23] = [
     "classifiers dscp[] forwarding-class[] loss-priority[] code-points*",
     "classifiers dscp[] import=",
     "drop-profiles[] interpolate fill-level*",
@@ -24,6 +24,7 @@ const SHAPES: [&str; 22] = [
     "forwarding-classes class[] queue-num=",
     "forwarding-classes class[] no-loss!",
     "traffic-control-profiles[] scheduler-map=",
+    "traffic-control-profiles[] guaranteed-rate percent=",
     "forwarding-class-sets[] class[]",
     "congestion-notification-profile[] input ieee-802.1 code-point[] pfc!",
     "interfaces (interface)[] scheduler-map=",

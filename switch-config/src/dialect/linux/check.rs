@@ -57,9 +57,9 @@ impl<'a> PortCheck<'a> {
     fn read(&mut self) -> Option<PortReading> {
         let root = self.state.root()?;
         let at = self.form().queues_at();
-        let wanted = match self.form() {
-            LinuxForm::Bpf => "htb",
-            LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Host => "prio",
+        let wanted = match self.form().has_classes() {
+            true => "htb",
+            false => "prio",
         };
         let Some(queues) = self
             .state
@@ -80,6 +80,7 @@ impl<'a> PortCheck<'a> {
             let said = self.queue(queue, queues);
             found.queues.insert(queue.number, said);
         }
+        self.share(&mut found);
         if self.form() == LinuxForm::Bpf {
             self.program();
         }
@@ -143,7 +144,7 @@ impl<'a> PortCheck<'a> {
     fn queue(&mut self, queue: &PlanQueue, queues: &Qdisc) -> QueueReading {
         let class = self.form().class(queue.number);
         let service = match queues.kind.as_str() {
-            "htb" => self.turn(&class),
+            "htb" => self.turn(queue, &class),
             _ => match queues.number("bands") {
                 Some(bands) if u64::from(BANDS - queue.number) <= bands => Service::Strict {
                     rank: queue.number.into(),
@@ -161,8 +162,36 @@ impl<'a> PortCheck<'a> {
         }
     }
 
+    /// Where a class of HTB has a share of the link, those that the plan has in order beside it
+    /// share the rest.
+    fn share(&self, found: &mut PortReading) {
+        let shares = found
+            .queues
+            .values()
+            .filter_map(|queue| match queue.service {
+                Service::Weighted { weight, .. } => weight,
+                _ => None,
+            });
+        let rest = 100_u32.checked_sub(shares.sum());
+        let Some(rest) = rest.filter(|rest| *rest < 100) else {
+            return;
+        };
+        for queue in self
+            .plan
+            .queues
+            .iter()
+            .filter(|queue| queue.percent().is_some())
+        {
+            let read = found.queues.entry(queue.number).or_default();
+            if let Service::Strict { rank } = read.service {
+                let weight = Some(rest);
+                read.service = Service::Weighted { weight, rank };
+            }
+        }
+    }
+
     /// When HTB serves a class, compared with the others.
-    fn turn(&mut self, class: &str) -> Service {
+    fn turn(&mut self, queue: &PlanQueue, class: &str) -> Service {
         let Some(HtbClass {
             parent,
             turn,
@@ -182,11 +211,23 @@ impl<'a> PortCheck<'a> {
             let text = format!("class {class} gets at most {ceil} of {}", self.port.rate);
             self.add(Rule::ServiceOrder, text);
         }
+        let strict = Service::Strict {
+            rank: 7_u16.saturating_sub(u16::from(*turn)),
+        };
+        let shares = self
+            .plan
+            .queues
+            .iter()
+            .any(|queue| queue.percent().is_some());
         match read_rate(rate) {
-            Some(assured) if assured > ASSURED_BPS => Service::Weighted,
-            _ => Service::Strict {
-                rank: 7_u16.saturating_sub(u16::from(*turn)),
+            Some(assured) if assured > ASSURED_BPS => match shares && queue.percent().is_none() {
+                true => strict,
+                false => {
+                    let percent = (assured + link / 200).saturating_mul(100) / link.max(1);
+                    Service::weighted(u32::try_from(percent).ok())
+                }
             },
+            _ => strict,
         }
     }
 
@@ -200,7 +241,7 @@ impl<'a> PortCheck<'a> {
                 high: profile.threshold.high_bytes(),
                 percent: 100,
                 marks_ect: true,
-                drops_droppable: true,
+                drops_droppable: queue.has_gradients(),
             });
         }
         let red = self.state.leaf(class).filter(|leaf| leaf.kind == "red")?;

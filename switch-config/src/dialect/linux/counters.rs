@@ -27,9 +27,7 @@ fn count(plan: &Plan, queue: &PlanQueue, state: &TcPort) -> Option<QueueCount> {
     let numbers = |at: usize| state.numbers.get(at + band).copied();
     let (marked, early) = match form {
         LinuxForm::Bpf => (numbers(MARKED_AT), numbers(EARLY_AT)),
-        LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Host => {
-            (counted("marked"), counted("early"))
-        }
+        _ => (counted("marked"), counted("early")),
     };
     Some(QueueCount {
         port: state.name.clone(),

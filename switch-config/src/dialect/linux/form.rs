@@ -19,38 +19,45 @@ pub(super) enum LinuxForm {
     Bpf,
     /// `prio` at the root and no `red`: a sending host.
     Host,
+    /// HTB with one class per queue, of which the last has a rate, and `red` in data queues.
+    Shared,
+    /// The same without `red`: a sending host.
+    SharedHost,
 }
 
 impl LinuxForm {
-    /// The form of a version of the target `linux`; [`crate::target`] admits no other version.
-    pub(super) fn of_version(version: &str) -> Self {
-        match version {
-            "host" => Self::Host,
-            "bpf" => Self::Bpf,
-            "lab" => Self::Lab,
-            _ => Self::Switch,
-        }
-    }
-
-    /// The form of a plan.
+    /// The form of a plan; [`crate::target`] admits no other version of the target `linux`.
     pub(super) fn of(plan: &Plan) -> Self {
-        Self::of_version(plan.target.version)
+        let shares = plan.queues.iter().any(|queue| queue.percent().is_some());
+        match (plan.target.version, shares) {
+            ("bpf", _) => Self::Bpf,
+            ("host", false) => Self::Host,
+            ("host", true) => Self::SharedHost,
+            (_, true) => Self::Shared,
+            ("lab", false) => Self::Lab,
+            (_, false) => Self::Switch,
+        }
     }
 
     /// The handle of the discipline whose classes are the queues.
     pub(super) fn queues_at(self) -> &'static str {
         match self {
-            Self::Switch | Self::Bpf | Self::Host => "1:",
             Self::Lab => "2:",
+            _ => "1:",
         }
+    }
+
+    /// Whether the queues are classes of HTB.
+    pub(super) fn has_classes(self) -> bool {
+        matches!(self, Self::Bpf | Self::Shared | Self::SharedHost)
     }
 
     /// The class of a queue: `1:3`.
     pub(super) fn class(self, queue: u8) -> String {
         let band = BANDS - queue;
-        match self {
-            Self::Bpf => format!("1:1{band}"),
-            Self::Switch | Self::Lab | Self::Host => format!("{}{band}", self.queues_at()),
+        match self.has_classes() {
+            true => format!("1:1{band}"),
+            false => format!("{}{band}", self.queues_at()),
         }
     }
 

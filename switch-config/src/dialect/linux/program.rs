@@ -4,7 +4,8 @@
 //! it with one packet at a time, under the lock of the port.
 //!
 //! - It keeps the depth that each queue would have on a link of exactly this rate. At each packet
-//!   it subtracts the bytes that the link has sent since the last one, first queue first.
+//!   it subtracts the bytes that the link has sent since the last one: from a queue of others its
+//!   share, and from all queues the rest, first queue first.
 //! - If the packet's queue is at its threshold or above, the program marks an ECT packet and drops
 //!   any other.
 //! - Depths are in femtoseconds of the link's time, so that the program never divides.
@@ -18,7 +19,7 @@ use super::assembler::{
     Register,
 };
 use super::form::BANDS;
-use crate::plan::{Plan, PlanQueue, SwitchPort};
+use crate::plan::{Plan, PlanQueue, Purpose, SwitchPort};
 
 /// Where the depths begin in the state. Number 0 is the time of the last packet in ns.
 const DEPTHS_AT: usize = 1;
@@ -67,6 +68,8 @@ const THRESHOLD: Register = Register(9);
 const QUEUE: Register = Register(9);
 const STACK: Register = Register(10);
 
+/// Bits by which a share of the link is a whole number.
+const SHARE_BITS: i32 = 10;
 /// Idle time after which every queue is empty: 2^40 ns, 18 minutes. A longer one would overflow.
 const IDLE_MOST_NS: u64 = 1 << 40;
 const FEMTOS_PER_NANO: i32 = 1_000_000;
@@ -163,18 +166,28 @@ impl ProgramWriter<'_> {
         code.alu(Alu::Mov, R0, R1);
         code.bind(short);
         code.alu(Alu::Mul, R0, FEMTOS_PER_NANO);
+        self.drain_others();
         for band in 0..usize::from(BANDS) {
-            let depth = number_at(STATE, DEPTHS_AT + band);
-            code.load(MemoryWidth::Double, R1, depth);
-            code.alu(Alu::Mov, R2, R1);
-            let all = code.label();
-            code.jump_if(Condition::Le, R2, R0, all);
-            code.alu(Alu::Mov, R2, R0);
-            code.bind(all);
-            code.alu(Alu::Sub, R0, R2);
-            code.alu(Alu::Sub, R1, R2);
-            code.store(MemoryWidth::Double, depth, R1);
+            drain(&mut self.code, band, R0);
         }
+    }
+
+    /// Takes from the queue of others its share of what the link has sent, before the others get
+    /// the rest.
+    fn drain_others(&mut self) {
+        let others = self.plan.queues.last();
+        let others = others.filter(|queue| queue.purpose == Purpose::Others);
+        let Some((queue, percent)) = others.and_then(|queue| Some((queue, queue.percent()?)))
+        else {
+            return;
+        };
+        let code = &mut self.code;
+        code.alu(Alu::Mov, R3, R0);
+        code.alu(Alu::Rsh, R3, SHARE_BITS);
+        code.alu(Alu::Mul, R3, (i32::from(percent) << SHARE_BITS) / 100);
+        code.alu(Alu::Sub, R0, R3);
+        drain(code, usize::from(BANDS - 1 - queue.number), R3);
+        code.alu(Alu::Add, R0, R3);
     }
 
     /// Reads the byte of DSCP and ECN. ARP and neighbour discovery are urgent: without them no
@@ -239,6 +252,10 @@ impl ProgramWriter<'_> {
             });
             code.load_imm64(THRESHOLD, depth);
             code.alu(Alu::Mov, R3, i32::from(BANDS - 1 - queue.number) * 8);
+            // Marks whatever comes: the kernel sets CE on ECT packets only.
+            if queue.purpose == Purpose::Others {
+                code.alu(Alu::Mov, FIELD, 1);
+            }
             code.jump(chosen);
         }
     }
@@ -282,6 +299,20 @@ impl ProgramWriter<'_> {
         code.increment(number_at(QUEUE, EARLY_AT));
         code.exit(TC_ACT_SHOT);
     }
+}
+
+/// Takes from a queue as much as is left in a register, and from that the same.
+fn drain(code: &mut Assembler, band: usize, left: Register) {
+    let depth = number_at(STATE, DEPTHS_AT + band);
+    code.load(MemoryWidth::Double, R1, depth);
+    code.alu(Alu::Mov, R2, R1);
+    let all = code.label();
+    code.jump_if(Condition::Le, R2, left, all);
+    code.alu(Alu::Mov, R2, left);
+    code.bind(all);
+    code.alu(Alu::Sub, left, R2);
+    code.alu(Alu::Sub, R1, R2);
+    code.store(MemoryWidth::Double, depth, R1);
 }
 
 /// Copies the first bytes of the network header to sixteen bytes below the end of the stack.

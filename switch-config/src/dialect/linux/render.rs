@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::form::{BANDS, LinuxForm};
 use super::object::{ObjectFile, STATE_PATH};
-use crate::plan::{NoteKind, Plan, PlanQueue, SwitchPort, ThresholdProfile};
+use crate::plan::{NoteKind, Plan, PlanQueue, Purpose, SwitchPort, ThresholdProfile};
 use gradwire_protocol::units::Rate;
 
 /// Settings that make the kernel hash UDP ports over equal paths, in IPv4 and IPv6.
@@ -26,7 +26,8 @@ pub(super) const ASSURED_BPS: u64 = 8000;
 pub(super) fn script(plan: &Plan) -> String {
     let form = LinuxForm::of(plan);
     let mut text = header(plan);
-    if form != LinuxForm::Host && plan.balance_to_set().is_some() {
+    let is_host = matches!(form, LinuxForm::Host | LinuxForm::SharedHost);
+    if !is_host && plan.balance_to_set().is_some() {
         text.push_str("\n# Equal paths are chosen by addresses and UDP ports.\n");
         for path in HASHING {
             let _ = writeln!(text, "[ ! -e {path} ] || echo 1 >{path}");
@@ -126,14 +127,14 @@ fn lines(plan: &Plan, port: &SwitchPort) -> Vec<String> {
         .into_iter()
         .map(|rest| format!("tc qdisc add dev {name} {rest}"))
         .collect();
-    if matches!(form, LinuxForm::Lab | LinuxForm::Bpf) {
+    if form == LinuxForm::Lab || form.has_classes() {
         let class = link_class(port.rate);
         lines.insert(1, format!("tc class add dev {name} {class}"));
     }
     for queue in &plan.queues {
-        if form == LinuxForm::Bpf {
+        if form.has_classes() {
             let class = form.class(queue.number);
-            let rest = queue_class(queue, port.rate);
+            let rest = queue_class(plan, queue, port.rate);
             lines.push(format!(
                 "tc class add dev {name} parent 1:1 classid {class} {rest}"
             ));
@@ -166,9 +167,9 @@ fn roots(plan: &Plan) -> Vec<String> {
             "root handle 1: htb default 1".to_owned(),
             format!("parent 1:1 handle 2: {bands}"),
         ],
-        LinuxForm::Bpf => {
+        form @ (LinuxForm::Bpf | LinuxForm::Shared | LinuxForm::SharedHost) => {
             let last = plan.queues.last().map_or(0, |queue| queue.number);
-            let class = LinuxForm::Bpf.class(last);
+            let class = form.class(last);
             vec![format!("root handle 1: htb default {}", &class[2..])]
         }
     }
@@ -186,35 +187,66 @@ fn burst(rate: Rate) -> u64 {
     (rate.as_bits_per_second() / 8 / 4000).max(BURST_LEAST)
 }
 
-fn queue_class(queue: &PlanQueue, rate: Rate) -> String {
+/// Classes get their own rate first, in the order of `prio`, and then what is left, in the same
+/// order: so the queue of others has its share as its rate, and strict queues have enough of one
+/// that they still go before it.
+fn queue_class(plan: &Plan, queue: &PlanQueue, rate: Rate) -> String {
     let bps = rate.as_bits_per_second();
-    let burst = burst(rate);
+    let most = burst(rate);
     let turn = BANDS - 1 - queue.number;
-    format!(
-        "htb prio {turn} quantum 1514 rate {ASSURED_BPS}bit ceil {bps}bit burst 1600 cburst {burst}"
-    )
+    let own = match own_percent(plan, queue) {
+        None => format!("rate {ASSURED_BPS}bit ceil {bps}bit burst 1600"),
+        Some(percent) => {
+            let own = Rate::from_bits_per_second((bps / 100 * percent).max(ASSURED_BPS));
+            let (own, burst) = (own.as_bits_per_second(), burst(own));
+            format!("rate {own}bit ceil {bps}bit burst {burst}")
+        }
+    };
+    format!("htb prio {turn} quantum 1514 {own} cburst {most}")
+}
+
+/// The percents of the link that a queue has for itself, where others have a share: they their
+/// share, strict queues together what is left of it.
+fn own_percent(plan: &Plan, queue: &PlanQueue) -> Option<u64> {
+    let others = plan
+        .queues
+        .iter()
+        .find(|queue| queue.purpose == Purpose::Others);
+    let share = u64::from(others?.percent()?);
+    let strict = plan.queues.iter().filter(|queue| queue.percent().is_none());
+    match queue.purpose {
+        Purpose::Others => Some(share),
+        Purpose::Data(_) | Purpose::Gradients => None,
+        Purpose::Reserved | Purpose::Control => Some((100 - share) / strict.count() as u64),
+    }
 }
 
 fn leaf(plan: &Plan, queue: &PlanQueue, port: &SwitchPort) -> String {
     let limit = plan.site.buffer.port_bytes().get().min(u64::from(u32::MAX));
     match (LinuxForm::of(plan), plan.profile(queue, port)) {
-        (LinuxForm::Host, _) => format!("pfifo limit {HOST_PACKETS}"),
-        (LinuxForm::Switch | LinuxForm::Lab, Some(profile)) => red(profile, limit),
+        (LinuxForm::Host | LinuxForm::SharedHost, _) => format!("pfifo limit {HOST_PACKETS}"),
+        (LinuxForm::Switch | LinuxForm::Lab | LinuxForm::Shared, Some(profile)) => {
+            red(profile, queue, limit)
+        }
         _ => format!("bfifo limit {limit}"),
     }
 }
 
 /// RED as a step. With `avpkt 1` and `burst` = `min`, tc computes W = 1/2, its fastest average,
 /// which falls to zero after a microsecond without packets.
-fn red(profile: &ThresholdProfile, limit: u64) -> String {
+fn red(profile: &ThresholdProfile, queue: &PlanQueue, limit: u64) -> String {
     let (low, high) = (
         profile.threshold.low_bytes(),
         profile.threshold.high_bytes(),
     );
     let bandwidth = profile.rate.as_bits_per_second().min(BANDWIDTH_MOST_BPS);
+    let ecn = match queue.has_gradients() {
+        true => "ecn",
+        false => "ecn nodrop",
+    };
     format!(
         "red limit {limit} min {low} max {high} probability 1 avpkt 1 burst {low} \
-         bandwidth {bandwidth}bit ecn"
+         bandwidth {bandwidth}bit {ecn}"
     )
 }
 

@@ -9,7 +9,7 @@ use super::render::{GLOBAL, trimmed_size};
 use crate::lint::{Finding, Rule};
 use crate::notation::words::exponent;
 use crate::notation::yaml::{self, EMPTY, LIST, rows_at, text_at};
-use crate::plan::{Plan, Purpose, SwitchPort};
+use crate::plan::{Plan, SwitchPort};
 use crate::ports::{SeenPorts, speed};
 use crate::reading::{ConfigReader, Landing, PortReading, ReadError, Reading};
 use crate::tree::ConfigEntry;
@@ -269,8 +269,7 @@ impl<'a> NvueReader<'a> {
             eligible.extend(self.numbers(keys, QUEUES, &place, Rule::QueueRange));
         }
         for queue in &self.plan.queues {
-            let is_data = matches!(queue.purpose, Purpose::Data(_));
-            if is_data && !eligible.contains(&queue.number) {
+            if queue.has_gradients() && !eligible.contains(&queue.number) {
                 let text = format!("queue {} is not eligible; the plan trims it", queue.number);
                 self.find(Rule::TrimTarget, &place, text);
             }

@@ -3,7 +3,7 @@
 use super::release::Release;
 use crate::notation::words::power_of_two;
 use crate::notation::yaml::{self, EMPTY, Leaves, path};
-use crate::plan::{OURS, Plan, Purpose, SwitchPort};
+use crate::plan::{OURS, Plan, SwitchPort};
 use gradwire_fabric::policy::{Balance, DSCPS};
 use gradwire_protocol::units::{Dscp, Rate};
 
@@ -79,7 +79,13 @@ impl PlanLeaves<'_> {
         for queue in &self.plan.queues {
             let number = queue.number;
             self.add(format!("{mapping} {number} traffic-class"), number);
-            self.add(format!("{service} {number} mode"), "strict");
+            match queue.percent() {
+                None => self.add(format!("{service} {number} mode"), "strict"),
+                Some(percent) => {
+                    self.add(format!("{service} {number} bw-percent"), percent);
+                    self.add(format!("{service} {number} mode"), "dwrr");
+                }
+            }
             if let Some(exponent) = self.plan.alpha {
                 let alpha = format!("alpha_{}", power_of_two(exponent, "1_"));
                 self.add(format!("{memory} {number} shared-alpha"), alpha);
@@ -110,7 +116,11 @@ impl PlanLeaves<'_> {
                 self.add(format!("{root} mode"), "absolute");
             }
             self.add(format!("{root} probability"), 100);
-            self.add(format!("{root} red"), "enable");
+            let red = match queue.has_gradients() {
+                true => "enable",
+                false => "disable",
+            };
+            self.add(format!("{root} red"), red);
         }
     }
 
@@ -137,7 +147,7 @@ impl PlanLeaves<'_> {
             return;
         }
         for queue in &self.plan.queues {
-            if matches!(queue.purpose, Purpose::Data(_)) {
+            if queue.has_gradients() {
                 let keys = "packet-trim egress-eligibility traffic-class";
                 self.add(format!("{root} {keys} {}", queue.number), EMPTY);
             }

@@ -148,7 +148,7 @@ impl<'a> NxosReader<'a> {
                 (Some(level), _) => self.level(&place, level),
                 (None, Some(share)) => {
                     shared.push((number, share.parse().unwrap_or(1)));
-                    Service::Weighted
+                    Service::weighted(share.parse().ok())
                 }
                 (None, None) => Service::Unsaid,
             };

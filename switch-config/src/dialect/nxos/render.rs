@@ -11,7 +11,7 @@ pub(super) fn sections(plan: &Plan) -> Vec<ConfigEntry> {
     let mut sections: Vec<ConfigEntry> = Vec::new();
     for queue in &plan.queues {
         let mut dscps: Vec<u8> = queue.dscps.iter().map(|dscp| dscp.0).collect();
-        dscps.extend(queue.droppable.map(|dscp| dscp.0));
+        dscps.extend(queue.droppable.iter().map(|dscp| dscp.0));
         dscps.sort_unstable();
         let dscps: Vec<String> = dscps.iter().map(u8::to_string).collect();
         let matches = ConfigEntry::leaf(format!("match dscp {}", dscps.join(",")));
@@ -76,10 +76,12 @@ fn output(plan: &Plan, port: &SwitchPort) -> ConfigEntry {
         let queue = plan.queues.iter().enumerate();
         let mut queue = queue.filter(|(_, queue)| queue.number == number);
         let found = queue.next();
-        let mut lines = vec![ConfigEntry::leaf(match (found, number) {
-            (_, 0) => "bandwidth remaining percent 100".to_owned(),
-            (Some((at, _)), _) => format!("priority level {}", at + 1),
-            (None, _) => "bandwidth remaining percent 0".to_owned(),
+        let percent = found.and_then(|(_, queue)| queue.percent());
+        let mut lines = vec![ConfigEntry::leaf(match (found, percent, number) {
+            (_, Some(percent), _) => format!("bandwidth remaining percent {percent}"),
+            (_, None, 0) => "bandwidth remaining percent 100".to_owned(),
+            (Some((at, _)), None, _) => format!("priority level {}", at + 1),
+            (None, None, _) => "bandwidth remaining percent 0".to_owned(),
         })];
         let profile = found.and_then(|(_, queue)| plan.profile(queue, port));
         lines.extend(profile.map(|profile| {

@@ -231,7 +231,8 @@ impl<'a> OpenConfigReader<'a> {
                     let rank = (u64::from(number.unwrap_or(0)), Reverse(weight.unwrap_or(0)));
                     strict.push((rank, queue));
                 } else {
-                    said.queues.entry(queue).or_default().service = Service::Weighted;
+                    said.queues.entry(queue).or_default().service =
+                        Service::weighted(weight.and_then(|weight| weight.try_into().ok()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use gradwire_protocol::units::Dscp;
 use serde_json::{Value, json};
 
-use crate::plan::{OURS, Plan, PlanQueue, Purpose, SwitchPort};
+use crate::plan::{OURS, Plan, PlanQueue, SwitchPort, ThresholdProfile};
 use gradwire_fabric::policy::DSCPS;
 
 /// The tree's name, with its module.
@@ -67,44 +67,86 @@ fn term(plan: &Plan, queue: &PlanQueue) -> Value {
     })
 }
 
+/// Strict queues have a scheduler each, those with a weight one together.
 fn schedulers(plan: &Plan) -> Vec<Value> {
-    let rows = plan.queues.iter().enumerate().map(|(sequence, queue)| {
-        let name = name_of(queue);
-        json!({
-            "sequence": sequence,
-            "config": {"sequence": sequence, "priority": "STRICT"},
-            "inputs": {"input": [{
-                "id": name,
-                "config": {"id": name, "input-type": "QUEUE", "queue": name},
-            }]},
-            "output": {"config": {"output-type": "INTERFACE"}},
-        })
+    let (weighted, strict): (Vec<&PlanQueue>, Vec<&PlanQueue>) = plan
+        .queues
+        .iter()
+        .partition(|queue| queue.percent().is_some());
+    let rows = strict.iter().enumerate().map(|(sequence, queue)| {
+        let config = json!({"sequence": sequence, "priority": "STRICT"});
+        scheduler(config, &[queue])
     });
-    rows.collect()
+    let mut rows: Vec<Value> = rows.collect();
+    if !weighted.is_empty() {
+        rows.push(scheduler(json!({"sequence": rows.len()}), &weighted));
+    }
+    rows
 }
 
-fn profiles(plan: &Plan) -> Vec<Value> {
-    let rows = plan.profiles.iter().map(|profile| {
-        let name = format!("{OURS}-{}", profile.name);
-        json!({
-            "name": name,
-            "config": {"name": name},
-            "wred": {"uniform": {"config": {
-                "min-threshold": profile.threshold.low.to_string(),
-                "max-threshold": profile.threshold.high.to_string(),
-                "enable-ecn": true,
-                "drop": true,
-                "weight": 0,
-                "max-drop-probability-percent": 100,
-            }}},
-        })
+fn scheduler(config: Value, queues: &[&PlanQueue]) -> Value {
+    let inputs = queues.iter().map(|queue| {
+        let name = name_of(queue);
+        let mut config = json!({"id": name, "input-type": "QUEUE", "queue": name});
+        if let Some(percent) = queue.percent() {
+            config["weight"] = json!(percent.to_string());
+        }
+        json!({"id": name, "config": config})
     });
-    rows.collect()
+    json!({
+        "sequence": config["sequence"],
+        "config": config,
+        "inputs": {"input": inputs.collect::<Vec<_>>()},
+        "output": {"config": {"output-type": "INTERFACE"}},
+    })
+}
+
+/// Name of the profile of a queue's thresholds.
+fn profile_name(profile: &ThresholdProfile, queue: &PlanQueue) -> String {
+    match queue.has_gradients() {
+        true => format!("{OURS}-{}", profile.name),
+        false => format!("{OURS}-{}-others", profile.name),
+    }
+}
+
+/// The profiles of the plan: for gradients, for others, or for both.
+fn profiles(plan: &Plan) -> Vec<Value> {
+    let mut rows: Vec<Value> = Vec::new();
+    for profile in &plan.profiles {
+        let share = Some(profile.share);
+        for queue in plan
+            .queues
+            .iter()
+            .filter(|queue| queue.marks_above == share)
+        {
+            let row = wred(profile, queue);
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn wred(profile: &ThresholdProfile, queue: &PlanQueue) -> Value {
+    let name = profile_name(profile, queue);
+    json!({
+        "name": name,
+        "config": {"name": name},
+        "wred": {"uniform": {"config": {
+            "min-threshold": profile.threshold.low.to_string(),
+            "max-threshold": profile.threshold.high.to_string(),
+            "enable-ecn": true,
+            "drop": queue.has_gradients(),
+            "weight": 0,
+            "max-drop-probability-percent": 100,
+        }}},
+    })
 }
 
 fn memory(plan: &Plan, alpha: i8) -> Value {
-    let is_data = |queue: &&PlanQueue| matches!(queue.purpose, Purpose::Data(_));
-    let queues = plan.queues.iter().filter(is_data).map(|queue| {
+    let data = plan.queues.iter().filter(|queue| queue.has_gradients());
+    let queues = data.map(|queue| {
         let name = name_of(queue);
         json!({"name": name, "config": {
             "name": name,
@@ -125,7 +167,7 @@ fn interface(plan: &Plan, port: &SwitchPort) -> Value {
         let name = name_of(queue);
         let mut config = json!({"name": name});
         if let Some(profile) = plan.profile(queue, port) {
-            config["queue-management-profile"] = json!(format!("{OURS}-{}", profile.name));
+            config["queue-management-profile"] = json!(profile_name(profile, queue));
         }
         json!({"name": name, "config": config})
     });

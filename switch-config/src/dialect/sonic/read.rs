@@ -98,12 +98,12 @@ fn alpha(config: Config<'_>, port: &SwitchPort, number: u8) -> Option<i8> {
 
 fn queue(config: Config<'_>, row: ConfigRow<'_>, number: u8) -> QueueReading {
     let scheduler = config.named("SCHEDULER", row, "scheduler");
-    let service = match scheduler.map(|scheduler| scheduler.text("type")) {
+    let service = match scheduler.map(|scheduler| (scheduler, scheduler.text("type"))) {
         None => Service::Unsaid,
-        Some(Some(kind)) if kind == "STRICT" => Service::Strict {
+        Some((_, Some(kind))) if kind == "STRICT" => Service::Strict {
             rank: u16::from(number),
         },
-        Some(_) => Service::Weighted,
+        Some((scheduler, _)) => Service::weighted(scheduler.number("weight")),
     };
     let profile = config.named("WRED_PROFILE", row, "wred_profile");
     QueueReading {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::read::config::{BAR, OURS};
 use super::read::models::QUEUES;
 use super::read::ranges;
-use crate::plan::{Plan, Purpose, SwitchPort, ThresholdProfile};
+use crate::plan::{Plan, PlanQueue, SwitchPort, ThresholdProfile};
 use gradwire_fabric::policy::{Balance, DSCPS, RESERVED, SwitchBuffer};
 
 /// Name of the strict scheduler.
@@ -36,8 +36,9 @@ pub(super) fn render(plan: &Plan) -> Value {
         "TC_TO_PRIORITY_GROUP_MAP": {OURS: classes(|_| 0)},
         "SCHEDULER": {STRICT: {"type": "STRICT"}},
     });
-    for profile in &plan.profiles {
-        root["WRED_PROFILE"][profile_name(profile)] = wred(profile);
+    for percent in plan.queues.iter().filter_map(PlanQueue::percent) {
+        let row = json!({"type": "DWRR", "weight": percent.to_string()});
+        root["SCHEDULER"][scheduler_name(Some(percent))] = row;
     }
     for port in &plan.site.ports {
         queues(plan, port, &mut root);
@@ -56,9 +57,20 @@ pub(super) fn render(plan: &Plan) -> Value {
     root
 }
 
-/// Name of the row of a profile.
-pub(super) fn profile_name(profile: &ThresholdProfile) -> String {
-    format!("{OURS}_{}", profile.name)
+/// Name of the row by which a queue of this weight is served, or a strict one.
+fn scheduler_name(percent: Option<u8>) -> String {
+    percent.map_or_else(
+        || STRICT.to_owned(),
+        |percent| format!("{OURS}_WEIGHT_{percent}"),
+    )
+}
+
+/// Name of the row of a queue's profile.
+fn profile_name(profile: &ThresholdProfile, queue: &PlanQueue) -> String {
+    match queue.has_gradients() {
+        true => format!("{OURS}_{}", profile.name),
+        false => format!("{OURS}_{}_OTHERS", profile.name),
+    }
 }
 
 fn dscps(plan: &Plan) -> Value {
@@ -76,11 +88,11 @@ fn classes(to: impl Fn(u8) -> u8) -> Value {
 }
 
 /// Nothing colours packets here, so that all are green; the other colours do as green does.
-fn wred(profile: &ThresholdProfile) -> Value {
+fn wred(profile: &ThresholdProfile, queue: &PlanQueue) -> Value {
     let threshold = profile.threshold;
     let mut row = json!({"ecn": "ecn_all"});
     for colour in ["green", "yellow", "red"] {
-        row[format!("wred_{colour}_enable")] = json!("true");
+        row[format!("wred_{colour}_enable")] = json!(queue.has_gradients().to_string());
         row[format!("{colour}_min_threshold")] = json!(threshold.low_bytes().to_string());
         row[format!("{colour}_max_threshold")] = json!(threshold.high_bytes().to_string());
         row[format!("{colour}_drop_probability")] = json!("100");
@@ -90,21 +102,22 @@ fn wred(profile: &ThresholdProfile) -> Value {
 
 fn queues(plan: &Plan, port: &SwitchPort, root: &mut Value) {
     for queue in &plan.queues {
-        let mut row = json!({"scheduler": STRICT});
+        let mut row = json!({"scheduler": scheduler_name(queue.percent())});
         if let Some(profile) = plan.profile(queue, port) {
-            row["wred_profile"] = Value::from(profile_name(profile));
+            let name = profile_name(profile, queue);
+            root["WRED_PROFILE"][&name] = wred(profile, queue);
+            row["wred_profile"] = Value::from(name);
         }
         root["QUEUE"][format!("{}{BAR}{}", port.name, queue.number)] = row;
     }
 }
 
 fn buffers(plan: &Plan, root: &mut Value) {
-    let data = plan
-        .queues
-        .iter()
-        .filter(|queue| matches!(queue.purpose, Purpose::Data(_)));
-    let last = data.map(|queue| queue.number).max();
-    let (Some(last), true) = (last, plan.alpha.is_some() || plan.trims_to.is_some()) else {
+    let data = plan.queues.iter().filter(|queue| queue.has_gradients());
+    let numbers = data.map(|queue| queue.number);
+    let ends = numbers.clone().min().zip(numbers.max());
+    let (Some((first, last)), true) = (ends, plan.alpha.is_some() || plan.trims_to.is_some())
+    else {
         return;
     };
     let ports = plan.site.ports.len() as u64;
@@ -127,7 +140,7 @@ fn buffers(plan: &Plan, root: &mut Value) {
     root["BUFFER_POOL"] = json!({POOL: pool});
     root["BUFFER_PROFILE"] = json!({DATA: profile});
     for port in &plan.site.ports {
-        let key = format!("{}{BAR}{}", port.name, ranges::write(&(0..=last)));
+        let key = format!("{}{BAR}{}", port.name, ranges::write(&(first..=last)));
         root["BUFFER_QUEUE"][key] = json!({"profile": DATA});
     }
 }

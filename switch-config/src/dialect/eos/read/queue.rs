@@ -12,6 +12,7 @@ use super::super::maps::FIRST_TO_DROP;
 pub(super) struct QueueLines {
     is_strict: Option<bool>,
     has_share: bool,
+    percent: Option<u32>,
     marks: Option<Marking>,
     drops: Option<Marking>,
     mistakes: Vec<(Rule, String)>,
@@ -32,7 +33,7 @@ impl QueueLines {
     pub(super) fn service(&self, rank: u16) -> Option<Service> {
         match (self.is_strict, self.has_share) {
             (Some(true), _) => Some(Service::Strict { rank }),
-            (Some(false), _) | (None, true) => Some(Service::Weighted),
+            (Some(false), _) | (None, true) => Some(Service::weighted(self.percent)),
             (None, false) => None,
         }
     }
@@ -60,7 +61,10 @@ impl QueueLines {
         match words[..] {
             ["priority", "strict"] => self.is_strict = Some(true),
             ["no", "priority"] => self.is_strict = Some(false),
-            ["bandwidth", ..] => self.has_share = true,
+            ["bandwidth", ref rest @ ..] => {
+                self.has_share = true;
+                self.percent = behind(rest, "percent").and_then(|text| text.parse().ok());
+            }
             ["random-detect", "ecn", "count"] => {}
             ["random-detect", "ecn", ref rest @ ..] => {
                 self.marks = self.detection(text, rest, "max-mark-probability");

@@ -36,6 +36,13 @@ impl TestPacket {
         }
     }
 
+    fn ecn(&self) -> u8 {
+        match self.ethernet {
+            0x86dd => self.header[1] >> 4 & 3,
+            _ => self.header[1] & 3,
+        }
+    }
+
     fn ipv6(at_ns: u64, bytes: u32, dscp: u8, ecn: u8) -> Self {
         let class = dscp << 2 | ecn;
         let header = [0x60 | class >> 4, class << 4, 0, 0, 0, 0, 17, 64];
@@ -194,8 +201,8 @@ impl Interpreter {
             kernel::MAP_LOOKUP_ELEM => STATE_AT,
             kernel::KTIME_GET_NS => packet.at_ns,
             kernel::SKB_ECN_SET_CE => {
-                self.marked = true;
-                1
+                self.marked = packet.ecn() != 0;
+                u64::from(self.marked)
             }
             kernel::SKB_LOAD_BYTES_RELATIVE => {
                 let [_, offset, to, bytes, _] = [1, 2, 3, 4, 5].map(|at| self.registers[at]);
@@ -225,9 +232,13 @@ fn width(code: u8) -> usize {
 
 /// The default job on a port of 100 Mb/s and 10 ms: 125,000 bytes.
 fn plan() -> Plan {
+    plan_of(&Job::default())
+}
+
+fn plan_of(job: &Job) -> Plan {
     let target = SwitchTarget::read("linux:bpf").expect("a target");
     let dialect: &dyn Dialect = dialect::of(target.platform);
-    let policy = QosPolicy::of_job(&Job::default(), Span::from_micros(10_000));
+    let policy = QosPolicy::of_job(job, Span::from_micros(10_000));
     let site = Site {
         origin: "a test".to_owned(),
         ports: vec![SwitchPort {
@@ -317,6 +328,41 @@ proptest! {
             prop_assert_eq!(interpreter.number(EARLY_AT + band), dropped);
         }
     }
+}
+
+/// Gradients fill the link twice, others a quarter of it, of which 30 % is theirs.
+#[test]
+fn others_within_their_share_pass_beside_a_flood() {
+    let fates = |job: &Job, ecn| {
+        let mut interpreter = Interpreter::new(&plan_of(job));
+        let mut fates = Vec::new();
+        for number in 0..20_000_u64 {
+            let at = number * 60_000;
+            let packet = |dscp| TestPacket::ipv4(at, 1500, dscp, ecn);
+            interpreter.run(&packet(34));
+            if number % 8 == 0 {
+                fates.push(interpreter.run(&packet(0)));
+            }
+        }
+        fates
+    };
+    let mut job = Job::default();
+    let below = fates(&job, 0);
+    assert!(below.contains(&PacketFate::Dropped));
+    job.set("priority.untagged", "30%").expect("a share");
+    assert!(
+        fates(&job, 0)
+            .iter()
+            .all(|fate| *fate == PacketFate::Passed)
+    );
+    job.set("priority.untagged", "20%").expect("a share");
+    assert!(
+        fates(&job, 0)
+            .iter()
+            .all(|fate| *fate == PacketFate::Passed),
+        "not ECT"
+    );
+    assert!(fates(&job, 1).contains(&PacketFate::Marked));
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl NvueReader<'_> {
                 let rank = u16::from(number);
                 let service = match is_strict {
                     true => Service::Strict { rank },
-                    false => Service::Weighted,
+                    false => Service::weighted(share.and_then(|share| share.parse().ok())),
                 };
                 said.queues.entry(number).or_default().service = service;
             }

@@ -8,7 +8,7 @@ use super::config::ConfigRow;
 use super::models::QUEUES;
 use super::ranges;
 use crate::lint::Rule;
-use crate::plan::{PlanQueue, Purpose, SwitchPort};
+use crate::plan::{PlanQueue, SwitchPort};
 use crate::reading::ConfigReader;
 use gradwire_fabric::policy::{Balance, SwitchBuffer};
 
@@ -133,7 +133,7 @@ impl<'a> SonicReader<'a> {
             .config
             .of_queue("BUFFER_QUEUE", &port.name, queue.number);
         let named = row.and_then(|row| self.config.named("BUFFER_PROFILE", row, "profile"));
-        let is_data = matches!(queue.purpose, Purpose::Data(_));
+        let is_data = queue.has_gradients();
         let Some(profile) = named else {
             if is_data && self.plan.trims_to.is_some() {
                 let place = format!("BUFFER_QUEUE|{}|{}", port.name, queue.number);
