@@ -2,6 +2,7 @@
 //!
 //! - [`schedule`]: chunk and credit, with simulated training steps.
 //! - [`codec`]: which tensors gain from which codec, by costs of this host.
+//! - [`redundancy`]: costs of codes over parameter servers.
 //! - [`loss`]: the loss that a training script's own metric bears.
 //!
 //! Not here: the choice of the next trial (`gradwire-tuning`), and the trials themselves
@@ -10,6 +11,7 @@
 pub mod codec;
 pub mod loss;
 pub mod options;
+pub mod redundancy;
 pub mod schedule;
 
 use crate::exit::CommandError;
@@ -24,5 +26,6 @@ pub fn run(command: &TuneCommand) -> Result<(), CommandError> {
         TuneCommand::Schedule(options) => schedule::run(options),
         TuneCommand::Codec(options) => codec::run(options),
         TuneCommand::Loss(options) => loss::run(options),
+        TuneCommand::Redundancy(options) => redundancy::run(options),
     }
 }

@@ -8,7 +8,8 @@
 //! - `plan`: the form in which an algorithm is written: messages, and the gates they wait for.
 //! - `algorithms`: one file per algorithm; each header states steps and bytes on the wire.
 //! - `engine`: the machine that runs plans.
-//! - [`aggregation`]: sums within the network, apart from all of these.
+//! - [`aggregation`]: sums within the network, and [`redundancy`]: codes for the state of parameter
+//!   servers, apart from all of these.
 //!
 //! Packets, loss and repair are in `gradwire-protocol`, sockets and clocks in `gradwire-transport`.
 
@@ -18,6 +19,7 @@ mod engine;
 mod numbers;
 pub mod operation;
 mod plan;
+pub mod redundancy;
 
 pub use algorithms::outline;
 pub use algorithms::selection::ignores_tolerance;

@@ -14,6 +14,7 @@ pub mod form;
 mod formats;
 mod keys;
 pub mod notation;
+pub mod redundancy;
 pub mod spanned;
 pub mod spelling;
 mod values;
@@ -27,12 +28,13 @@ use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::HEADER_BYTES;
 
 use formats::{
-    AnyShare, CHOICE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, Size, Time,
-    UNTAGGED, one_of, or, whole,
+    AnyShare, CHOICE, CODE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, Size,
+    Time, UNTAGGED, one_of, or, whole,
 };
 use keys::{JobKey, job_key, job_keys};
 use spanned::{TomlError, TomlProblem};
 
+pub use redundancy::{RedundancyFamily, RedundancyTerms};
 pub use values::{
     AlgorithmChoice, Checksum, CodecName, CodecTerms, DropFrom, GradientTransform, GrantWindow,
     HoleFilling, IdleMode, MetricsAccess, Mtu, PacketOrder, PacketSecurity, QueueSignal,
@@ -207,6 +209,17 @@ job_keys! {
         credit: ByteCount = ByteCount::new(0), Size(ByteCount::new(0)..=GIB);
         /// Trials by which the first steps under DDP's hook find chunk and credit; 0 is off.
         tuning: u16 = 0, whole(0..=1000);
+    }
+
+    /// Parameter servers, `gradwire.ps`.
+    [servers] pub struct ServerKeys {
+        /// Code by which servers keep each other's parameters and optimizer state, so that a lost
+        /// server can be replaced: any k of the n servers hold everything, and d of them rebuild
+        /// one.
+        redundancy: Option<RedundancyTerms> = None, or("none", CODE);
+        /// Updates from one snapshot that is encoded to the next; workers keep the gradients of up
+        /// to twice as many steps.
+        snapshot_every: u32 = 8, whole(1..=10_000);
     }
 
     /// Export of counters.

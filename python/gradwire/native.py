@@ -114,6 +114,47 @@ class Schedule(ctypes.Structure):
     _fields_ = tuple((name, c_uint64) for name in ("chunk", "credit"))
 
 
+class CodeShape(ctypes.Structure):
+    """``gw_code_shape``."""
+
+    _fields_ = tuple(
+        (name, c_uint32)
+        for name in (
+            "servers",
+            "needed",
+            "rebuilders",
+            "data_symbols",
+            "stored_symbols",
+            "sent_symbols",
+            "snapshot_every",
+        )
+    )
+
+
+class Symbols(ctypes.Structure):
+    """``gw_symbols``."""
+
+    _fields_ = (
+        ("targets", POINTER(c_uint32)),
+        ("targets_len", c_size_t),
+        ("sources", POINTER(c_uint32)),
+        ("sources_len", c_size_t),
+    )
+
+
+class Combination(ctypes.Structure):
+    """``gw_combination``."""
+
+    _fields_ = (
+        ("factors", c_char_p),
+        ("inputs", POINTER(c_void_p)),
+        ("inputs_len", c_size_t),
+        ("outputs", POINTER(c_void_p)),
+        ("outputs_len", c_size_t),
+        ("bytes", c_size_t),
+    )
+
+
 _ERROR = (c_char_p, c_size_t)
 _FUNCTIONS = {
     "gw_log_to": (None, (Line,)),
@@ -135,6 +176,10 @@ _FUNCTIONS = {
     "gw_takes_operations": (c_int, (c_void_p,)),
     "gw_abort": (None, (c_void_p, c_char_p)),
     "gw_end_group": (c_int, (c_void_p, c_uint32, *_ERROR)),
+    "gw_code_open": (c_int, (c_char_p, POINTER(c_void_p), POINTER(CodeShape), *_ERROR)),
+    "gw_code_express": (c_int, (c_void_p, POINTER(Symbols), c_char_p, *_ERROR)),
+    "gw_code_combine": (c_int, (POINTER(Combination), *_ERROR)),
+    "gw_code_free": (None, (c_void_p,)),
     "gw_close": (None, (c_void_p, c_double)),
     "gw_operation_bytes": (c_size_t, ()),
 }

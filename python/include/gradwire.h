@@ -306,6 +306,59 @@ int gw_reschedule(gw_rank* rank, const gw_schedule* schedule, char* error, size_
  * log names. Then joins every thread, and frees the rank. Null is ignored. */
 void gw_close(gw_rank* rank, double seconds);
 
+/* The code by which parameter servers keep each other's state (servers.redundancy). A symbol is a
+ * run of bytes; all symbols of a snapshot have the same length. With n servers, each of which
+ * stores s symbols, and rebuilders that send r symbols each:
+ * - server * s + i is symbol i that a server stores; its own data come first;
+ * - n * s + (rebuilder * n + rebuilt) * r + i is symbol i that a rebuilder sends to a server
+ *   that is rebuilt. */
+typedef struct gw_code gw_code;
+
+typedef struct {
+  uint32_t servers;        /* n */
+  uint32_t needed;         /* k: any that many servers hold everything */
+  uint32_t rebuilders;        /* d: that many servers rebuild a lost one */
+  uint32_t data_symbols;   /* of each server's own data */
+  uint32_t stored_symbols; /* s */
+  uint32_t sent_symbols;   /* r */
+  uint32_t snapshot_every; /* servers.snapshot_every */
+} gw_code_shape;
+
+typedef struct {
+  const uint32_t* targets;
+  size_t targets_len;
+  const uint32_t* sources;
+  size_t sources_len;
+} gw_symbols;
+
+/* Each output is the sum of all inputs, each times its factor: one row of factors per output. No
+ * output may overlap an input or another output. */
+typedef struct {
+  const uint8_t* factors;
+  const uint8_t* const* inputs;
+  size_t inputs_len;
+  uint8_t* const* outputs;
+  size_t outputs_len;
+  size_t bytes; /* of each input and output */
+} gw_combination;
+
+/* Reads a job and makes its code. `job_path` may be null for the default job. Returns 1 with `code`
+ * and `shape`; 0 for a job without redundancy; a negative number on failure. */
+int gw_code_open(const char* job_path, gw_code** code, gw_code_shape* shape, char* error,
+                 size_t error_len);
+
+/* Writes the factors by which targets are sums of sources: one row per target, with one factor per
+ * source, 0 for sources that are not needed. Returns 0, or a negative number on failure, also where
+ * the sources do not determine a target. */
+int gw_code_express(const gw_code* code, const gw_symbols* symbols, uint8_t* factors, char* error,
+                    size_t error_len);
+
+/* Computes outputs from inputs. Returns 0, or a negative number on failure. */
+int gw_code_combine(const gw_combination* combination, char* error, size_t error_len);
+
+/* Frees a code. Null is ignored. */
+void gw_code_free(gw_code* code);
+
 #ifdef __cplusplus
 }
 #endif

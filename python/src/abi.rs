@@ -228,7 +228,7 @@ unsafe fn read_credentials(
     Ok((token.to_owned(), certificates))
 }
 
-fn read_job(path: &str) -> Result<Job, String> {
+pub(crate) fn read_job(path: &str) -> Result<Job, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     Job::from_toml(&text).map_err(|error| format!("{path}: {error}"))
 }

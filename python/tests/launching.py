@@ -90,7 +90,7 @@ class Launch:
         if not self.inside:
             errors = str(folder / f"errors{rank}.txt")
             dismantled = self.program in ABOUT_ENDS and self.arguments != ("starts",)
-            return Rank(_zygote(), Start(program, arguments, environment, errors, dismantled))
+            return Rank(own_zygote(), Start(program, arguments, environment, errors, dismantled))
         command = [*self.inside[rank], sys.executable, program, *arguments]
         return subprocess.Popen(
             command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -98,7 +98,8 @@ class Launch:
 
 
 @functools.cache
-def _zygote() -> Zygote:
+def own_zygote() -> Zygote:
+    """Return the process of these tests that forks itself; it starts when first asked for."""
     zygote = Zygote()
     atexit.register(zygote.end)
     return zygote

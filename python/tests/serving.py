@@ -124,10 +124,10 @@ def steps(count: int, setup: ps.Setup, pause: float = 0.0) -> torch.Tensor:
     return flat(model)
 
 
-def alone(count: int, workers: int) -> torch.Tensor:
+def alone(count: int, workers: int, optimize: Any = SGD) -> torch.Tensor:
     """Train in one process on the batches of all workers; return the parameters."""
     model = network()
-    optimizer = SGD(model.parameters())
+    optimizer = optimize(model.parameters())
     for step in range(count):
         gradients = []
         for worker in range(workers):

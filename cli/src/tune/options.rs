@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::codec::options::{CODEC_EXAMPLES, TuneCodecOptions};
 use super::loss::options::{LOSS_EXAMPLES, TuneLossOptions};
+use super::redundancy::options::{REDUNDANCY_EXAMPLES, TuneRedundancyOptions};
 use super::schedule::options::{SCHEDULE_EXAMPLES, ScheduleOptions};
 
 /// The commands.
@@ -18,6 +19,9 @@ pub enum TuneCommand {
     /// Find the largest tolerance that keeps a training script's own metric within a margin.
     #[command(after_help = LOSS_EXAMPLES)]
     Loss(TuneLossOptions),
+    /// Show what codes cost by which parameter servers keep each other's state.
+    #[command(after_help = REDUNDANCY_EXAMPLES)]
+    Redundancy(TuneRedundancyOptions),
 }
 
 /// A script that is tried in a process of its own.

@@ -12,6 +12,7 @@ use toml::de::DeValue;
 
 use super::form::ValueForm;
 use super::notation;
+use super::redundancy::RedundancyTerms;
 use super::values::{AlgorithmChoice, Checksum};
 use crate::priority::UntaggedTraffic;
 use crate::units::{ByteCount, Dscp, Rank, Share, Span};
@@ -349,6 +350,14 @@ pub(super) const CHOICE: Single<AlgorithmChoice> = Single {
     show: |choice| quoted(&notation::show_choice(*choice)),
     allowed: "a text such as \"4 256KiB direct\"",
     form: || ValueForm::Text(r"^\s*[0-9]+\s+[0-9.]+[A-Za-z]*\s+[a-z-]+\s*$"),
+};
+
+pub(super) const CODE: Single<RedundancyTerms> = Single {
+    read: |value| value.as_str()?.parse().ok(),
+    show: |terms| quoted(&terms.to_string()),
+    allowed: "\"mbr:n,k,d\" or \"msr:n,k,d\" with 1 <= k <= d < n <= 32, for msr 2k - 2 <= d, \
+              or \"rs:n,k\" with 1 <= k < n <= 32",
+    form: || ValueForm::Text(r"^(mbr|msr):[0-9]+,[0-9]+,[0-9]+$|^rs:[0-9]+,[0-9]+$"),
 };
 
 pub(super) const PAIR: Single<(Rank, Rank)> = Single {

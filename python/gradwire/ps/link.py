@@ -52,6 +52,22 @@ class Tag(IntEnum):
     """The server's shard, either way."""
 
 
+class ServerTag(IntEnum):
+    """The tags of messages between servers, in the job that they have with redundancy."""
+
+    HEADER = 0
+    """What a server has, or the length of its state."""
+
+    STATE = 1
+    """A piece of a server's state."""
+
+    URGENT = 2
+    """A symbol without which a lost server has not its own state."""
+
+    SYMBOLS = 3
+    """Another symbol that a lost server had."""
+
+
 class Request(IntEnum):
     """The requests of a worker."""
 
@@ -136,7 +152,7 @@ class Link:
         """Called on another thread as soon as any message has failed."""
 
     def send(
-        self, tensor: torch.Tensor, to: int, tag: Tag, loss: Loss | None = None
+        self, tensor: torch.Tensor, to: int, tag: Tag | ServerTag, loss: Loss | None = None
     ) -> _binding.Message:
         """Start to send; the tensor must stay as it is until the work is done."""
         told = (loss or LOSSLESS).told()
@@ -144,7 +160,7 @@ class Link:
         return self._watched(sent, to)
 
     def receive(
-        self, tensor: torch.Tensor, source: int, tag: Tag, loss: Loss | None = None
+        self, tensor: torch.Tensor, source: int, tag: Tag | ServerTag, loss: Loss | None = None
     ) -> _binding.Message:
         """Start to receive the next message of this tag, which is sent with the same tolerance."""
         told = (loss or LOSSLESS).told()
@@ -174,6 +190,12 @@ class Link:
     def is_open(self) -> bool:
         """Whether messages can still be sent."""
         return self._core.is_open
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a message has failed."""
+        with self._lock:
+            return bool(self._failures)
 
     @property
     def failure(self) -> str:

@@ -7,6 +7,10 @@ Tensors do not pass here. The keys are below ``gradwire.ps``:
 - ``server/<i>``: the address of a server;
 - ``join/<n>``: the n-th arrival of a worker, also of a restarted one;
 - ``ended/<i>``: a server has finished;
+- ``generation``, and ``present/<g>/<i>``, ``rendezvous/<g>``, ``live/<g>/<i>`` of each: how many
+  servers have come in the place of others, which servers are there, where they meet, and which
+  serve workers (:mod:`gradwire.ps.redundancy`);
+- ``finished/<w>``: after how many steps a worker has finished, for servers that come later;
 - ``failed``: why training cannot continue, in the words that all processes raise.
 """
 
@@ -27,6 +31,9 @@ from gradwire.ps.setup import Setup
 
 _POLL_SECONDS = 0.02
 _CONNECT_SECONDS = 300.0
+_SLACK_SECONDS = 5.0
+"""Servers, which know which one is lost, give up before workers do."""
+
 _DEFAULT_PORT = "29500"
 
 
@@ -113,9 +120,73 @@ class Meeting:
         """Return the text of worker 0."""
         return self.wait_for("layout", "worker 0 (rank 0)")
 
-    def announce_server(self) -> None:
-        """Publish the address of this server."""
-        self._store.set(f"server/{self.setup.number}", self.place)
+    def announce_server(self) -> bool:
+        """Publish the address of this server; return whether there was one in its place before."""
+        key = f"server/{self.setup.number}"
+        is_replacement = self._store.check([key])
+        self._store.set(key, self.place)
+        return is_replacement
+
+    def replace_server(self) -> None:
+        """Ask all servers to meet anew, with this one in the place of a lost one."""
+        self._store.add("generation", 1)
+
+    def generation(self) -> int:
+        """Return how many servers have come in the place of others."""
+        return int(self._store.add("generation", 0))
+
+    def note_present(self, generation: int) -> None:
+        """Tell the other servers that this one is there."""
+        self._store.set(f"present/{generation}/{self.setup.number}", "yes")
+
+    def absent(self, generation: int) -> list[int]:
+        """Return the servers that are not there."""
+        keys = self._each(f"present/{generation}")
+        return [server for server, key in enumerate(keys) if not self._store.check([key])]
+
+    def note_live(self, generation: int) -> None:
+        """Tell workers that this server has its state."""
+        self._store.set(f"live/{generation}/{self.setup.number}", "yes")
+
+    def note_rendezvous(self, generation: int, rendezvous: str, token: str) -> None:
+        """Publish where the servers' job meets."""
+        self._store.set(f"rendezvous/{generation}", json.dumps([rendezvous, token]))
+
+    def rendezvous(self, generation: int, patience: float) -> tuple[str, str]:
+        """Return where the servers' job meets, and its token."""
+        key = f"rendezvous/{generation}"
+        if not wait_until(lambda: self._store.check([key]), patience):
+            raise RuntimeError("the first server has not opened the servers' job")
+        rendezvous, token = json.loads(self._store.get(key))
+        return rendezvous, token
+
+    def whole_generation(self, last: int) -> int:
+        """Wait for a generation after ``last`` in which all servers serve; return its number."""
+        end = time.monotonic() + self.setup.timeout + _SLACK_SECONDS
+        while True:
+            generation = self.generation()
+            if generation > last and self._store.check(self._each(f"live/{generation}")):
+                return generation
+            if self.has_failed():
+                raise self.failure()
+            if time.monotonic() > end:
+                raise FailedError(
+                    "gradwire.ps: a server was lost and none came in its place within "
+                    f"{self.setup.timeout:.0f} s: start one with the same RANK in time"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _each(self, prefix: str) -> list[str]:
+        return [f"{prefix}/{server}" for server in range(self.setup.servers)]
+
+    def note_finished(self, worker: int, clock: int) -> None:
+        """Tell servers that come later that a worker has finished."""
+        self._store.set(f"finished/{worker}", str(clock))
+
+    def finished(self) -> dict[int, int]:
+        """Return the workers that have finished, and after how many steps."""
+        keys = {worker: f"finished/{worker}" for worker in range(self.setup.workers)}
+        return {w: int(self._store.get(key)) for w, key in keys.items() if self._store.check([key])}
 
     def servers(self) -> list[str]:
         """Return the addresses of all servers."""
@@ -130,6 +201,10 @@ class Meeting:
         """Ask all servers to join a worker's job."""
         number = self._store.add("joins", 1) - 1
         self._store.set(f"join/{number}", json.dumps(asdict(arrival)))
+
+    def arrivals(self) -> int:
+        """Return how many workers have arrived by now."""
+        return int(self._store.add("joins", 0))
 
     def arrival(self, number: int) -> Arrival | None:
         """Return the arrival with this number if there is one by now."""

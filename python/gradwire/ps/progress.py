@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gradwire.ps.meeting import FailedError
 from gradwire.ps.setup import Mode
 
 
@@ -52,6 +54,24 @@ class Progress:
         self.seats = [Seat() for _ in range(workers)]
         self.updates = 0
         """Optimizer steps taken."""
+
+    def resume(self, updates: int, finished: Mapping[int, int]) -> None:
+        """Go on after some updates; ``finished`` has the steps of workers that will not come back.
+
+        Raises:
+            FailedError: a worker has finished whose gradients are needed again.
+        """
+        self.updates = updates
+        for worker, seat in enumerate(self.seats):
+            seat.clock = updates
+            if worker in finished:
+                if finished[worker] > updates:
+                    raise FailedError(
+                        f"gradwire.ps: this server goes on after step {updates}, and worker "
+                        f"{worker} has finished after step {finished[worker]}: its gradients are "
+                        "gone; start again from a checkpoint"
+                    )
+                seat.become(Standing.FINISHED)
 
     def may_go_on(self, clock: int) -> bool:
         """Whether a worker that has pushed ``clock`` steps may work on the next one."""

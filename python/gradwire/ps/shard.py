@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -70,6 +71,26 @@ class Shard:
         """Take first parameters."""
         self.values.copy_(values)
         self.is_installed = True
+
+    def state(self) -> torch.Tensor:
+        """Return parameters, optimizer and schedule as bytes, for :meth:`restore`."""
+        parts = {"values": self.values, "optimizer": None, "schedule": None}
+        if self.optimizer is not None:
+            parts["optimizer"] = self.optimizer.state_dict()
+        if self.schedule is not None:
+            parts["schedule"] = self.schedule.state_dict()
+        written = io.BytesIO()
+        torch.save(parts, written)
+        return torch.frombuffer(written.getbuffer(), dtype=torch.uint8)
+
+    def restore(self, state: torch.Tensor) -> None:
+        """Take the state of a server that was here before."""
+        parts = torch.load(io.BytesIO(state.numpy().tobytes()), weights_only=True)
+        self.install(parts["values"])
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(parts["optimizer"])
+        if self.schedule is not None:
+            self.schedule.load_state_dict(parts["schedule"])
 
     def apply(self, contributions: Sequence[Contribution]) -> None:
         """Take one step by the mean of gradients, or add their sum if there is no optimizer.

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gradwire.ps.server import Server
 
 
+_PULLED_LAYERS = 64
+"""Parameters travel as the first of so many layers: in a high class, and none of them protected."""
+
+
 class Visit(threading.Thread):
     """Serves one arrival of a worker."""
 
@@ -64,7 +68,7 @@ class Visit(threading.Thread):
         me = 1 + setup.number
         token = arrival.token or Environment.read().secret()
         core = open_core((me, 1 + setup.servers), self._meeting.host, token)
-        core.join(arrival.rendezvous, setup.timeout)
+        core.join(arrival.rendezvous, self._server.join_seconds)
         others = [f"server {server}" for server in range(setup.servers)]
         return Link(core, Peers(me, (self.label, *others)), ENDLESS)
 
@@ -143,9 +147,10 @@ class Visit(threading.Thread):
         self._finish(self._sent)
         self._parameters = self._scratch()
         updates = self._server.copy_to(self._parameters)
-        self._reply(1, updates, clock)
+        self._reply(1, updates, clock, self._server.kept_updates)
         tolerance = 0.0 if is_whole else self._server.setup.pull_tolerance
-        loss = Loss(tolerance, clock, keeps_previous=True)
+        first = ((0, 0),)  # needed by the next forward pass, all of them
+        loss = Loss(tolerance, clock, 0, first, _PULLED_LAYERS, keeps_previous=True)
         self._sent.append(self._linked.send(self._parameters, WORKER, Tag.PARAMETERS, loss))
 
     @property

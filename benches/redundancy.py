@@ -1,0 +1,123 @@
+"""Kill a server of ps_mnist.py during training, and compare with a run in which none dies.
+
+``python3 benches/redundancy.py --servers 10 --redundancy mbr:10,5,9`` starts servers and two
+workers as processes of this machine, over UDP on loopback. It prints accuracy and parameters of
+both runs, the seconds from the kill until training went on and until the new server had all its
+symbols, and the steps per second without redundancy, with it, and with the rebuild.
+"""
+
+import argparse
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "ps_mnist.py"
+WORKERS = 2
+JOB = """
+[transport]
+wire = "udp"
+[servers]
+redundancy = "{redundancy}"
+snapshot_every = {every}
+"""
+
+
+class Launch:
+    """One training: its processes, and the lines they print with their times."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, redundancy: str) -> None:
+        """Start every rank."""
+        folder.mkdir()
+        (folder / "job.toml").write_text(JOB.format(redundancy=redundancy, every=options.every))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.options, self.folder, self.world = options, folder, WORKERS + options.servers
+        self.environment = dict(
+            os.environ,
+            GRADWIRE_JOB=str(folder / "job.toml"),
+            WORLD_SIZE=str(self.world),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+            OMP_NUM_THREADS="1",
+        )
+        self.lines: list[tuple[float, int, str]] = []
+        self.ranks = {rank: self.start(rank) for rank in range(self.world)}
+
+    def start(self, rank: int) -> subprocess.Popen[str]:
+        """Start a rank, or start it again."""
+        options = self.options
+        command = [sys.executable, str(EXAMPLE), "--servers", str(options.servers)]
+        command += ["--epochs", str(options.epochs), "--out", str(self.folder / "out")]
+        process = subprocess.Popen(
+            command,
+            env=dict(self.environment, RANK=str(rank)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        threading.Thread(target=self._read, args=(rank, process), daemon=True).start()
+        return process
+
+    def _read(self, rank: int, process: subprocess.Popen[str]) -> None:
+        for line in process.stdout or ():
+            self.lines.append((time.monotonic(), rank, line.rstrip()))
+
+    def when(self, pattern: str, after: float = 0.0) -> tuple[float, str]:
+        """Wait for a line; return when it came, and the line."""
+        end = time.monotonic() + 300
+        while time.monotonic() < end:
+            for at, _, line in list(self.lines):
+                if at > after and re.search(pattern, line):
+                    return at, line
+            time.sleep(0.01)
+        raise TimeoutError(f"no {pattern!r} in\n" + "\n".join(line for *_, line in self.lines))
+
+    def report(self) -> dict[str, object]:
+        """Wait for the end; return the report of worker 0."""
+        for process in self.ranks.values():
+            process.wait(300)
+        report = json.loads((self.folder / "out" / "worker0.json").read_text())
+        return {key: report[key] for key in ("accuracy", "steps_per_s", "parameter_hash")}
+
+
+def killed(options: argparse.Namespace, folder: Path) -> None:
+    """Train, kill a server, and print what came of it."""
+    launch = Launch(options, folder, options.redundancy)
+    launch.when(rf"^step {options.at} of")
+    victim = launch.ranks[launch.world - 1]
+    victim.kill()
+    at = time.monotonic()
+    launch.ranks[launch.world - 1] = launch.start(launch.world - 1)
+    for pattern in ("got its own state", "got the rest", r"^step \d+ of"):
+        when, line = launch.when(pattern, at)
+        print(f"  {when - at:6.2f} s after the kill: {line}", flush=True)
+    print(f"  {launch.report()}", flush=True)
+
+
+def main() -> None:
+    """Train three times."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--servers", type=int, default=10)
+    parser.add_argument("--redundancy", default="mbr:10,5,9")
+    parser.add_argument("--every", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--at", type=int, default=50, help="a multiple of 25: the step of the kill")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        for name, redundancy in (("none", "none"), ("whole", options.redundancy)):
+            print(f"{redundancy}, no server dies", flush=True)
+            print(f"  {Launch(options, Path(made) / name, redundancy).report()}", flush=True)
+        print(f"{options.redundancy}, a server is killed at step {options.at}", flush=True)
+        killed(options, Path(made) / "killed")
+
+
+if __name__ == "__main__":
+    main()
