@@ -15,7 +15,7 @@ const UNREAD: Option<i32> = Some(141);
 const SMALL: &str = "single:2@10G permutation:1KB";
 /// All commands but `top`, which needs a job, `model record` and `tune loss`, which need scripts,
 /// and `switch apply` and `probe`, which need rights.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "--help",
     "--version",
     "job check JOB",

@@ -8,8 +8,8 @@ use gradwire_protocol::units::ByteCount;
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{
-    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Partners, Parts, ProductGrid, Staleness,
-    Training, Update,
+    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Partners, Parts, ProductGrid,
+    Staleness, Training, Update,
 };
 use crate::words::did_you_mean;
 use crate::workload::Workload;

@@ -160,9 +160,11 @@ impl CellPlan {
             model: Model {
                 name: "softmax".to_owned(),
                 times: String::new(),
+                samples: None,
                 layers: vec![ModelLayer {
                     name: name.clone(),
                     forward: STEP_THIRD,
+                    values: None,
                 }],
                 gradients: vec![Gradient {
                     name,

@@ -32,7 +32,10 @@ impl ClusterRun<'_> {
         }
         // Where a report overtakes the STOP of a receiver that has lost patience, what it gave up
         // counts as lost.
-        let receivers = self.hosts.iter().map(|host| host.communicator.counters().receiver);
+        let receivers = self
+            .hosts
+            .iter()
+            .map(|host| host.communicator.counters().receiver);
         let given_up: u64 = receivers.map(|counters| counters.given_up_segments).sum();
         for host in &self.hosts {
             let sender = host.communicator.counters().sender;
