@@ -171,7 +171,7 @@ fn offers_that_carry_no_packet_are_refused() {
     let cases = [
         offer(&|offer| offer.addresses = vec![Address::QueuePair(pair_of_queues)]),
         offer(&|offer| {
-            offer.addresses = vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 4000)).into()]
+            offer.addresses = vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 4000)).into()];
         }),
         offer(&|offer| offer.mtu = 1),
     ];

@@ -287,9 +287,9 @@ impl ClusterRun<'_> {
     }
 
     /// Whether the rank has learned how long sums of an operation's tensor take, and may wait for
-    /// one no longer. The tensor with key 0 is not known from step to step.
+    /// one no longer.
     fn may_lose_patience(&self, rank: Rank, planned: &PlannedOperation) -> bool {
-        let Some(tensor) = planned.tensor.filter(|&tensor| tensor > 0) else {
+        let Some(tensor) = planned.tensor else {
             return false;
         };
         let is_earlier = |other: &&PlannedOperation| {
