@@ -6,7 +6,7 @@
 //! - `plan`: the two runs that follow from a cell.
 //! - `ranks`, `switch_sums`: the training, by hosts that add and by a switch that adds; `learning`
 //!   is the problem, [`trained`] its outcome.
-//! - [`systems`]: published systems and their cells.
+//! - [`mod@systems`]: published systems and their cells.
 //! - [`outcome`]: the report; [`sheet`]: its forms.
 
 pub mod cells;

@@ -52,6 +52,8 @@ pub(super) enum ReceiveStage {
 struct GrantState {
     /// How many, in sending order.
     granted: u32,
+    /// How many its sender may have begun with, whether or not they have been sent.
+    start: u32,
     /// How many more it has sent in the place of holes.
     freed: u32,
     /// Holes that it has named so far.
@@ -143,6 +145,7 @@ impl ReceiveMessage {
             last_data: now,
             grants: GrantState {
                 granted: start,
+                start,
                 freed: 0,
                 named: 0,
                 expected: start,
@@ -246,6 +249,9 @@ impl ReceiveMessage {
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the
     /// others wait for a grant.
     pub(super) fn announce(&mut self, sent: u32) {
+        if sent == 0 {
+            self.grants.start = 0;
+        }
         self.grants.granted = self.grants.granted.min(sent);
         self.grants.expected = 0;
     }
@@ -272,7 +278,10 @@ impl ReceiveMessage {
         let news = self.holes.on_lost(told, &self.received);
         let grants = &mut self.grants;
         grants.named = grants.named.saturating_add(news);
-        let beyond = sent.saturating_sub(grants.granted).min(grants.named);
+        // The rest of the start takes no hole's place. Too small a guess grants more than needed;
+        // one that is too large would leave the sender without a grant for its last segments.
+        let granted = grants.granted.max(grants.start);
+        let beyond = sent.saturating_sub(granted).min(grants.named);
         let more = beyond.saturating_sub(grants.freed);
         grants.freed += more;
         let before = grants.expected;

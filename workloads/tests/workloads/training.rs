@@ -166,7 +166,7 @@ fn a_wrong_step_says_what_is_allowed() {
     assert!(refusal("step:vgg61:ddp").contains("(did you mean `vgg16`?); known are alexnet"));
     assert!(refusal("step:vgg16").contains("it needs model:how; write it like `step:vgg16:ddp"));
     assert!(
-        refusal("step:vgg16:dpp").contains("`dpp`: allowed are ddp, tensors, ps=SERVERS, summa=")
+        refusal("step:vgg16:dpp").contains("`dpp`: allowed are ddp, tensors, ps=SERVERS, gossip=")
     );
     assert!(refusal("step:vgg16:ps=0").contains("ps=`0`: allowed are whole numbers from 1 to"));
     assert!(refusal("step:vgg16:ps=4").contains("needs 5 hosts or more; there are 4"));

@@ -84,7 +84,7 @@ pub struct CrossingSystem {
 }
 
 /// The systems that change a part of several cells.
-pub const CROSSING: [CrossingSystem; 11] = [
+pub const CROSSING: [CrossingSystem; 13] = [
     CrossingSystem {
         name: "DLCP, MLT",
         changes: "tags by layer and magnitude, and the tolerance of every cell with bounded loss",
@@ -119,6 +119,16 @@ pub const CROSSING: [CrossingSystem; 11] = [
         name: "SUMMA2.5",
         changes: "the model, sharded over rows, columns and layers of hosts: no data parallelism",
         command: "gradwire sim run fat-tree:k=4@100G step:gpt2:summa=2x2x4,steps=1,scale=16",
+    },
+    CrossingSystem {
+        name: "FT, TensorOpt",
+        changes: "how each block is split over devices: time against memory",
+        command: "gradwire model plan vgg16 --devices 8 --memory 3GB --link 25G",
+    },
+    CrossingSystem {
+        name: "regenerating codes (MBR, MSR), Reed-Solomon",
+        changes: "what the servers keep of each other, to rebuild one that is lost",
+        command: "gradwire tune redundancy --servers 10",
     },
     CrossingSystem {
         name: "dPRO",
