@@ -111,6 +111,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--at", type=int, default=50, help="a multiple of 25: the step of the kill")
     options = parser.parse_args()
+    if options.at % 25 != 0 or options.at == 0:
+        parser.error(f"--at {options.at}: allowed are 25, 50, 75 and so on")
     with tempfile.TemporaryDirectory() as made:
         for name, redundancy in (("none", "none"), ("whole", options.redundancy)):
             print(f"{redundancy}, no server dies", flush=True)
