@@ -13,8 +13,8 @@
 //!
 //! `messages` decides which gradients share a message, `roster` which hosts exchange them,
 //! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts,
-//! and `mixed` where each block of the model has its own way, one of those of `block_run`. How a
-//! collective moves bytes is in `gradwire_collectives`.
+//! and `mixed` where each block of the model has its own way, one of those of `block_run`. All
+//! three write steps by `workers`. How a collective moves bytes is in `gradwire_collectives`.
 
 mod block_run;
 mod crossover;
@@ -26,6 +26,7 @@ mod programs;
 mod roster;
 pub(crate) mod step_ends;
 mod tasks;
+mod workers;
 
 pub use block_run::{
     ActivationLayout, BlockMemory, BlockPart, BlockRun, BlockStrategy, DeviceShare,

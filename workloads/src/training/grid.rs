@@ -18,10 +18,10 @@
 use gradwire_protocol::units::{ByteCount, Layer, Span};
 
 use super::exchange::{ProductGrid, Training};
-use super::step_ends::{StepEnds, Worker};
 use super::tasks::ProgramTasks;
+use super::workers::{TrainingPrograms, WorkerSteps};
 use crate::model::{ELEMENT_BYTES, Gradient, Model};
-use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
+use crate::workload::{CollectiveKind, Task, Work, Workload};
 
 impl ProductGrid {
     fn rows(self) -> u32 {
@@ -77,46 +77,20 @@ pub(super) fn multiplies(model: &Model) -> bool {
 
 /// Makes the workload of steps whose model is scaled already; `whole` is the model before that.
 pub(super) fn workload(training: &Training, whole: &Model, grid: ProductGrid) -> Workload {
-    let model = &training.model;
     let matrices = matrices(whole);
-    let (mut programs, mut workers) = (Vec::new(), Vec::new());
+    let mut programs = TrainingPrograms::new(training);
     for host in 0..grid.hosts() {
-        let slow = match host + 1 == grid.hosts() {
-            true => training.straggling,
-            false => 1.0,
-        };
-        let mut steps = GridSteps {
+        let steps = GridSteps {
             training,
             matrices: &matrices,
             seat: GridSeat { grid, host },
-            tasks: ProgramTasks::new(slow),
+            tasks: programs.tasks(host, grid.hosts()),
             complete: Vec::new(),
-            updates: vec![None; model.layers.len()],
+            updates: vec![None; training.model.layers.len()],
         };
-        let forward_ends = steps.all();
-        workers.push(Worker {
-            host,
-            compute: steps.tasks.took.divided(u64::from(training.steps)),
-            forward_ends,
-        });
-        let tasks = steps.tasks.list;
-        programs.push(Program { host, tasks });
+        programs.add_worker(host, steps);
     }
-    let groups = grid.groups();
-    Workload {
-        programs,
-        layer_count: model.layers.len() as u16,
-        algorithm: training.algorithm,
-        step_ends: vec![StepEnds {
-            name: model.name.clone(),
-            groups: 0..groups.len() as u32,
-            steps: training.steps,
-            layers: model.layers.iter().map(|one| one.name.clone()).collect(),
-            workers,
-        }],
-        groups,
-        ..Workload::default()
-    }
+    programs.workload(grid.groups())
 }
 
 /// A host's place, and its groups.
@@ -183,16 +157,9 @@ struct GridSteps<'a> {
     updates: Vec<Option<u32>>,
 }
 
-impl GridSteps<'_> {
-    /// Writes all steps; returns the last task of each forward pass.
-    fn all(&mut self) -> Vec<u32> {
-        let mut ends = vec![self.forward(0)];
-        self.tasks.took = Span::ZERO;
-        for step in 0..self.training.steps {
-            self.backward(step);
-            ends.push(self.forward(step + 1));
-        }
-        ends
+impl WorkerSteps for GridSteps<'_> {
+    fn tasks(&mut self) -> &mut ProgramTasks {
+        &mut self.tasks
     }
 
     fn forward(&mut self, step: u32) -> u32 {
@@ -252,7 +219,9 @@ impl GridSteps<'_> {
             self.complete.extend(summed);
         }
     }
+}
 
+impl GridSteps<'_> {
     /// Adds a layer that only computes.
     fn layer(&mut self, name: String, span: Span, step: u32) -> u32 {
         let after = std::mem::take(&mut self.complete);

@@ -7,16 +7,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gradwire_protocol::units::{ByteCount, Layer, Span};
+use gradwire_protocol::units::{ByteCount, Layer};
 
 use super::block_run::{
     BlockPart, BlockRun, BlockStrategy, DeviceShare, KeptActivations, WeightSpread,
 };
 use super::exchange::{Overlap, Training, Update};
-use super::step_ends::{StepEnds, Worker};
 use super::tasks::ProgramTasks;
+use super::workers::{TrainingPrograms, WorkerSteps};
 use crate::model::ModelBlock;
-use crate::workload::{Program, Task, Work, Workload};
+use crate::workload::{Task, Work, Workload};
 
 /// Most blocks of a plan: as many as layers of a model.
 const BLOCKS_MAX: usize = crate::model::LAYERS_MAX;
@@ -155,47 +155,22 @@ impl FromStr for MixedPlan {
 
 /// Makes the workload of steps whose model is scaled already.
 pub(super) fn workload(training: &Training, plan: &MixedPlan, share: DeviceShare) -> Workload {
-    let model = &training.model;
-    let blocks = model.blocks();
+    let blocks = training.model.blocks();
     let runs = plan.runs(&blocks, share);
     let runs = runs.expect("a plan is checked before");
-    let (mut programs, mut workers) = (Vec::new(), Vec::new());
+    let mut programs = TrainingPrograms::new(training);
     for host in 0..share.devices {
-        let slow = match host + 1 == share.devices {
-            true => training.straggling,
-            false => 1.0,
-        };
-        let mut steps = MixedSteps {
+        let steps = MixedSteps {
             training,
             blocks: &blocks,
             runs: &runs,
-            tasks: ProgramTasks::new(slow),
+            tasks: programs.tasks(host, share.devices),
             last: None,
             updates: vec![None; runs.len()],
         };
-        let forward_ends = steps.all();
-        workers.push(Worker {
-            host,
-            compute: steps.tasks.took.divided(u64::from(training.steps)),
-            forward_ends,
-        });
-        let tasks = steps.tasks.list;
-        programs.push(Program { host, tasks });
+        programs.add_worker(host, steps);
     }
-    Workload {
-        programs,
-        groups: vec![(0..share.devices).collect()],
-        layer_count: model.layers.len() as u16,
-        algorithm: training.algorithm,
-        step_ends: vec![StepEnds {
-            name: model.name.clone(),
-            groups: 0..1,
-            steps: training.steps,
-            layers: model.layers.iter().map(|one| one.name.clone()).collect(),
-            workers,
-        }],
-        ..Workload::default()
-    }
+    programs.workload(vec![(0..share.devices).collect()])
 }
 
 /// The program of one device so far.
@@ -218,16 +193,9 @@ struct PartPlace {
     word: &'static str,
 }
 
-impl MixedSteps<'_> {
-    /// Writes all steps; returns the last task of each forward pass.
-    fn all(&mut self) -> Vec<u32> {
-        let mut ends = vec![self.forward(0)];
-        self.tasks.took = Span::ZERO;
-        for step in 0..self.training.steps {
-            self.backward(step);
-            ends.push(self.forward(step + 1));
-        }
-        ends
+impl WorkerSteps for MixedSteps<'_> {
+    fn tasks(&mut self) -> &mut ProgramTasks {
+        &mut self.tasks
     }
 
     fn forward(&mut self, step: u32) -> u32 {
@@ -266,7 +234,9 @@ impl MixedSteps<'_> {
             }
         }
     }
+}
 
+impl MixedSteps<'_> {
     /// Adds the exchange of a block's gradients after the one before.
     fn update(&mut self, block: usize, step: u32, before: &mut Option<u32>) {
         if let Some(part) = self.runs[block].update() {

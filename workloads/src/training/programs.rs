@@ -1,13 +1,13 @@
 //! The programs of workers, of servers, and of the centre of a gossip.
 
-use gradwire_protocol::units::{ByteCount, Span};
+use gradwire_protocol::units::ByteCount;
 
 use super::exchange::{GradientExchange, Overlap, StepPart, Training, Update};
 use super::messages::{GradientMessage, messages};
 use super::roster::Roster;
-use super::step_ends::{StepEnds, Worker};
 use super::tasks::ProgramTasks;
-use crate::workload::{CollectiveKind, Program, Task, Work, Workload};
+use super::workers::{TrainingPrograms, WorkerSteps};
+use crate::workload::{CollectiveKind, Task, Work, Workload};
 
 /// A server is the first member of its group with a worker, a leader that of its team.
 const FIRST: u32 = 0;
@@ -16,41 +16,28 @@ const FIRST: u32 = 0;
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
     let messages = messages(training);
     let roster = Roster::new(training, hosts);
-    let (mut programs, mut ends) = (Vec::new(), Vec::new());
+    let mut programs = TrainingPrograms::new(training);
     for host in 0..roster.servers {
         let own: Vec<&GradientMessage> = messages.iter().filter(|one| one.server == host).collect();
         let tasks = match training.exchange {
             GradientExchange::Servers(_) => serve(training, &own, (&roster, host)),
             _ => keep_centre(training, &own, &roster),
         };
-        programs.push(Program { host, tasks });
+        programs.add_server(host, tasks);
     }
     for (number, &host) in (0..).zip(&roster.workers) {
-        let mut work = Steps::new(training, &messages, (&roster, number));
-        let forward_ends = work.all();
-        ends.push(Worker {
-            host,
-            compute: work.tasks.took.divided(u64::from(training.steps)),
-            forward_ends,
-        });
-        let tasks = work.tasks.list;
-        programs.push(Program { host, tasks });
+        let steps = Steps {
+            training,
+            messages: &messages,
+            roster: &roster,
+            number,
+            tasks: programs.tasks(number, roster.workers.len() as u32),
+            updates: vec![Vec::new(); training.model.layers.len()],
+            exchanged: vec![Vec::new(); messages.len()],
+        };
+        programs.add_worker(host, steps);
     }
-    let layers = training.model.layers.iter();
-    Workload {
-        programs,
-        layer_count: training.model.layers.len() as u16,
-        algorithm: training.algorithm,
-        step_ends: vec![StepEnds {
-            name: training.model.name.clone(),
-            groups: 0..roster.groups.len() as u32,
-            steps: training.steps,
-            layers: layers.map(|layer| layer.name.clone()).collect(),
-            workers: ends,
-        }],
-        groups: roster.groups,
-        ..Workload::default()
-    }
+    programs.workload(roster.groups)
 }
 
 /// Makes the program of a server: every leader pushes a message, and pulls the new values when the
@@ -156,36 +143,9 @@ struct Steps<'a> {
     exchanged: Vec<Vec<u32>>,
 }
 
-impl<'a> Steps<'a> {
-    fn new(
-        training: &'a Training,
-        messages: &'a [GradientMessage],
-        (roster, number): (&'a Roster, u32),
-    ) -> Self {
-        let slow = match number as usize + 1 == roster.workers.len() {
-            true => training.straggling,
-            false => 1.0,
-        };
-        Self {
-            training,
-            messages,
-            roster,
-            number,
-            tasks: ProgramTasks::new(slow),
-            updates: vec![Vec::new(); training.model.layers.len()],
-            exchanged: vec![Vec::new(); messages.len()],
-        }
-    }
-
-    /// Writes all steps; returns the last task of each forward pass.
-    fn all(&mut self) -> Vec<u32> {
-        let mut ends = vec![self.forward(0)];
-        self.tasks.took = Span::ZERO;
-        for step in 0..self.training.steps {
-            self.backward(step);
-            ends.push(self.forward(step + 1));
-        }
-        ends
+impl WorkerSteps for Steps<'_> {
+    fn tasks(&mut self) -> &mut ProgramTasks {
+        &mut self.tasks
     }
 
     fn forward(&mut self, step: u32) -> u32 {
@@ -224,7 +184,9 @@ impl<'a> Steps<'a> {
             }
         }
     }
+}
 
+impl Steps<'_> {
     fn add_update(&mut self, message: &GradientMessage, updated: u32) {
         for (_, layer) in &message.layers {
             let updates = &mut self.updates[usize::from(layer.0)];
