@@ -19,11 +19,10 @@ use gradwire_protocol::units::{ByteCount, Instant};
 use rand::Rng;
 
 use super::reference::cargo::{CargoKind, ReferenceCargo};
-use super::reference::dcqcn::{FlowRate, Notifications, RateRule};
+use super::reference::dcqcn::{Notifications, RateRule};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
-use super::reference::paced::Paced;
+use super::reference::paced::{FlowPace, Paced};
 use super::reference::scoreboard::Transmission;
-use super::reference::turns::Turn;
 use super::roce::FlightLimit;
 use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope};
@@ -97,11 +96,9 @@ pub struct IrnFlow {
     entropy: u16,
     bytes: ByteCount,
     machine: IrnSender,
-    rate: FlowRate,
-    next_at: Instant,
+    pace: FlowPace,
     /// When it last sent, or heard of an advance.
     moved: Instant,
-    turn: Turn,
 }
 
 /// A flow at its receiver.
@@ -143,10 +140,8 @@ impl FlowRules for Irn {
             entropy: desk.random.next_u32() as u16,
             bytes: begin.bytes,
             machine: IrnSender::new(desk.settings.packets(begin.bytes), self.window),
-            rate: FlowRate::new(desk.settings.rate),
-            next_at: desk.now,
+            pace: FlowPace::new(desk.now, desk.settings.rate),
             moved: desk.now,
-            turn: Turn::Waits,
         }
     }
 
@@ -173,7 +168,7 @@ impl FlowRules for Irn {
 
     fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut IrnFlow, cargo: &ReferenceCargo) {
         if cargo.kind == CargoKind::Congestion {
-            flow.rate.notified(desk.now);
+            flow.pace.notified(desk.now);
             return;
         }
         flow.machine.take(IrnReply {
@@ -188,9 +183,8 @@ impl FlowRules for Irn {
     }
 
     fn line_up(&mut self, now: Instant, number: u32, flow: &mut IrnFlow) {
-        if flow.turn == Turn::Waits && flow.machine.has_packet() {
-            flow.next_at = flow.next_at.max(now);
-            self.paced.line_up(flow.next_at, number, &mut flow.turn);
+        if flow.machine.has_packet() {
+            self.paced.line_up(now, number, &mut flow.pace);
         }
     }
 
@@ -199,10 +193,10 @@ impl FlowRules for Irn {
     }
 
     fn send(&mut self, desk: &mut FlowDesk, flow: &mut IrnFlow) -> Option<DataDeparture> {
-        flow.turn = Turn::Waits;
+        flow.pace.leave_line();
         let (packet, attempt) = flow.machine.send()?;
         let bytes = desk.settings.packet_bytes(flow.bytes, packet);
-        flow.next_at = desk.now + flow.rate.sent(desk.now, bytes);
+        flow.pace.sent(desk.now, bytes);
         flow.moved = desk.now;
         Some(DataDeparture {
             packet: Transmission {

@@ -19,12 +19,11 @@ use rand::Rng;
 
 use super::irn::timeouts::Timeouts;
 use super::reference::cargo::{CargoKind, ReferenceCargo};
-use super::reference::dcqcn::{FlowRate, Notifications, RateRule};
+use super::reference::dcqcn::{Notifications, RateRule};
 use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
 use super::reference::incoming::Arrival;
-use super::reference::paced::Paced;
+use super::reference::paced::{FlowPace, Paced};
 use super::reference::scoreboard::{Attempt, Transmission};
-use super::reference::turns::Turn;
 use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope};
 
@@ -90,11 +89,8 @@ pub struct RoceFlow {
     /// The packet to send next, and the first that was never sent.
     next: u32,
     fresh: u32,
-    rate: FlowRate,
-    next_at: Instant,
+    pace: FlowPace,
     deadline: Instant,
-    /// Whether it is among the paced flows.
-    turn: Turn,
 }
 
 /// A flow at its receiver.
@@ -157,10 +153,8 @@ impl FlowRules for Roce {
             acknowledged: 0,
             next: 0,
             fresh: 0,
-            rate: FlowRate::new(desk.settings.rate),
-            next_at: desk.now,
+            pace: FlowPace::new(desk.now, desk.settings.rate),
             deadline: desk.now,
-            turn: Turn::Waits,
         }
     }
 
@@ -201,7 +195,7 @@ impl FlowRules for Roce {
     /// ACK and NACK both name the first packet that is missing; a NACK sends the sender back to it.
     fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow, cargo: &ReferenceCargo) {
         if cargo.kind == CargoKind::Congestion {
-            flow.rate.notified(desk.now);
+            flow.pace.notified(desk.now);
             return;
         }
         if cargo.packet > flow.acknowledged {
@@ -220,9 +214,8 @@ impl FlowRules for Roce {
 
     fn line_up(&mut self, now: Instant, number: u32, flow: &mut RoceFlow) {
         let in_flight = flow.next - flow.acknowledged;
-        if flow.next < flow.packets && in_flight < self.window && flow.turn == Turn::Waits {
-            flow.next_at = flow.next_at.max(now);
-            self.paced.line_up(flow.next_at, number, &mut flow.turn);
+        if flow.next < flow.packets && in_flight < self.window {
+            self.paced.line_up(now, number, &mut flow.pace);
         }
     }
 
@@ -231,7 +224,7 @@ impl FlowRules for Roce {
     }
 
     fn send(&mut self, desk: &mut FlowDesk, flow: &mut RoceFlow) -> Option<DataDeparture> {
-        flow.turn = Turn::Waits;
+        flow.pace.leave_line();
         let packet = flow.next;
         if packet >= flow.packets {
             return None;
@@ -244,7 +237,7 @@ impl FlowRules for Roce {
         };
         flow.fresh = flow.fresh.max(flow.next);
         let bytes = desk.settings.packet_bytes(flow.bytes, packet);
-        flow.next_at = desk.now + flow.rate.sent(desk.now, bytes);
+        flow.pace.sent(desk.now, bytes);
         flow.deadline = desk.now + self.timeout;
         Some(DataDeparture {
             packet: Transmission {
