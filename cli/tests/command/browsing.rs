@@ -1,9 +1,9 @@
 //! Reports in a browser: the script of a page, run by Chromium where it is installed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::processes::{errors, run};
+use crate::processes::{errors, folder, run};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// It asks no server, keeps nothing, and runs as root, too.
@@ -36,15 +36,6 @@ fn text_of<'a>(page: &'a str, opening: &str) -> &'a str {
     let (_, rest) = page.split_once(opening).expect("the element is there");
     let (_, rest) = rest.split_once('>').expect("its tag ends");
     rest.split('<').next().unwrap_or_default()
-}
-
-/// A folder for the test, empty.
-fn folder(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // The browser's profile of an earlier run would be taken over.
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).expect("the test's folder is writable");
-    path
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::processes::{errors, gradwire};
+use crate::processes::{errors, folder, gradwire};
 
 /// Beginnings of commands that other tests run, or that take longer than a test may, with the test
 /// or the reason.
@@ -108,10 +108,7 @@ fn is_elsewhere(command: &str) -> bool {
 
 #[test]
 fn commands_that_documents_show_run() {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("documents");
-    // Whatever an earlier run of this test left.
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the test's folder is writable");
+    let folder = folder("documents");
     std::os::unix::fs::symlink(root().join("examples"), folder.join("examples"))
         .expect("the folder is empty");
     for (name, text) in FILES {

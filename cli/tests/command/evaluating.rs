@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::processes::{errors, gradwire, runs, within_ten_seconds};
+use crate::processes::{errors, folder, gradwire, runs, within_ten_seconds};
 
 /// The quick plans of a table, with cells that take a moment; without their cases.
 const PLAN: &str = r#"
@@ -31,10 +31,8 @@ const CELLS: usize = 6;
 
 /// A folder of one test with plans of its own.
 fn bench(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("eval-{name}"));
-    // Whatever an earlier run of this test left.
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("plans")).expect("the test's folder is writable");
+    let folder = folder(&format!("eval-{name}"));
+    std::fs::create_dir(folder.join("plans")).expect("the test's folder is writable");
     for (name, case) in CASES {
         let plan = folder.join("plans").join(name);
         std::fs::write(plan, PLAN.to_owned() + case).expect("the test's folder is writable");

@@ -44,6 +44,15 @@ pub(crate) fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// A folder of one test, empty.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Whatever an earlier run of this test left.
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("the test's folder is writable");
+    path
+}
+
 /// A rank of `gradwire rank` while it runs. It is ended when the test ends.
 pub(crate) struct Rank {
     pub(crate) process: Child,

@@ -1,11 +1,11 @@
 //! `gradwire sim run`, `compare` and `report`: their output, their files, their refusals.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
 
-use crate::processes::{errors, file, gradwire, objects, run};
+use crate::processes::{errors, file, folder, gradwire, objects, run};
 
 /// All transports.
 pub(crate) const TRANSPORTS: [&str; 19] = [
@@ -58,15 +58,6 @@ fn number(value: &Value) -> f64 {
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A folder of one test, empty.
-fn folder(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}"));
-    // Whatever an earlier run of this test left.
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).expect("the test's folder is writable");
-    path
 }
 
 /// Asserts that a command was refused with one line that has all of `words`.
@@ -359,7 +350,7 @@ fn compare_refuses_before_anything_runs() {
 
 #[test]
 fn reports_are_one_file() {
-    let folder = folder("report");
+    let folder = folder("sim-report");
     let path = folder.join("report.html");
     let options = small(&format!(
         "--transports gradwire,ndp --out {}",
@@ -391,7 +382,7 @@ fn reports_are_one_file() {
 
 #[test]
 fn a_report_that_fails_leaves_what_was_there() {
-    let folder = folder("failed-report");
+    let folder = folder("sim-failed-report");
     let path = folder.join("report.html");
     std::fs::write(&path, "the last one").expect("the folder is writable");
     let options = small(&format!(
@@ -411,7 +402,7 @@ fn a_report_that_fails_leaves_what_was_there() {
 
 #[test]
 fn each_flow_is_a_row_of_csv() {
-    let folder = folder("flows");
+    let folder = folder("sim-flows");
     let path = folder.join("flows.csv");
     let background = "--background poisson:hadoop@0.3:50us";
     let options = small(&format!("{background} --json --flows {}", path.display()));
@@ -445,7 +436,7 @@ fn each_flow_is_a_row_of_csv() {
 #[test]
 fn every_command_of_the_examples_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folder = folder("examples");
+    let folder = folder("sim-examples");
     let script = root.join("examples/sim/commands.sh");
     let script = std::fs::read_to_string(script).expect("the commands are there");
     let commands = script

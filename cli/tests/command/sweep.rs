@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::processes::{errors, gradwire, kill, objects, runs, within_ten_seconds};
+use crate::processes::{errors, folder, gradwire, kill, objects, runs, within_ten_seconds};
 
 const PLAN: &str = r#"
 [base]
@@ -33,10 +33,7 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str, plan: &str) -> Self {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sweep-{name}"));
-        // Whatever an earlier run of this test left.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("the test's folder is writable");
+        let folder = folder(&format!("sweep-{name}"));
         let bench = Self { folder };
         bench.write_plan(plan);
         bench

@@ -1,7 +1,7 @@
 //! `gradwire trace show` on traces of ranks, and on files of other kinds.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use gradwire_runtime::trace::TraceDump;
 use gradwire_runtime::trace::dump::{GroupMembers, OperationNeeds, TraceEntry, TraceState};
 use serde_json::Value;
 
-use crate::processes::{Rank, errors, gradwire, objects, run};
+use crate::processes::{Rank, errors, folder, gradwire, objects, run};
 
 fn entry(sequence: u32, kind: &str, bytes: u64, state: TraceState) -> TraceEntry {
     let start = u64::from(sequence) * 1_000;
@@ -59,14 +59,6 @@ fn dump(rank: u16, operations: Vec<TraceEntry>) -> TraceDump {
         operations,
         messages: Vec::new(),
     }
-}
-
-/// An empty folder of one test.
-fn folder(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).expect("the test's folder is writable");
-    path
 }
 
 fn keep(folder: &Path, dump: &TraceDump) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::processes::{errors, gradwire, objects};
+use crate::processes::{errors, folder, gradwire, objects};
 
 /// Bears 5 %; every seed has a level of its own; all-reduces that tolerate losses take 0.8 of the
 /// time. Other scripts replace single lines.
@@ -39,9 +39,7 @@ awk -v t="$tolerance" -v told="$told" -v allowed="$allowed" -v bears="$bears" \
 
 /// An empty folder of one test, with a script in it.
 fn place(name: &str, script: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tune-{name}"));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("the test's folder is writable");
+    let folder = folder(&format!("tune-{name}"));
     std::fs::write(folder.join("train.sh"), script).expect("it is writable");
     folder
 }
