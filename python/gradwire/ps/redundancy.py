@@ -135,6 +135,7 @@ class Redundancy(threading.Thread):
         self._me = meeting.setup.number
         self._store = Store()
         self._is_live = not is_replacement
+        self._since = time.monotonic()
         self._rebuilt: Rebuilt | None = None
         self._is_over = False
         self._is_cut = False
@@ -380,7 +381,7 @@ class Redundancy(threading.Thread):
     def _receive(self, job: _Rebuild, is_urgent: bool, snapshot: tuple[int, int]) -> None:
         """Take the symbols that rebuilders send, and compute from them."""
         version, length = snapshot
-        started = time.monotonic()
+        started, before = time.monotonic(), self._linked.counters()["received_bytes"]
         symbols = [s for rebuilder in job.rebuilders for s in job.part(rebuilder, is_urgent)]
         values = torch.empty(len(symbols), length, dtype=torch.uint8)
         tag = ServerTag.URGENT if is_urgent else ServerTag.SYMBOLS
@@ -392,6 +393,7 @@ class Redundancy(threading.Thread):
             for value, rebuilder in zip(values, sources, strict=True)
         ]
         _finish(works)
+        on_wire = self._linked.counters()["received_bytes"] - before
         job.received.update(zip(symbols, values, strict=True))
         whole = self._code.stored(self._me)
         targets = self._code.data(self._me) if is_urgent else whole
@@ -400,7 +402,7 @@ class Redundancy(threading.Thread):
         if not (is_urgent and self._is_live):
             factors = self._code.express(targets, known)
             factors.combine([job.received[symbol] for symbol in known], list(computed))
-        self._note_received(is_urgent, values, time.monotonic() - started)
+        self._note_received(is_urgent, values, on_wire, time.monotonic() - started)
         with self._changed:
             if not is_urgent:
                 self._store.shares[version] = computed
@@ -409,14 +411,17 @@ class Redundancy(threading.Thread):
                 self._rebuilt = Rebuilt(version, _without_length(computed))
             self._changed.notify_all()
 
-    def _note_received(self, is_urgent: bool, values: torch.Tensor, seconds: float) -> None:
+    def _note_received(
+        self, is_urgent: bool, values: torch.Tensor, on_wire: int, seconds: float
+    ) -> None:
         symbols, length = values.shape
         if symbols:
             share = symbols / (self._code.servers * self._code.data_symbols)
             self.report(
                 f"got {'its own state' if is_urgent else 'the rest of its symbols'} from the other "
                 f"servers: {symbols * length} bytes, {share:.4f} of all servers' state, in "
-                f"{seconds:.3f} s"
+                f"{on_wire} bytes of packets and {seconds:.3f} s, "
+                f"{time.monotonic() - self._since:.3f} s after it came"
             )
 
     def _encode_next(self) -> None:
