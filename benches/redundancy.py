@@ -11,6 +11,7 @@ coming of the new server, and how long steps take while the rest of the symbols 
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -154,7 +155,7 @@ def parts(options: argparse.Namespace, folder: Path) -> None:
     for process in launch.ranks.values():
         process.wait(300)
     ends = json.loads((launch.folder / "ends.json").read_text())
-    steps = list(zip(ends, ends[1:], strict=False))
+    steps = list(itertools.pairwise(ends))
 
     def took(first: float, last: float) -> str:
         """Describe the steps that were wholly within a time."""
@@ -182,13 +183,15 @@ def main() -> None:
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        return train(options)
+        train(options)
+        return
     if options.at % 25 != 0 or options.at == 0:  # both programs tell these steps
         parser.error(f"--at {options.at}: allowed are 25, 50, 75 and so on")
     with tempfile.TemporaryDirectory() as made:
         if options.parameters:
             print(f"{options.redundancy}, a server is killed at step {options.at}", flush=True)
-            return parts(options, Path(made) / "parts")
+            parts(options, Path(made) / "parts")
+            return
         for name, redundancy in (("none", "none"), ("whole", options.redundancy)):
             print(f"{redundancy}, no server dies", flush=True)
             print(f"  {Launch(options, Path(made) / name, redundancy).report()}", flush=True)

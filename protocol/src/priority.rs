@@ -8,8 +8,8 @@
 //! tolerate more loss than back layers, small gradients more than large ones).
 //!
 //! A tensor of which the next forward pass needs everything, such as the parameters that a server
-//! sends back, is a front layer: its caller says so. A tensor without layers, such as the symbols of
-//! a server's rebuild, has the last class.
+//! sends back, is a front layer, and so is one without layers. A tensor that can wait, such as the
+//! symbols by which a server is rebuilt, is the last layer: its caller says so.
 //!
 //! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them. Only
 //! a PROBE has the class of its message's data: data that has not arrived before it is lost, not

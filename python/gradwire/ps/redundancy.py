@@ -50,9 +50,10 @@ _LENGTH_BYTES = 8
 """The length of a state stands before it."""
 
 _ALIGNED_BYTES = 64
-_URGENT = Loss(layers=((0, 0),), layer_count=64)
-_LOWEST = Loss()
-"""Messages without layers have the lowest class."""
+_LAYERS = 64
+_URGENT = Loss(layers=((0, 0),), layer_count=_LAYERS)
+_LOWEST = Loss(layers=((0, _LAYERS - 1),), layer_count=_LAYERS)
+"""The last layer has the lowest class of a job; a message without layers has the highest one."""
 
 _HELLO = 6
 
@@ -381,7 +382,7 @@ class Redundancy(threading.Thread):
     def _receive(self, job: _Rebuild, is_urgent: bool, snapshot: tuple[int, int]) -> None:
         """Take the symbols that rebuilders send, and compute from them."""
         version, length = snapshot
-        started, before = time.monotonic(), self._linked.counters()["received_bytes"]
+        started = time.monotonic()
         symbols = [s for rebuilder in job.rebuilders for s in job.part(rebuilder, is_urgent)]
         values = torch.empty(len(symbols), length, dtype=torch.uint8)
         tag = ServerTag.URGENT if is_urgent else ServerTag.SYMBOLS
@@ -389,11 +390,10 @@ class Redundancy(threading.Thread):
             rebuilder for rebuilder in job.rebuilders for _ in job.part(rebuilder, is_urgent)
         ]
         works = [
-            self._linked.receive(value, rebuilder, tag)
+            self._linked.receive(value, rebuilder, tag, _URGENT if is_urgent else _LOWEST)
             for value, rebuilder in zip(values, sources, strict=True)
         ]
         _finish(works)
-        on_wire = self._linked.counters()["received_bytes"] - before
         job.received.update(zip(symbols, values, strict=True))
         whole = self._code.stored(self._me)
         targets = self._code.data(self._me) if is_urgent else whole
@@ -402,7 +402,7 @@ class Redundancy(threading.Thread):
         if not (is_urgent and self._is_live):
             factors = self._code.express(targets, known)
             factors.combine([job.received[symbol] for symbol in known], list(computed))
-        self._note_received(is_urgent, values, on_wire, time.monotonic() - started)
+        self._note_received(is_urgent, values, time.monotonic() - started)
         with self._changed:
             if not is_urgent:
                 self._store.shares[version] = computed
@@ -411,17 +411,17 @@ class Redundancy(threading.Thread):
                 self._rebuilt = Rebuilt(version, _without_length(computed))
             self._changed.notify_all()
 
-    def _note_received(
-        self, is_urgent: bool, values: torch.Tensor, on_wire: int, seconds: float
-    ) -> None:
+    def _note_received(self, is_urgent: bool, values: torch.Tensor, seconds: float) -> None:
         symbols, length = values.shape
+        on_wire = self._linked.counters()["received_bytes"]
         if symbols:
             share = symbols / (self._code.servers * self._code.data_symbols)
             self.report(
                 f"got {'its own state' if is_urgent else 'the rest of its symbols'} from the other "
                 f"servers: {symbols * length} bytes, {share:.4f} of all servers' state, in "
-                f"{on_wire} bytes of packets and {seconds:.3f} s, "
-                f"{time.monotonic() - self._since:.3f} s after it came"
+                f"{seconds:.3f} s, {time.monotonic() - self._since:.3f} s after it came"
+                # Symbols of both parts may be on their way together.
+                + ("" if is_urgent else f"; {on_wire} bytes of packets for all of them")
             )
 
     def _encode_next(self) -> None:
