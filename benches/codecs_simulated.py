@@ -2,8 +2,9 @@
 
 ``python3 benches/codecs_simulated.py GRADWIRE [--scale 8] [--ablation]``. Only the stage between
 hosts is simulated, one rank per host with the host's bandwidth: the stages within a host are the
-same for all rows. Encoding and decoding take simulated time on 8 cores of each host (``codec=`` of
-a step): the speeds of one core are those of the diary, measured beside a copy.
+same for all rows. So top-k is HiTopKComm; ``flat top-k`` has all ranks exchange with all others, 8
+sharing a host's bandwidth. Encoding and decoding take simulated time on 8 cores of each host
+(``codec=`` of a step): the speeds of one core are those of the diary, measured beside a copy.
 
 ``--ablation`` adds the parts of a codec's use one by one, in the order of HiPress (SOSP 2021):
 
@@ -11,7 +12,8 @@ a step): the speeds of one core are those of the diary, measured beside a copy.
   assumed to be as fast at it as the cores
 - pipelined: cores of their own do it, while blocks of the same tensor are on their way
 - bulk: tensors share messages, those of DDP's buckets
-- selective: as ``gradwire tune codec`` plans for the model, the hosts and the bandwidth
+- selective: as ``gradwire tune codec`` plans for the model, the hosts and the bandwidth; then the
+  same without bulk
 """
 
 import argparse
@@ -36,6 +38,12 @@ class Way:
     codec: str = ""
     options: str = ""
     keys: tuple[str, ...] = ()
+    ranks: int = 1
+    """Ranks of a host that exchange with other hosts."""
+
+    def fabric(self, given: argparse.Namespace) -> str:
+        """Return the fabric: each rank has its part of a host's bandwidth."""
+        return f"single:{given.hosts * self.ranks}@{given.gbps * 1000 // self.ranks}M"
 
     def workload(self, model: str, given: argparse.Namespace) -> str:
         """Return the workload of its steps."""
@@ -44,7 +52,7 @@ class Way:
             return line
         # A rate counts for one pass: half of the time to encode and decode contributions and sums.
         both = 1 / CORE_GBPS[self.codec] + 1 / CORE_GBPS[SUMS[self.codec]]
-        return f"{line},codec={2 * CORES / both:.0f}G{self.options}"
+        return f"{line},codec={2 * CORES / self.ranks / both:.0f}G{self.options}"
 
     def settings(self) -> list[str]:
         """Return its keys of the job."""
@@ -58,6 +66,7 @@ WAYS = {
     "dense direct": Way(keys=("collectives.algorithm=direct",)),
     "onebit": Way(codec="onebit", keys=("collectives.codec_min=32KiB",)),
     "top-k 1%": Way(codec="topk", keys=("collectives.codec_min=32KiB",)),
+    "flat top-k": Way(codec="topk", keys=("collectives.codec_min=32KiB",), ranks=CORES),
     "top-k 0.1%": Way(codec="topk", keys=("collectives.codec_share=0.1%",)),
     "blockfloat": Way(codec="blockfloat"),
 }
@@ -66,7 +75,14 @@ EVERY = ("collectives.codec_min=0B",)
 
 def step(given: argparse.Namespace, model: str, way: Way) -> float:
     """Return the milliseconds of a step, in the size of the whole model."""
-    command = [given.gradwire, "sim", "run", given.fabric, way.workload(model, given), "--json"]
+    command = [
+        given.gradwire,
+        "sim",
+        "run",
+        way.fabric(given),
+        way.workload(model, given),
+        "--json",
+    ]
     done = subprocess.run([*command, *way.settings()], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -74,9 +90,9 @@ def step(given: argparse.Namespace, model: str, way: Way) -> float:
     return told["training"][0]["iteration_us"] * given.scale / 1e3
 
 
-def planned(given: argparse.Namespace, model: str) -> Way:
+def planned(given: argparse.Namespace, model: str, how: str) -> Way:
     """Return the way that the planner chooses for onebit."""
-    network = ["--servers", given.hosts, "--bandwidth", given.bandwidth]
+    network = ["--servers", str(given.hosts), "--bandwidth", f"{given.gbps}G"]
     command = [given.gradwire, "tune", "codec", "--model", model, *network, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     rows = {row["codec"]: row for row in json.loads(done.stdout)["codecs"]}
@@ -84,7 +100,8 @@ def planned(given: argparse.Namespace, model: str) -> Way:
     print(f"# {model}: onebit for {rows['onebit']['encoded']} tensors, from {least} elements")
     if least is None:
         return RING
-    return Way(codec="onebit", keys=(f"collectives.codec_min={4 * least // given.scale}B",))
+    keys = (f"collectives.codec_min={4 * least // given.scale}B",)
+    return Way(how=how, codec="onebit", keys=keys)
 
 
 def ablation(given: argparse.Namespace, model: str) -> dict[str, Way]:
@@ -95,7 +112,8 @@ def ablation(given: argparse.Namespace, model: str) -> dict[str, Way]:
         "naive": naive,
         "pipelined": Way(how="tensors", codec="onebit", keys=EVERY),
         "bulk": Way(codec="onebit", keys=EVERY),
-        "selective": planned(given, model),
+        "selective": planned(given, model, "ddp"),
+        "without bulk": planned(given, model, "tensors"),
     }
 
 
@@ -103,18 +121,20 @@ def main() -> None:
     """Print a row per model and way."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("gradwire")
-    options.add_argument("--hosts", default="16")
-    options.add_argument("--bandwidth", default="25G")
+    options.add_argument("--hosts", type=int, default=16)
+    options.add_argument("--gbps", type=int, default=25)
+    options.add_argument("--ways", nargs="+", help="only these")
     options.add_argument("--scale", type=int, default=8)
     options.add_argument("--steps", type=int, default=3)
     options.add_argument("--models", nargs="+", default=list(MODELS))
     options.add_argument("--ablation", action="store_true")
     given = options.parse_args()
-    given.fabric = f"single:{given.hosts}@{given.bandwidth}"
     print(f"{'model':>12}{'way':>14}{'step ms':>10}{'of first':>10}")
     for model in given.models:
         first = None
         for name, way in (ablation(given, model) if given.ablation else WAYS).items():
+            if given.ways and name not in given.ways:
+                continue
             took = step(given, model, way)
             first = first or took
             print(f"{model:>12}{name:>14}{took:10.1f}{first / took:10.2f}", flush=True)

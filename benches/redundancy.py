@@ -29,6 +29,7 @@ WORKERS = 2
 JOB = """
 [transport]
 wire = "udp"
+mtu = 1500
 [servers]
 redundancy = "{redundancy}"
 snapshot_every = {every}
