@@ -575,6 +575,22 @@ mod tests {
     }
 
     #[test]
+    fn messages_without_layers_have_the_highest_class_of_data() {
+        let class = |layer_count, spans: &[(u32, Layer)]| {
+            let shape = MessageShape {
+                segments: 2,
+                layer_count,
+            };
+            let tags = policy().lossless(shape, spans);
+            tags.class_and_ecn(&policy(), 1).0
+        };
+        let last = policy().dscps.len() as u8 - 1;
+        assert_eq!(class(0, &[]), Class(1));
+        assert_eq!(class(64, &[(0, Layer(0))]), Class(1));
+        assert_eq!(class(64, &[(0, Layer(63))]), Class(last));
+    }
+
+    #[test]
     fn in_arrival_order_layers_decide_protection_only() {
         let arrival = Policy {
             order: SendOrder::Arrival,
