@@ -12,9 +12,10 @@
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
 //! `messages` decides which gradients share a message, `roster` which hosts exchange them,
-//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts in
-//! three dimensions, `line` where they are split in one, and `mixed` where each block of the model
-//! has its own way, one of those of `block_run`. All four write steps by `workers`. How a collective moves bytes is in `gradwire_collectives`.
+//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts
+//! in three dimensions, `line` where they are split in one, and `mixed` where each block of the
+//! model has its own way, one of those of `block_run`. All four write steps by `workers`. How a
+//! collective moves bytes is in `gradwire_collectives`.
 
 mod block_run;
 mod crossover;
@@ -102,8 +103,8 @@ impl Training {
         }
     }
 
-    /// Returns whether workers exchange whole gradients or models, so that they may be in teams, and
-    /// ahead of their updates.
+    /// Returns whether workers exchange whole gradients or models, so that they may be in teams,
+    /// and ahead of their updates.
     pub fn exchanges_whole(&self) -> bool {
         match self.exchange {
             GradientExchange::Buckets
