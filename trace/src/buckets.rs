@@ -330,4 +330,43 @@ mod tests {
             assert_eq!(sizes(&changed).len(), count, "one for each layer at most");
         }
     }
+
+    /// Two passes, the first of which waits for an all-reduce that a recording begins with.
+    fn begins_with_a_reduce() -> Workload {
+        let mut changed = workload();
+        for program in &mut changed.programs {
+            let reduce = program.tasks.iter().find(|task| is_reduce(task)).cloned();
+            let reduce = reduce.expect("a step has all-reduces");
+            let first = Task {
+                after: Vec::new(),
+                step: 0,
+                ..reduce
+            };
+            for task in &mut program.tasks {
+                for before in task.after.iter_mut().chain(&mut task.after_start) {
+                    *before += 1;
+                }
+            }
+            program.tasks[0].after.push(0);
+            program.tasks[0].after_start.push(0);
+            program.tasks.insert(0, first);
+        }
+        let ends = changed.step_ends.iter_mut();
+        for end in ends.flat_map(|ends| &mut ends.workers) {
+            end.forward_ends.iter_mut().for_each(|end| *end += 1);
+        }
+        changed
+    }
+
+    #[test]
+    fn a_recording_may_begin_with_an_all_reduce() {
+        let before = begins_with_a_reduce();
+        assert_eq!(before.check(2), Ok(()));
+        let bytes: u64 = sizes(&before).iter().sum();
+        for limit in [1, 15 << 20, u64::MAX] {
+            let changed = rebucketed(&before, limit);
+            assert_eq!(changed.check(2), Ok(()), "limit {limit}");
+            assert_eq!(sizes(&changed).iter().sum::<u64>(), bytes, "limit {limit}");
+        }
+    }
 }

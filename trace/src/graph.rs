@@ -365,3 +365,38 @@ fn check_even(programs: &[Program], groups: &[Vec<u32>]) -> Result<(), GraphErro
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{EventArgs, TraceHead};
+
+    /// A rank whose forward passes are of these steps, one after the other.
+    fn run(steps: &[u32]) -> TracedRun {
+        let event = |(id, &step): (u32, &u32)| {
+            let times = (f64::from(id), f64::from(id) + 1.0);
+            let args = EventArgs {
+                step,
+                id: Some(id),
+                ..EventArgs::default()
+            };
+            TraceEvent::new(Category::Forward, "conv1", times, args)
+        };
+        TracedRun {
+            head: TraceHead {
+                world_size: 1,
+                ranks: BTreeMap::from([(0, "host0".to_owned())]),
+                groups: BTreeMap::from([(0, vec![0])]),
+                ..TraceHead::default()
+            },
+            events: (0..).zip(steps).map(event).collect(),
+        }
+    }
+
+    #[test]
+    fn passes_that_go_back_are_refused() {
+        assert!(workload(&run(&[0, 1, 2])).is_ok());
+        let error = workload(&run(&[2, 1, 0])).map(drop);
+        assert_eq!(error, Err(GraphError::StepOrder { rank: 0 }));
+    }
+}
