@@ -51,7 +51,7 @@ pub struct ConnectionRules {
 #[derive(Debug)]
 pub struct ConnectionFlow {
     roce: RoceFlow,
-    /// The flow by which its sums come, if switches sum it.
+    /// The flow that brings its sums, if switches add them up.
     sums: Option<u32>,
 }
 
