@@ -115,7 +115,8 @@ fn damage(trace: &mut Value, rng: &mut ChaCha8Rng) {
             let value = number.as_f64().unwrap_or_default();
             *number = match number.is_u64() {
                 true => small.into(),
-                false => serde_json::Number::from_f64(value * f64::from(small)).expect("finite"),
+                false => serde_json::Number::from_f64(value * f64::from(small))
+                    .unwrap_or_else(|| small.into()),
             };
         }
         Value::Array(list) if !list.is_empty() => {
