@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn no_drop_of_this_host_is_taken_for_a_kept_out_packet() {
+    fn kept_out_packets_hide_no_drop_of_this_host() {
         let mut kept_out = KeptOut::begin();
         kept_out.before = 100;
         kept_out.note(50);
