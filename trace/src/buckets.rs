@@ -4,7 +4,8 @@
 //! that each all-reduce names. A bucket is closed when it has reached its size, as PyTorch's DDP
 //! closes them. The first of a step has no smaller cap: DDP has one for it only where its
 //! `bucket_cap_mb` is not given. A bucket leaves when its last layer's backward pass has ended, and
-//! has no layer that is ready only after a task that waits for the bucket. Smaller pieces than layers are not known, so a layer is never cut.
+//! has no layer that is ready only after a task that waits for the bucket. Smaller pieces than
+//! layers are not known, so a layer is never cut.
 
 use std::collections::BTreeMap;
 
