@@ -1,28 +1,26 @@
 //! `gradwire trace`: flight recorders side by side (who waits for whom), and event files (where the
 //! time of a step goes).
 //!
-//! - `trace show`: [`files`] reads the flight recorders, [`report`] compares them, [`page`] is the
-//!   comparison as text. `gradwire_runtime::trace` decides their content.
-//! - [`align`], [`replay`], [`search`]: one command each, over the events that [`events`] reads.
-//!   [`drawing`]: the picture of a replay. `gradwire_trace` decides about all of them.
+//! - `trace show`: [`page`] is the comparison of flight recorders as text.
+//! - [`align`], [`replay`], [`search`]: one command each, over the events of a run.
+//!
+//! Not here: reading and comparing recorders and events (`gradwire_lab::trace`), their content
+//! (`gradwire_runtime::trace`), clocks, replays and searches (`gradwire_trace`).
 
 pub mod align;
-pub mod drawing;
-pub mod events;
-pub mod files;
 pub mod options;
 pub mod page;
 pub mod replay;
-pub mod report;
 pub mod search;
 
+use gradwire_lab::trace::recorders;
+use gradwire_lab::trace::standings::TraceReport;
 use gradwire_report::printing::OutputForm;
 
 use crate::exit::CommandError;
 #[cfg(doc)]
 use gradwire_lab::error::LabError;
 use options::{TraceCommand, TraceShow};
-use report::TraceReport;
 
 /// Runs one of the commands.
 ///
@@ -42,7 +40,7 @@ pub fn run(command: &TraceCommand) -> Result<(), CommandError> {
 /// # Errors
 /// [`LabError::Read`] and [`LabError::Input`] name the file that cannot be used and why.
 pub fn show(options: &TraceShow) -> Result<(), CommandError> {
-    let dumps = files::read(&options.files)?;
+    let dumps = recorders::read(&options.files)?;
     let report = TraceReport::of(&dumps, usize::from(options.longest));
     OutputForm::from(options.json).print(|| page::text(&report), || &report);
     Ok(())

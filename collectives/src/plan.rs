@@ -50,8 +50,8 @@ pub(crate) enum ScratchUse {
     Unused,
     /// It is a copy of the input, made before anything else.
     CopyOfInput,
-    /// It has one slot for each seat, as long as the result buffer; the own one is a copy of that,
-    /// made before anything else. The result is the reduction of all slots, in their order.
+    /// It has one slot for each seat, as long as the result buffer. The slot of this seat is a copy
+    /// of that buffer, made before anything else. The result reduces all slots in their order.
     Slots {
         /// How many there are.
         count: usize,

@@ -6,6 +6,7 @@
 //! - [`sweep`]: every combination of a plan, each a process of its own.
 //! - [`eval`]: whole evaluations, simulated and trained, and their report.
 //! - [`tune`]: parameters of a job, found by trials.
+//! - [`trace`]: the notes of ranks, compared and drawn.
 //! - [`mod@plan`]: how to run the blocks of a model on several devices.
 //! - [`crew`]: ranks as processes of this machine, in network namespaces ([`netns`]) if asked.
 //! - [`job_file`]: jobs read from files and changed. [`output`]: files that are there whole or not
@@ -31,5 +32,6 @@ pub mod shell;
 pub mod side_by_side;
 pub mod sim;
 pub mod sweep;
+pub mod trace;
 pub mod tune;
 pub mod values;

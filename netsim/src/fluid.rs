@@ -88,6 +88,19 @@ pub enum FluidError {
     /// More messages than numbers.
     #[error("{0} messages, allowed are 2^32: take a larger collectives.chunk or fewer steps")]
     Messages(u64),
+    /// A run that ends after the last time that there is.
+    #[error(
+        "{messages} messages have not arrived after 213 days: give the links of hosts {from} and \
+         {to} a higher rate, or send less"
+    )]
+    Endless {
+        /// How many are left.
+        messages: usize,
+        /// The sender of the first.
+        from: u32,
+        /// Its receiver.
+        to: u32,
+    },
     /// A program on a host without a link.
     #[error("host {host} has a program and no link: give a link for each of its hosts")]
     Link {
@@ -104,6 +117,7 @@ pub fn run(setup: &FluidSetup<'_>) -> Result<FluidOutcome, FluidError> {
     let mut run = FluidRun::new(setup)?;
     run.settle();
     while let Some(next) = run.next_change() {
+        run.check_time(next)?;
         run.advance(next);
         run.settle();
     }
@@ -246,6 +260,18 @@ impl<'a> FluidRun<'a> {
         let later = self.later.peek().map(|Reverse((at, _))| *at);
         let next = ends.chain(wakes).chain(later).min()?;
         Some(next.max(self.now))
+    }
+
+    /// Refuses a message that would arrive after the last time that can be told.
+    fn check_time(&self, next: Instant) -> Result<(), FluidError> {
+        match self.rates.first() {
+            Some((Demand { hosts, .. }, _)) if next == Instant::from_picos(u64::MAX) => {
+                let (from, to) = *hosts;
+                let messages = self.pairs.values().map(BTreeMap::len).sum();
+                Err(FluidError::Endless { messages, from, to })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn advance(&mut self, to: Instant) {

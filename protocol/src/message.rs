@@ -116,8 +116,8 @@ pub(crate) fn find_open(
     if let Some(at) = search(newest.nearest(id)) {
         return Some(at);
     }
-    // Half of all ids may have gone by since the oldest message was opened. Its own id is not given
-    // to another one until it has ended.
+    // Half of all ids may have been used since the oldest message was opened. No other message gets
+    // its id until it has ended.
     let oldest = serials.clone().next()?;
     let is_old = oldest.0 + HALF_OF_IDS <= newest.0;
     (is_old.then(|| serials.position(|serial| serial.id() == id))).flatten()

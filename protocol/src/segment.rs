@@ -7,6 +7,10 @@ use crate::wire::SEGMENTS_MAX;
 /// every type and starts aligned.
 pub const SEGMENT_ALIGNMENT: u32 = 16;
 
+/// The shortest full packet's payload: a report must fit in it with a good part of a bitmap, or
+/// reports never end.
+const SEGMENT_BYTES_MIN: u32 = 128;
+
 /// IPv6 and UDP headers, the larger of the two families.
 const IP_AND_UDP_BYTES: u32 = 48;
 
@@ -14,11 +18,15 @@ const IP_AND_UDP_BYTES: u32 = 48;
 /// `overhead` are the job's own ([`Job::packet_overhead`](crate::job::Job::packet_overhead)).
 ///
 /// # Panics
-/// When `mtu` is too small to carry one aligned segment; jobs allow no such MTU.
+/// When `mtu` carries fewer than [`SEGMENT_BYTES_MIN`] bytes; jobs allow no such MTU.
 pub fn segment_bytes(mtu: u32, overhead: u32) -> u32 {
     let room = mtu.min(65_535).saturating_sub(IP_AND_UDP_BYTES + overhead);
     let bytes = room / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
-    assert!(bytes > 0, "an MTU of {mtu} bytes carries no segment");
+    assert!(
+        bytes >= SEGMENT_BYTES_MIN,
+        "an MTU of {mtu} bytes carries segments of {bytes} bytes, at least {SEGMENT_BYTES_MIN} are \
+         needed: jobs have an MTU from 576"
+    );
     bytes
 }
 

@@ -308,7 +308,7 @@ def _communication(
 
 
 def _joined(dump: dict[str, Any]) -> float:
-    """Return when the rank had joined, in microseconds of the host's clock."""
+    """Return when the rank joined, in microseconds of the host's clock."""
     return dump["at_unix_s"] * 1e6 - dump["at_us"]
 
 

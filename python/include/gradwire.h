@@ -148,8 +148,8 @@ typedef struct {
   uint32_t layer_count;   /* layers of the whole model; 0: unknown */
   const gw_layer* layers; /* ascending offsets, the first 0; may be null */
   size_t layers_len;
-  uint64_t tensor_key;    /* identifies the tensor; the same in every step. 0: nothing does, and
-                             holes are rescaled */
+  uint64_t tensor_key;    /* identifies the tensor; the same in every step. 0: nothing does,
+                             holes are rescaled, and a codec's errors are not made up for */
   double timeout_seconds; /* the operation fails after this time */
   uint32_t tag;           /* send, recv and recv-any only: 0..65535 */
   uint32_t holes;         /* GW_HOLES_OF_JOB ... */

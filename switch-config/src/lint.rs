@@ -64,7 +64,7 @@ pub enum Rule {
     TwoThresholds,
     /// An egress queue with memory of an ingress pool.
     PoolDirection,
-    /// Trimming to a class or queue that is not said, or not there.
+    /// The switch trims to a class or queue that the configuration does not name or does not have.
     TrimTarget,
     /// Paths that are not chosen by the UDP source port.
     HashFields,

@@ -3,8 +3,9 @@
 //! The gradients of a step form one stream in the order in which they are ready, cut at the layers
 //! that each all-reduce names. A bucket is closed when it has reached its size, as PyTorch's DDP
 //! closes them. The first of a step has no smaller cap: DDP has one for it only where its
-//! `bucket_cap_mb` is not given. A bucket leaves when its last layer's backward pass has ended.
-//! Smaller pieces than layers are not known, so a layer is never cut.
+//! `bucket_cap_mb` is not given. A bucket leaves when its last layer's backward pass has ended, and
+//! has no layer that is ready only after a task that waits for the bucket. Smaller pieces than
+//! layers are not known, so a layer is never cut.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +19,20 @@ struct Piece {
     step: u32,
     layer: Option<Layer>,
     bytes: u64,
-    /// The backward task after which it is ready.
-    ready: u32,
+    /// The backward task after which it is ready; `None` where none was recorded.
+    ready: Option<u32>,
     /// The all-reduce that it was in.
     from: u32,
+    /// The first task that waits for that all-reduce.
+    awaited: u32,
 }
 
 /// A new bucket.
 #[derive(Debug)]
 struct Bucket {
     pieces: Vec<Piece>,
-    ready: u32,
+    ready: Option<u32>,
+    awaited: u32,
     bytes: u64,
     name: String,
 }
@@ -58,21 +62,26 @@ pub fn rebucketed(workload: &Workload, limit: u64) -> Workload {
 /// Replaces the all-reduces of a program; returns the new numbers of the tasks that stay.
 fn rebuild(program: &mut Program, names: &[String], limit: u64) -> BTreeMap<u32, u32> {
     let buckets = buckets(&pieces(program, names), limit);
-    let mut at: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut at: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
     for (number, bucket) in buckets.iter().enumerate() {
         at.entry(bucket.ready).or_default().push(number);
     }
     let mut places = BTreeMap::new();
     let mut bucket_places = vec![0; buckets.len()];
     let mut tasks = Vec::new();
+    for &bucket in at.get(&None).into_iter().flatten() {
+        bucket_places[bucket] = tasks.len() as u32;
+        tasks.push(buckets[bucket].task(None));
+    }
     for (number, task) in (0..).zip(&program.tasks) {
         if is_reduce(task) {
             continue;
         }
         let mut task = task.clone();
         let waits = waits(program, &task, &buckets, names);
-        task.after
-            .retain(|before| !is_reduce(&program.tasks[*before as usize]));
+        for list in [&mut task.after, &mut task.after_start] {
+            list.retain(|before| !is_reduce(&program.tasks[*before as usize]));
+        }
         for before in task.after.iter_mut().chain(&mut task.after_start) {
             *before = places[before];
         }
@@ -80,9 +89,9 @@ fn rebuild(program: &mut Program, names: &[String], limit: u64) -> BTreeMap<u32,
             .extend(waits.into_iter().map(|bucket| bucket_places[bucket]));
         places.insert(number, tasks.len() as u32);
         tasks.push(task);
-        for &bucket in at.get(&number).into_iter().flatten() {
+        for &bucket in at.get(&Some(number)).into_iter().flatten() {
             bucket_places[bucket] = tasks.len() as u32;
-            tasks.push(buckets[bucket].task(places[&number]));
+            tasks.push(buckets[bucket].task(Some(places[&number])));
         }
     }
     program.tasks = tasks;
@@ -108,7 +117,8 @@ fn pieces(program: &Program, names: &[String]) -> Vec<Piece> {
         else {
             continue;
         };
-        let ready = task.after.last().copied().unwrap_or_default();
+        let ready = before_reduces(program, number);
+        let awaited = first_awaiting(program, number);
         let ends = layers
             .iter()
             .skip(1)
@@ -124,9 +134,11 @@ fn pieces(program: &Program, names: &[String]) -> Vec<Piece> {
         }
         for (layer, bytes) in spans {
             let name = layer.and_then(|layer| names.get(usize::from(layer.0)));
-            let made = name.and_then(|name| made_by(program, (before, ready), name));
+            let made = name
+                .zip(ready)
+                .and_then(|(name, ready)| made_by(program, (before, ready), name));
             let (group, step, from) = (*group, task.step, number);
-            let ready = made.unwrap_or(ready);
+            let ready = made.or(ready);
             pieces.push(Piece {
                 group,
                 step,
@@ -134,11 +146,26 @@ fn pieces(program: &Program, names: &[String]) -> Vec<Piece> {
                 bytes,
                 ready,
                 from,
+                awaited,
             });
         }
-        before = ready;
+        before = ready.unwrap_or_default();
     }
     pieces
+}
+
+/// The last task before an all-reduce that is none itself.
+fn before_reduces(program: &Program, reduce: u32) -> Option<u32> {
+    let before = |task: &u32| program.tasks[*task as usize].after.last().copied();
+    let mut causes = std::iter::successors(before(&reduce), before);
+    causes.find(|&task| !is_reduce(&program.tasks[task as usize]))
+}
+
+/// The first task that waits for an all-reduce; the end of the program if none does.
+fn first_awaiting(program: &Program, reduce: u32) -> u32 {
+    let mut tasks = (0..).zip(&program.tasks).skip(reduce as usize);
+    let found = tasks.find(|(_, task)| !is_reduce(task) && task.after.contains(&reduce));
+    found.map_or(u32::MAX, |(number, _)| number)
 }
 
 /// The last backward task of a layer among some.
@@ -149,9 +176,10 @@ fn made_by(program: &Program, (first, last): (u32, u32), layer: &str) -> Option<
             .and_then(|name| name.strip_prefix(layer));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    (first..=last)
-        .rev()
-        .find(|&task| of_layer(&program.tasks[task as usize].name))
+    (first..=last).rev().find(|&number| {
+        let task = &program.tasks[number as usize];
+        of_layer(&task.name) && !is_reduce(task)
+    })
 }
 
 fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
@@ -162,10 +190,12 @@ fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
             let first = bucket.pieces[0];
             (first.group, first.step) == (piece.group, piece.step)
         });
+        let comes_before = |awaited: u32| piece.ready.is_none_or(|ready| ready < awaited);
         match open {
-            Some(open) if open.bytes < limit => {
+            Some(open) if open.bytes < limit && comes_before(open.awaited) => {
                 open.bytes += piece.bytes;
                 open.ready = open.ready.max(piece.ready);
+                open.awaited = open.awaited.min(piece.awaited);
                 open.pieces.push(*piece);
             }
             open => {
@@ -173,6 +203,7 @@ fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
                 buckets.push(Bucket {
                     pieces: vec![*piece],
                     ready: piece.ready,
+                    awaited: piece.awaited,
                     bytes: piece.bytes,
                     name: format!("all-reduce bucket {number}"),
                 });
@@ -221,7 +252,7 @@ fn waits(program: &Program, task: &Task, buckets: &[Bucket], names: &[String]) -
 }
 
 impl Bucket {
-    fn task(&self, ready: u32) -> Task {
+    fn task(&self, ready: Option<u32>) -> Task {
         let first = self.pieces[0];
         let mut layers: Vec<(u64, Layer)> = Vec::new();
         let mut at = 0;
@@ -241,7 +272,7 @@ impl Bucket {
         };
         Task {
             step: first.step,
-            ..Task::new(self.name.clone(), work, vec![ready])
+            ..Task::new(self.name.clone(), work, ready.into_iter().collect())
         }
     }
 }
@@ -298,6 +329,45 @@ mod tests {
             let changed = rebucketed(&before, limit);
             assert_eq!(sizes(&changed).iter().sum::<u64>(), bytes);
             assert_eq!(sizes(&changed).len(), count, "one for each layer at most");
+        }
+    }
+
+    /// Two passes, the first of which waits for an all-reduce that a recording begins with.
+    fn begins_with_a_reduce() -> Workload {
+        let mut changed = workload();
+        for program in &mut changed.programs {
+            let reduce = program.tasks.iter().find(|task| is_reduce(task)).cloned();
+            let reduce = reduce.expect("a step has all-reduces");
+            let first = Task {
+                after: Vec::new(),
+                step: 0,
+                ..reduce
+            };
+            for task in &mut program.tasks {
+                for before in task.after.iter_mut().chain(&mut task.after_start) {
+                    *before += 1;
+                }
+            }
+            program.tasks[0].after.push(0);
+            program.tasks[0].after_start.push(0);
+            program.tasks.insert(0, first);
+        }
+        let ends = changed.step_ends.iter_mut();
+        for end in ends.flat_map(|ends| &mut ends.workers) {
+            end.forward_ends.iter_mut().for_each(|end| *end += 1);
+        }
+        changed
+    }
+
+    #[test]
+    fn a_recording_may_begin_with_an_all_reduce() {
+        let before = begins_with_a_reduce();
+        assert_eq!(before.check(2), Ok(()));
+        let bytes: u64 = sizes(&before).iter().sum();
+        for limit in [1, 15 << 20, u64::MAX] {
+            let changed = rebucketed(&before, limit);
+            assert_eq!(changed.check(2), Ok(()), "limit {limit}");
+            assert_eq!(sizes(&changed).iter().sum::<u64>(), bytes, "limit {limit}");
         }
     }
 }

@@ -32,6 +32,19 @@ pub enum PathResource {
     Latency,
 }
 
+impl PathResource {
+    /// The resource in words.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Compute => "computing",
+            Self::LinkUp => "link up",
+            Self::LinkDown => "link down",
+            Self::Queue => "waiting for a link",
+            Self::Latency => "latency",
+        }
+    }
+}
+
 /// A station of the path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathStation {

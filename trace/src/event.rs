@@ -16,6 +16,16 @@ use serde::{Deserialize, Serialize};
 /// The form of a trace. Another form has another number.
 pub const VERSION: u32 = 1;
 
+/// Ranks, groups and layers have numbers of 16 bits.
+const NUMBERS: usize = 1 << 16;
+/// The longest tensor of a collective: more than the memory of any device.
+const TENSOR_BYTES_MAX: u64 = 1 << 40;
+/// The fastest link, in Gb/s.
+const GBPS_MAX: f64 = 1e6;
+/// Times are microseconds: of a clock that counts from any begin, and of one event at most 12 days.
+const TS_US_MAX: f64 = 1e17;
+const DUR_US_MAX: f64 = 1e12;
+
 /// The events of some or all ranks of a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Trace {
@@ -175,10 +185,32 @@ pub enum TraceError {
         /// Its rank.
         rank: u32,
     },
+    /// A number in the head that no run has.
+    #[error(
+        "its head has {what}, which no run of gradwire has: the file was changed, record again"
+    )]
+    Head {
+        /// The number and its meaning.
+        what: String,
+    },
+    /// A tensor of a length that no collective has, or whose layers do not lie in it one after the
+    /// other.
+    #[error(
+        "event {name:?} is of a tensor of {bytes} bytes whose layers begin at {layers:?}: a tensor \
+         has at most 2^40 bytes, and its layers begin inside it one after the other; record again"
+    )]
+    Tensor {
+        /// The event.
+        name: String,
+        /// Its bytes.
+        bytes: u64,
+        /// The first byte of each layer.
+        layers: Vec<u64>,
+    },
     /// A time that is no time.
     #[error(
-        "event {name:?} begins at {ts} us and takes {dur} us: times must be finite, and no \
-             duration negative"
+        "event {name:?} begins at {ts} us and takes {dur} us: an event may begin up to 1e17 us \
+         from zero, and take from 0 to 1e12 us; record again"
     )]
     Time {
         /// The event.
@@ -204,6 +236,7 @@ impl Trace {
             None => return Err(TraceError::Foreign),
         }
         let trace: Self = serde_json::from_value(value).map_err(TraceError::Fields)?;
+        trace.gradwire.check()?;
         for event in &trace.events {
             event.check(&trace.gradwire)?;
         }
@@ -232,6 +265,30 @@ impl Trace {
             }
         }
         serde_json::to_string(&trace).expect("plain data with names as keys")
+    }
+}
+
+impl TraceHead {
+    fn check(&self) -> Result<(), TraceError> {
+        let group = self.groups.keys().find(|&&group| group as usize >= NUMBERS);
+        let rate = self.gbps.filter(|rate| !(*rate > 0.0 && *rate <= GBPS_MAX));
+        let wrong = [
+            (self.world_size as usize > NUMBERS).then(|| format!("{} ranks", self.world_size)),
+            group.map(|group| format!("group {group}")),
+            (self.layers.len() >= NUMBERS).then(|| format!("{} layers", self.layers.len())),
+            rate.map(|rate| format!("a link of {rate} Gb/s")),
+        ];
+        let first = wrong.into_iter().flatten().next();
+        first.map_or(Ok(()), |what| Err(TraceError::Head { what }))
+    }
+}
+
+impl OperationArgs {
+    /// Whether its length is possible, and its layers lie in it one after the other.
+    fn is_possible(&self) -> bool {
+        let starts = self.layers.iter().map(|(at, _)| *at);
+        let inside = starts.clone().all(|at| at < self.bytes.max(1));
+        self.bytes <= TENSOR_BYTES_MAX && inside && starts.is_sorted_by(|one, next| one < next)
     }
 }
 
@@ -279,8 +336,22 @@ impl TraceEvent {
         if !head.ranks.contains_key(&rank) {
             return Err(TraceError::Rank { name, rank });
         }
+        if let Some(operation) = self
+            .args
+            .operation
+            .as_ref()
+            .filter(|one| !one.is_possible())
+        {
+            let layers = operation.layers.iter().map(|(at, _)| *at).collect();
+            let bytes = operation.bytes;
+            return Err(TraceError::Tensor {
+                name,
+                bytes,
+                layers,
+            });
+        }
         let (ts, dur) = (self.ts, self.dur);
-        match ts.is_finite() && dur.is_finite() && dur >= 0.0 {
+        match ts.abs() <= TS_US_MAX && (0.0..=DUR_US_MAX).contains(&dur) {
             true => Ok(()),
             false => Err(TraceError::Time { name, ts, dur }),
         }

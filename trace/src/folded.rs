@@ -19,6 +19,14 @@ const PASSES: u32 = 3;
 pub fn fold(scene: &Scene) -> Scene {
     let mut folded = scene.clone();
     cut(&mut folded);
+    // Ranks whose steps do not fit each other are cut apart.
+    if folded
+        .workload
+        .check(folded.network.links.len() as u32)
+        .is_err()
+    {
+        return scene.clone();
+    }
     match alike(&folded) {
         Some(workers) => keep_one(&mut folded, &workers),
         None => folded,

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use gradwire_protocol::units::{ByteCount, Layer, Span};
+use gradwire_workloads::check::WorkloadError;
 use gradwire_workloads::training::{StepEnds, Worker};
 use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload};
 
@@ -73,6 +74,18 @@ pub enum GraphError {
         /// The task.
         task: u32,
     },
+    /// Forward passes whose steps do not follow each other.
+    #[error(
+        "the forward pass of an earlier step ends after that of a later one on rank {rank}: the \
+         trace was changed; record again"
+    )]
+    StepOrder {
+        /// The rank.
+        rank: u32,
+    },
+    /// Tasks that cannot run.
+    #[error("{0}; the trace was changed, or its files are of different recordings: record again")]
+    Tasks(WorkloadError),
 }
 
 /// The programs of a run.
@@ -96,7 +109,9 @@ pub fn workload(run: &TracedRun) -> Result<Workload, GraphError> {
         .map(|group| run.head.groups.get(&group).cloned().unwrap_or_default())
         .collect();
     check_even(&programs, &groups)?;
-    let workers = programs.iter().filter_map(worker).collect::<Vec<_>>();
+    level(&mut programs);
+    let workers = programs.iter().filter_map(|one| worker(one).transpose());
+    let workers = workers.collect::<Result<Vec<_>, _>>()?;
     let passes = workers.iter().map(|worker| worker.forward_ends.len()).min();
     let passes = passes.unwrap_or_default();
     if passes < 2 {
@@ -106,7 +121,7 @@ pub fn workload(run: &TracedRun) -> Result<Workload, GraphError> {
         worker.forward_ends.truncate(passes);
         worker
     });
-    Ok(Workload {
+    let workload = Workload {
         name: run.head.job.clone(),
         layer_count: run.head.layers.len() as u16,
         step_ends: vec![StepEnds {
@@ -119,7 +134,9 @@ pub fn workload(run: &TracedRun) -> Result<Workload, GraphError> {
         programs,
         groups,
         ..Workload::default()
-    })
+    };
+    let checked = workload.check(run.head.world_size);
+    checked.map_err(GraphError::Tasks).map(|()| workload)
 }
 
 /// The tasks of a rank whose events name those that they wait for.
@@ -204,7 +221,10 @@ fn task(event: &TraceEvent, took_us: f64) -> Result<Task, GraphError> {
         Category::Update => "update ",
         Category::Comm => "",
     };
-    let work = match &event.args.operation {
+    // Without bytes only a barrier tells the other ranks something.
+    let operation = (event.args.operation.as_ref())
+        .filter(|operation| operation.bytes > 0 || operation.kind == "barrier");
+    let work = match operation {
         Some(operation) => collective(event.args.rank, operation)?,
         None => Work::Compute {
             span: Span::from_picos((took_us * 1e6).round().max(0.0) as u64),
@@ -260,18 +280,26 @@ pub fn kind_name(kind: CollectiveKind) -> (&'static str, Option<u32>) {
 }
 
 /// A rank that computes, with the last forward task of each of its steps.
-fn worker(program: &Program) -> Option<Worker> {
+///
+/// # Errors
+/// [`GraphError::StepOrder`] when the pass of an earlier step ends after that of a later one.
+fn worker(program: &Program) -> Result<Option<Worker>, GraphError> {
     let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
     for (number, task) in (0..).zip(&program.tasks) {
-        if task.name.starts_with("forward ") {
+        let computes = matches!(task.work, Work::Compute { .. });
+        if computes && task.name.starts_with("forward ") {
             ends.insert(task.step, number);
         }
     }
     let forward_ends: Vec<u32> = ends.into_values().collect();
-    let (first, last) = (
-        *forward_ends.first()? as usize,
-        *forward_ends.last()? as usize,
-    );
+    let (Some(&first), Some(&last)) = (forward_ends.first(), forward_ends.last()) else {
+        return Ok(None);
+    };
+    if !forward_ends.is_sorted() {
+        let rank = program.host;
+        return Err(GraphError::StepOrder { rank });
+    }
+    let (first, last) = (first as usize, last as usize);
     // Iterations begin where the first forward pass ends.
     let spans = program.tasks[first + 1..=last]
         .iter()
@@ -280,11 +308,32 @@ fn worker(program: &Program) -> Option<Worker> {
             _ => Span::ZERO,
         });
     let compute = spans.fold(Span::ZERO, |sum, span| sum + span);
-    Some(Worker {
+    Ok(Some(Worker {
         host: program.host,
         compute: compute.divided(forward_ends.len().max(2) as u64 - 1),
         forward_ends,
-    })
+    }))
+}
+
+/// Gives the parts of an all-to-all, which may be cut unevenly, the length that its first rank has.
+fn level(programs: &mut [Program]) {
+    let mut lengths: BTreeMap<(u32, u32), ByteCount> = BTreeMap::new();
+    for program in programs {
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        for task in &mut program.tasks {
+            let Work::Collective {
+                kind, group, bytes, ..
+            } = &mut task.work
+            else {
+                continue;
+            };
+            let number = counts.entry(*group).or_default();
+            *number += 1;
+            if *kind == CollectiveKind::AllToAll {
+                *bytes = *lengths.entry((*group, *number)).or_insert(*bytes);
+            }
+        }
+    }
 }
 
 fn check_even(programs: &[Program], groups: &[Vec<u32>]) -> Result<(), GraphError> {
@@ -315,4 +364,39 @@ fn check_even(programs: &[Program], groups: &[Vec<u32>]) -> Result<(), GraphErro
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{EventArgs, TraceHead};
+
+    /// A rank whose forward passes are of these steps, one after the other.
+    fn run(steps: &[u32]) -> TracedRun {
+        let event = |(id, &step): (u32, &u32)| {
+            let times = (f64::from(id), f64::from(id) + 1.0);
+            let args = EventArgs {
+                step,
+                id: Some(id),
+                ..EventArgs::default()
+            };
+            TraceEvent::new(Category::Forward, "conv1", times, args)
+        };
+        TracedRun {
+            head: TraceHead {
+                world_size: 1,
+                ranks: BTreeMap::from([(0, "host0".to_owned())]),
+                groups: BTreeMap::from([(0, vec![0])]),
+                ..TraceHead::default()
+            },
+            events: (0..).zip(steps).map(event).collect(),
+        }
+    }
+
+    #[test]
+    fn passes_that_go_back_are_refused() {
+        assert!(workload(&run(&[0, 1, 2])).is_ok());
+        let error = workload(&run(&[2, 1, 0])).map(drop);
+        assert_eq!(error, Err(GraphError::StepOrder { rank: 0 }));
+    }
 }

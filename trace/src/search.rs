@@ -84,8 +84,10 @@ pub fn search(
         }
     }
     let changes = walk.changes;
-    let after = changed(scene, &changes).expect("a search names no rank");
-    let after_us = replay(&after)?.iteration_us();
+    let after_us = match changed(scene, &changes) {
+        Ok(after) => replay(&after)?.iteration_us(),
+        Err(_) => before_us,
+    };
     // A partial replay may mislead; what a full one does not confirm is not recommended.
     let (changes, after_us) = match after_us < before_us * (1.0 - GAIN_MIN) {
         true => (changes, after_us),
@@ -122,7 +124,10 @@ impl SearchWalk {
         for value in values {
             let mut changes = others.clone();
             changes.push(value.clone());
-            let scene = changed(&self.scene, &changes).expect("a search names no rank");
+            // Ranks that have not recorded the same layers cannot be given other buckets.
+            let Ok(scene) = changed(&self.scene, &changes) else {
+                continue;
+            };
             let iteration = replay(&scene)?.iteration_us();
             self.trials += 1;
             if iteration < self.best * (1.0 - GAIN_MIN) {

@@ -8,6 +8,7 @@ use gradwire_netsim::fluid::FluidLink;
 use gradwire_protocol::job::notation;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
+use gradwire_workloads::check::WorkloadError;
 use gradwire_workloads::workload::{Work, Workload};
 
 use crate::buckets::rebucketed;
@@ -64,6 +65,14 @@ pub enum WhatIfError {
         /// The last one.
         last: u32,
     },
+    /// Buckets that the ranks would cut apart from each other.
+    #[error("bucket={bytes}: {error}; the ranks have not recorded the same layers: record again")]
+    Buckets {
+        /// The size.
+        bytes: ByteCount,
+        /// The first task that does not fit.
+        error: WorkloadError,
+    },
 }
 
 impl WhatIf {
@@ -119,7 +128,8 @@ impl WhatIf {
 /// A scene with changes.
 ///
 /// # Errors
-/// [`WhatIfError::Rank`] when there is no such rank.
+/// [`WhatIfError::Rank`] when there is no such rank, [`WhatIfError::Buckets`] when ranks would not
+/// cut their gradients into the same buckets.
 pub fn changed(scene: &Scene, changes: &[WhatIf]) -> Result<Scene, WhatIfError> {
     let mut scene = scene.clone();
     let (mut lost, mut tolerated) = (0.0, 0.0);
@@ -135,6 +145,8 @@ pub fn changed(scene: &Scene, changes: &[WhatIf]) -> Result<Scene, WhatIfError> 
             WhatIf::Order(order) => scene.job.collectives.order = order,
             WhatIf::Bucket(bytes) => {
                 scene.workload = rebucketed(&scene.workload, bytes.get());
+                let checked = scene.workload.check(scene.network.links.len() as u32);
+                checked.map_err(|error| WhatIfError::Buckets { bytes, error })?;
             }
             WhatIf::Slow(rank, times) => slow(&mut scene.workload, rank, times)?,
             WhatIf::Beside(jobs) => {

@@ -12,6 +12,7 @@
 //! which are dropped on purpose ([faults](crate::faults)).
 
 mod filter;
+mod kept_out;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +31,7 @@ use crate::message::{self, ReceivedMessage, SendControl, SendPackets};
 use crate::seal::Destination;
 pub use crate::wake::ReadableSockets;
 use crate::wake::SocketPoller;
+use kept_out::KeptOut;
 
 /// The maximum number of packets of one GSO send.
 const GSO_PACKETS_MAX: usize = 64;
@@ -75,7 +77,8 @@ pub struct SocketCounters {
     /// System calls that this took.
     pub send_calls: u64,
     /// Packets that the kernel dropped because a receive buffer was full. A super-packet counts as
-    /// one.
+    /// one. Those of other jobs that a filter keeps out do not count; while it does,
+    /// [`Sockets::ask_for_drops`] tells them apart.
     pub kernel_drops: u64,
     /// Packets that the kernel refused to send, because it had no route or a firewall forbade it.
     pub refused_packets: u64,
@@ -103,6 +106,8 @@ pub struct Sockets {
     drops_seen: Vec<u32>,
     /// The sockets read since they were last asked for their drops, a bit for each.
     unasked: u64,
+    /// The drops while a filter keeps packets of other jobs out.
+    kept_out: Option<KeptOut>,
     counters: SocketCounters,
     receive_buffer: usize,
 }
@@ -150,6 +155,7 @@ impl Sockets {
             refusing: BTreeMap::new(),
             drops_seen,
             unasked: 0,
+            kept_out: None,
             counters: SocketCounters::default(),
             receive_buffer,
         })
@@ -179,11 +185,21 @@ impl Sockets {
         while unasked != 0 {
             let index = unasked.trailing_zeros() as usize;
             unasked &= unasked - 1;
-            if let Ok(drops) = message::drops(self.sockets[index].as_raw_fd()) {
-                self.note_drops(index, drops);
-            }
+            self.ask_socket(index);
         }
+        self.count_own_drops();
         self.counters.kernel_drops
+    }
+
+    fn ask_socket(&mut self, index: usize) {
+        if let Ok(drops) = message::drops(self.sockets[index].as_raw_fd()) {
+            self.note_drops(index, drops);
+        }
+    }
+
+    fn count_own_drops(&mut self) {
+        let own = self.kept_out.as_mut().map(KeptOut::own_drops);
+        self.counters.kernel_drops += own.unwrap_or_default();
     }
 
     /// The sockets that can be read now, or some of them if there are many; one system call.
@@ -211,13 +227,17 @@ impl Sockets {
         self.sockets.is_empty()
     }
 
-    /// Lets the kernel drop all packets but those of this job and epoch. It counts them with those
-    /// that it drops because a buffer is full.
+    /// Lets the kernel drop all packets but those of this job and epoch.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn keep_foreign_out(&mut self, job: JobId, epoch: u16) -> io::Result<()> {
         let program = filter::of_job(job, epoch);
+        self.let_foreign_in();
+        let kept_out = KeptOut::begin();
+        // Until now no filter has dropped anything.
+        (0..self.sockets.len()).for_each(|index| self.ask_socket(index));
+        self.kept_out = Some(kept_out);
         let attach = |socket: &Socket| socket.attach_filter(&program);
         self.sockets.iter().try_for_each(attach)
     }
@@ -227,6 +247,11 @@ impl Sockets {
         for socket in &self.sockets {
             // The error says that there is no filter.
             let _ = socket.detach_filter();
+        }
+        if self.kept_out.is_some() {
+            (0..self.sockets.len()).for_each(|index| self.ask_socket(index));
+            self.count_own_drops();
+            self.kept_out = None;
         }
     }
 
@@ -402,7 +427,11 @@ impl Sockets {
     fn note_drops(&mut self, index: usize, drops: u32) {
         let new = drops.wrapping_sub(self.drops_seen[index]) as i32;
         if new > 0 {
-            self.counters.kernel_drops += u64::from(new.unsigned_abs());
+            let new = u64::from(new.unsigned_abs());
+            match &mut self.kept_out {
+                Some(kept_out) => kept_out.note(new),
+                None => self.counters.kernel_drops += new,
+            }
             self.drops_seen[index] = drops;
         }
     }

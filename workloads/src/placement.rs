@@ -193,7 +193,7 @@ impl Workload {
     }
 }
 
-/// The offsets of the background's numbers.
+/// How far the numbers of the background are shifted, so that they follow those of the job.
 struct Shift {
     triggers: u32,
     groups: u32,

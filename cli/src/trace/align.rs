@@ -5,12 +5,12 @@ use std::path::Path;
 
 use gradwire_lab::error::LabError;
 use gradwire_lab::output::WholeFile;
+use gradwire_lab::trace::events;
 use gradwire_report::printing::OutputForm;
 use gradwire_trace::clocks::AlignedClocks;
 use gradwire_trace::event::Trace;
 use gradwire_trace::run::TracedRun;
 
-use super::events;
 use super::options::TraceAlign;
 use crate::exit::CommandError;
 

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use gradwire_runtime::trace::dump::{OperationNeeds, TraceState};
 
-use super::report::{GroupReport, OpenMessage, RankStanding, Stuck, TraceReport, size};
+use gradwire_lab::trace::standings::{
+    GroupReport, OpenMessage, RankStanding, Stuck, TraceReport, size,
+};
 
 /// Rows whose texts are equal are one row; more messages than these are counted only.
 const MESSAGES_MAX: usize = 20;

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use gradwire_lab::error::LabError;
 use gradwire_lab::output::WholeFile;
+use gradwire_lab::trace::drawing;
+use gradwire_lab::trace::events::{self, Alignment};
 use gradwire_report::printing::OutputForm;
 use gradwire_trace::critical::{CriticalPath, PathResource, PathStation};
 use gradwire_trace::replay::{Prediction, coarse, replay};
 use gradwire_trace::whatif::{WhatIf, changed};
 use serde::Serialize;
 
-use super::drawing;
-use super::events::{self, Alignment};
 use super::options::TraceReplay;
 use crate::exit::CommandError;
 
@@ -162,7 +162,7 @@ fn text(report: &ReplayReport) -> String {
     text += "\ncritical path of the last iteration, by resource\n";
     for share in report.shares.iter().take(SHARES_MAX) {
         let part = share.us / total.max(f64::MIN_POSITIVE) * 100.0;
-        let name = format!("{} of rank {}", word(share.resource), share.rank);
+        let name = format!("{} of rank {}", share.resource.in_words(), share.rank);
         let _ = writeln!(
             text,
             "  {name:<32}{:>10.3} ms {part:>5.1} %",
@@ -175,7 +175,11 @@ fn text(report: &ReplayReport) -> String {
         let peer = station
             .peer
             .map_or_else(String::new, |peer| format!(" with rank {peer}"));
-        let place = format!("{} of rank {}{peer}", word(station.resource), station.rank);
+        let place = format!(
+            "{} of rank {}{peer}",
+            station.resource.in_words(),
+            station.rank
+        );
         let _ = writeln!(text, "  {:<40}{took:>10.3} ms  {place}", station.task);
     }
     text
@@ -189,15 +193,4 @@ fn longest(path: &CriticalPath) -> Vec<&PathStation> {
     });
     stations.truncate(STATIONS_MAX);
     stations
-}
-
-/// A resource in words.
-pub(super) fn word(resource: PathResource) -> &'static str {
-    match resource {
-        PathResource::Compute => "computing",
-        PathResource::LinkUp => "link up",
-        PathResource::LinkDown => "link down",
-        PathResource::Queue => "waiting for a link",
-        PathResource::Latency => "latency",
-    }
 }

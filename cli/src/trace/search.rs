@@ -6,11 +6,11 @@ use std::path::Path;
 use gradwire_lab::error::LabError;
 use gradwire_lab::output::WholeFile;
 use gradwire_lab::sim::progress;
+use gradwire_lab::trace::events::{self, Alignment};
 use gradwire_report::printing::OutputForm;
 use gradwire_trace::search::{Depth, Found, keys, search};
 use serde::Serialize;
 
-use super::events::{self, Alignment};
 use super::options::TraceSearch;
 use crate::exit::CommandError;
 

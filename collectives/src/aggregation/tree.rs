@@ -55,7 +55,7 @@ impl<P: Copy + PartialEq> TreeSwitch<P> {
         self.place.below
     }
 
-    /// A packet comes in from a port: the element decides, and this is where it goes.
+    /// Lets the element decide about a packet from a port; returns where the packet goes.
     pub fn arrive(
         &self,
         element: &mut dyn Aggregator,

@@ -100,7 +100,7 @@ impl SumWorker {
         Some(number)
     }
 
-    /// The first of those that wait has no result.
+    /// Forgets sums that have their result, up to the first that still waits for one.
     fn forget_answered(&mut self) {
         while let Some((_, number)) = self.waiting.front()
             && !self.lacks(*number)

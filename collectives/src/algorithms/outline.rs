@@ -44,7 +44,7 @@ pub struct CollectiveOutline {
 /// When a collective is over for a rank.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum OutlineEnd {
-    /// When all messages in are received, and all messages out have been.
+    /// When this rank has received all messages in, and its peers all messages out.
     #[default]
     AllDone,
     /// When all messages in are received and all messages out have started: these are so short that

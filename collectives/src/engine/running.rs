@@ -698,6 +698,8 @@ impl RunningOperation {
         }
         let (key, shape) = (self.operation.tensor_key, self.shape());
         let left = match &result {
+            // Two tensors without a key are not the same tensor of two steps.
+            _ if key == 0 => Vec::new(),
             Ok(()) => self.residuals.into_lost(),
             Err(_) => self.residuals.into_taken(),
         };

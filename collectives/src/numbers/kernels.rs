@@ -544,7 +544,7 @@ mod tests {
         levels
     }
 
-    /// Bytes that look like anything, NaNs, infinities and subnormal numbers among them.
+    /// Arbitrary bytes, with NaNs, infinities and subnormal numbers among them.
     fn noise(seed: u64, bytes: usize) -> Vec<u8> {
         let mut state = seed;
         let mut word = || {

@@ -112,7 +112,7 @@ pub struct Operation {
     /// Layers of the tensor.
     pub layers: Layers,
     /// Identifies the tensor from step to step, for state that is kept between steps; 0 if nothing
-    /// does. Then holes are rescaled.
+    /// does. Then holes are rescaled, and the errors of a codec are not made up for.
     pub tensor_key: u64,
     /// The operation fails if it is not complete by then.
     pub deadline: Option<Instant>,

@@ -28,7 +28,7 @@ pub struct Study {
     pub written: Option<&'static str>,
     /// Returns the part of a study that was not run, if any.
     pub left: fn(&Value) -> Option<String>,
-    /// The message when a part of it cannot run.
+    /// The advice to a user for whom a part of the study cannot run.
     pub remedy: &'static str,
     /// Turns the results of its parts into findings.
     pub found: fn(&[(String, Value)]) -> TableFindings,

@@ -41,7 +41,7 @@ const LEGEND: [(BarKind, &str, &str); 4] = [
 struct LayerBar<'a> {
     what: BarKind,
     name: &'a str,
-    /// Layers from front to back that it belongs to: the first and the last.
+    /// The first and the last layer that it belongs to, from front to back.
     layers: (usize, usize),
     from: Instant,
     to: Instant,

@@ -7,7 +7,7 @@ use gradwire_protocol::units::Instant;
 use crate::engine::host::{Begin, HostProgress};
 use gradwire_workloads::workload::{Over, Start, Trigger, TriggerId, Workload};
 
-/// A change of a flow at a time.
+/// A change of a flow, and its time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlowRecord {
     /// When it happened.

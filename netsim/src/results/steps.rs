@@ -128,7 +128,10 @@ impl Exchanges {
         let ends = ends.chain([bytes.get()]);
         for ((start, layer), end) in layers.iter().zip(ends) {
             let share = (end - start) as f64 / bytes.get() as f64;
-            let (lost, expected) = &mut self.sums[usize::from(layer.0)];
+            // A trace may tell the numbers of layers without their names.
+            let Some((lost, expected)) = self.sums.get_mut(usize::from(layer.0)) else {
+                continue;
+            };
             *lost += share * outcome.lost_segments as f64;
             *expected += share * outcome.expected_segments as f64;
         }

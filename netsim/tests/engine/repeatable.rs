@@ -29,7 +29,7 @@ enum Trouble {
     Marks,
     Random,
     Adaptive,
-    /// Of one link, which belongs to one thread.
+    /// Switches choose by load while one link fails and comes back; that link is of one thread.
     AdaptiveFlap,
 }
 

@@ -25,7 +25,7 @@ pub(crate) const SEED: u64 = 1;
 /// Bytes of gradwire's header.
 pub(crate) const HEADER: u64 = 64;
 
-/// A fabric from its one line.
+/// Makes a fabric from its description in one line.
 pub(crate) fn fabric(shape: &str) -> Fabric {
     Fabric::from_shape(shape).unwrap_or_else(|error| panic!("{shape}: {error}"))
 }

@@ -70,8 +70,7 @@ pub(super) enum HoleJudge {
     Paths,
 }
 
-/// How much earlier than a packet that has arrived another one of its class was sent, if that one
-/// is lost.
+/// A packet is lost if it was sent this much earlier than a packet of its class that has arrived.
 #[derive(Clone, Copy)]
 struct LossHorizons {
     repaired: Span,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,20 @@ class Hello:
         is_live, *pairs = numbers.tolist()
         shares = zip(pairs[0:4:2], pairs[1:4:2], strict=True)
         return cls(bool(is_live), tuple(share for share in shares if share[0] >= 0))
+
+
+def common_snapshot(holders: Mapping[int, Hello]) -> tuple[int, int]:
+    """Return the newest snapshot that all holders have, and its length; raises if there is none."""
+    held = {server: dict(hello.shares) for server, hello in holders.items()}
+    common = set.intersection(*(set(snapshots) for snapshots in held.values()))
+    if not common:
+        told = "; ".join(
+            f"server {server} has that after {' and '.join(map(str, sorted(snapshots)))} updates"
+            for server, snapshots in held.items()
+        )
+        raise FailedError(f"no snapshot is on all servers: {told}; start again from a checkpoint")
+    version = max(common)
+    return version, next(iter(held.values()))[version]
 
 
 @dataclass
@@ -334,9 +348,7 @@ class Redundancy(threading.Thread):
                 f"servers {names} have no snapshot: {len(holders)} of {self._code.servers} servers "
                 f"have one, and {self._code.needed} are needed; start again from a checkpoint"
             )
-        common = set.intersection(*({v for v, _ in hellos[s].shares} for s in holders))
-        version = max(common)
-        length = next(size for v, size in hellos[holders[0]].shares if v == version)
+        version, length = common_snapshot({server: hellos[server] for server in holders})
         with self._changed:
             self._store.commit(version)
             self._store.shares = {v: s for v, s in self._store.shares.items() if v == version}

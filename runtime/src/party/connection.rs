@@ -78,6 +78,11 @@ impl RequestState {
     pub(super) fn end(&self, result: Result<u32, RequestError>) {
         let _ = self.0.set(result);
     }
+
+    /// Its end, if it has ended.
+    pub(super) fn ended(&self) -> Option<&Result<u32, RequestError>> {
+        self.0.get()
+    }
 }
 
 /// A request that a test has not told the end of.
@@ -167,14 +172,14 @@ impl ConnectionCore {
         let open = self.requests.get(number).and_then(Option::as_ref);
         let open = open.ok_or(RequestError::Ended)?;
         let (state, message) = (Arc::clone(&open.state), (open.message, open.bytes));
-        if state.0.get().is_none() {
+        if state.ended().is_none() {
             let driven = self.party.link.poll();
             driven.map_err(|stopped| RequestError::Driver(stopped.reason))?;
         }
-        if state.0.get().is_none() {
+        if state.ended().is_none() {
             self.look_at_line(message, &state);
         }
-        match state.0.get() {
+        match state.ended() {
             None => Ok(None),
             Some(result) => {
                 self.requests[number] = None;

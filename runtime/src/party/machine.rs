@@ -4,6 +4,8 @@
 //!   or until the connection ends.
 //! - A message that arrives before its receive is posted is kept in pieces, as much of it as the
 //!   endpoint has granted.
+//! - A connection whose peer was silent, or whose path carries no long packet, has failed for good:
+//!   its open requests fail, and so does each later one.
 //! - Connections with packets to send take turns.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,6 +41,8 @@ struct ConnectionEnd {
     peer: Rank,
     messages: BTreeMap<MessageKey, PendingMessage>,
     early: BTreeMap<MessageKey, Vec<EarlyPiece>>,
+    /// Why it has failed, if it has: its endpoint tells that only once.
+    failed: Option<RequestError>,
     /// Whether the machine has it among its ready ones.
     is_ready: bool,
     /// Its time among the machine's deadlines.
@@ -67,6 +71,7 @@ impl PartyMachine {
             peer: name.rank,
             messages: BTreeMap::new(),
             early: BTreeMap::new(),
+            failed: None,
             is_ready: false,
             due: None,
         };
@@ -96,7 +101,7 @@ impl PartyMachine {
         name: GuestName,
         (key, message): (MessageKey, PendingMessage),
     ) {
-        if let Some(end) = self.ends.get_mut(&name) {
+        if let Some(end) = self.working(name, &message) {
             end.send(now, key, message);
             self.touch(name);
         }
@@ -109,10 +114,20 @@ impl PartyMachine {
         name: GuestName,
         (key, message): (MessageKey, PendingMessage),
     ) {
-        if let Some(end) = self.ends.get_mut(&name) {
+        if let Some(end) = self.working(name, &message) {
             end.receive(now, key, message);
             self.touch(name);
         }
+    }
+
+    /// The connection of a new message, which fails if the connection has failed.
+    fn working(&mut self, name: GuestName, message: &PendingMessage) -> Option<&mut ConnectionEnd> {
+        let end = self.ends.get_mut(&name)?;
+        if let Some(error) = &end.failed {
+            message.request.end(Err(error.clone()));
+            return None;
+        }
+        Some(end)
     }
 
     /// Something of a connection has changed.
@@ -343,6 +358,7 @@ impl ConnectionEnd {
     }
 
     fn fail(&mut self, error: &RequestError) {
+        self.failed.get_or_insert_with(|| error.clone());
         while let Some((_, message)) = self.messages.pop_first() {
             message.request.end(Err(error.clone()));
         }
@@ -355,5 +371,71 @@ fn write(memory: &mut dyn LentMemory, offset: u32, bytes: &[u8]) {
     let memory = memory.bytes_mut();
     if let Some(place) = memory.and_then(|memory| memory.get_mut(at..at + bytes.len())) {
         place.copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::settings::Identity;
+    use gradwire_protocol::units::{JobId, Span};
+
+    use super::*;
+
+    /// Memory of a message without bytes.
+    #[derive(Debug)]
+    struct NoBytes;
+
+    impl LentMemory for NoBytes {
+        fn length(&self) -> usize {
+            0
+        }
+
+        fn bytes(&self) -> &[u8] {
+            &[]
+        }
+
+        fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+            None
+        }
+    }
+
+    fn message(key: u64) -> ((MessageKey, PendingMessage), Arc<RequestState>) {
+        let request = Arc::new(RequestState::default());
+        let pending = PendingMessage {
+            memory: Box::new(NoBytes),
+            request: Arc::clone(&request),
+        };
+        ((MessageKey(key), pending), request)
+    }
+
+    #[test]
+    fn requests_after_a_silent_peer_fail_at_once() {
+        let (job, own, peer) = (JobId(7), Rank(0), Rank(1));
+        let name = GuestName { job, rank: peer };
+        let identity = Identity {
+            rank: own,
+            world_size: 2,
+            job,
+            epoch: 0,
+        };
+        let mut machine = PartyMachine::default();
+        machine.begin(name, Endpoint::new(identity, &Job::default(), 1));
+        let mut now = Instant::START + Span::from_millis(1);
+        let (first, request) = message(0);
+        machine.send(now, name, first);
+        while request.ended().is_none() {
+            while machine.poll_transmit(now).is_some() {}
+            now = machine.poll_timeout().expect("a request is open");
+            machine.handle_timeout(now);
+        }
+        let silent =
+            |request: &RequestState| matches!(request.ended(), Some(Err(RequestError::Silent(_))));
+        assert!(silent(&request));
+        let (second, sent) = message(1);
+        machine.send(now, name, second);
+        let (third, received) = message(2);
+        machine.receive(now, name, third);
+        assert!(silent(&sent) && silent(&received));
     }
 }

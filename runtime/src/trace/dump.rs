@@ -1,6 +1,6 @@
 //! A dump of a rank's flight recorder at one moment: plain data, written as JSON and read back.
 //!
-//! Times in microseconds count from the moment at which the rank had joined its job and never jump;
+//! Times in microseconds count from the moment at which the rank joined its job and never jump;
 //! times in Unix seconds are of the host's clock, which may differ from that of other hosts.
 
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct TraceDump {
     pub reason: Option<String>,
     /// When, in Unix seconds.
     pub at_unix_s: f64,
-    /// When, in microseconds since the rank had joined.
+    /// When, in microseconds since the rank joined.
     pub at_us: u64,
     /// How many operations the recorder keeps.
     pub entries: u32,
@@ -76,7 +76,7 @@ pub struct TracedMessage {
     pub part: u16,
     /// Its length.
     pub bytes: u32,
-    /// When its first packet left or arrived, in microseconds since the rank had joined.
+    /// When its first packet left or arrived, in microseconds since the rank joined.
     pub first_us: f64,
     /// When all was acknowledged, or had arrived, likewise.
     pub last_us: f64,
@@ -148,7 +148,7 @@ pub struct TraceEntry {
     pub state: TraceState,
     /// When it was submitted, in Unix seconds.
     pub submitted_unix_s: f64,
-    /// When it was submitted, in microseconds since the rank had joined.
+    /// When it was submitted, in microseconds since the rank joined.
     pub submitted_us: u64,
     /// When it was started, likewise.
     pub started_us: Option<u64>,

@@ -316,3 +316,29 @@ fn ranks_round_equal_values_independently() {
         );
     }
 }
+
+#[test]
+fn encoded_tensors_without_a_key_leave_nothing_for_others() {
+    let elements = 20_000;
+    for codec in CODECS {
+        let mut world = World::new(3, &job(), Profile::perfect(Span::from_micros(10)), 1);
+        world.perform(|rank| Operation {
+            loss: encoded(codec, 0.0),
+            tensor_key: 0,
+            ..all_reduce(3, 0, gradients(DType::F32, rank, 0, elements))
+        });
+        // Another tensor of the same shape: what the codec left out of the first is not in it.
+        let zeros = vec![0; elements * 4];
+        let ends = world.perform(|_| Operation {
+            loss: encoded(codec, 0.0),
+            tensor_key: 0,
+            ..all_reduce(3, 1, zeros.clone())
+        });
+        for (bytes, _) in &ends {
+            assert!(floats(bytes).iter().all(|&sum| sum == 0.0), "{codec:?}");
+        }
+        for host in world.network.hosts() {
+            assert_eq!(host.residuals().iter().count(), 0, "{codec:?}");
+        }
+    }
+}

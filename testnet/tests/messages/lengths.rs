@@ -1,7 +1,8 @@
 //! A receive whose length is an upper bound takes any message that is no longer, and tells its
 //! length.
 
-use gradwire_protocol::endpoint::EndpointEvent;
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
+use gradwire_protocol::job::{Job, Mtu, PacketSecurity};
 use gradwire_protocol::message::LengthRule;
 use gradwire_protocol::units::{Share, Span};
 use proptest::prelude::*;
@@ -103,4 +104,34 @@ proptest! {
         let most = Share::of(share(0.1), u64::from(bytes));
         prop_assert!(lost <= most, "{lost} bytes of {bytes} lost, {most} tolerated");
     }
+}
+
+#[test]
+fn the_shortest_packets_carry_a_message_to_its_end() {
+    for (mtu, security) in [(240, PacketSecurity::None), (576, PacketSecurity::Aead)] {
+        for (bytes, tolerance) in [(1_000, 0.0), (100_000, 0.0), (100_000, 0.1)] {
+            let mut job = Job { security, ..job() };
+            job.transport.mtu = Mtu::Bytes(mtu);
+            let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job));
+            let mut pair = Pair::new(ends, rough(0.05), 1);
+            let message = TestMessage::lossless(0, bytes).tolerating(share(tolerance));
+            pair.expect(RIGHT, message);
+            pair.send(LEFT, message);
+            pair.run_for(Span::from_millis(5_000));
+            let busy = pair.network.hosts().iter().any(Endpoint::is_busy);
+            let delivered = pair.network.delivered();
+            assert!(
+                !busy,
+                "MTU {mtu}: {bytes} bytes in {delivered} packets, and no end"
+            );
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "carries segments of 64 bytes, at least 128 are needed")]
+fn an_mtu_too_short_for_reports_is_refused() {
+    let mut job = job();
+    job.transport.mtu = Mtu::Bytes(176);
+    let _ = endpoint(LEFT, &job);
 }

@@ -53,7 +53,7 @@ driver_counters! {
     /// Sealed packets that were accepted before, and control packets too old to tell.
     replayed_packets,
     /// Packets that the kernel dropped because a receive buffer was full: lost by this host, not
-    /// by the network. After a flood of packets of other jobs it drops and counts those, too.
+    /// by the network.
     kernel_drops,
     /// Packets dropped by injected faults.
     faults_dropped,

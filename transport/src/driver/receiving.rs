@@ -137,7 +137,7 @@ impl<M: Machine> DriverEngine<M> {
                 self.foreign.is_kept_out = true;
                 log::warn!(
                     "packets of other jobs flood this rank's ports: the kernel drops them from \
-                     now on, and counts them as kernel_drops"
+                     now on"
                 );
             }
         }

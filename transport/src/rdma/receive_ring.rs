@@ -261,7 +261,7 @@ pub(super) fn channel(device: &RdmaDevice) -> Result<VerbsObject<CompletionChann
 
 /// Makes reads of a descriptor return at once.
 pub(super) fn unblocked(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the descriptor is open: the object of the library that has it lives.
+    // SAFETY: the descriptor is open, since the library's object that owns it lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;

@@ -216,8 +216,8 @@ impl SearchRun<'_> {
         Ok(())
     }
 
-    /// The last accepted rung of `rungs` and of those after them; the first is known to be
-    /// accepted, and rung 0 is no loss. Each accepted setting becomes the result so far.
+    /// Finds the last rung that is accepted, among `rungs` and all after them. The first of `rungs`
+    /// is accepted already, and rung 0 has no loss. Each accepted setting is the result so far.
     fn bisect(
         &mut self,
         rungs: Range<usize>,

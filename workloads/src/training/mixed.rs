@@ -51,7 +51,7 @@ pub enum MixedPlanError {
         /// Blocks of the model.
         needed: usize,
     },
-    /// A block that cannot be run so.
+    /// A block that cannot be run in this way.
     #[error(
         "block {number} ({name}) cannot be {way}: t needs matrices, and r needs activations \
          besides the block's input"

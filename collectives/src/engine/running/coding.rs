@@ -2,7 +2,7 @@
 //!
 //! - A contribution is encoded when it leaves. The rank that sums decodes each block as it arrives.
 //! - The owner of a finished shard encodes it once and decodes it itself, so that it ends with the
-//!   same bits as all others, of its host too.
+//!   same bits as all other ranks, those of its own host too.
 //! - Values that an encoding does not carry are a residual of the tensor, as lost ones are.
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ use crate::transports::settings::ReferenceSettings;
 
 /// Packets of a message.
 const MESSAGE: u32 = 170;
-/// Packets that a sender may be ahead of the sums that it has.
+/// How many packets a sender may be ahead of the sums that it has received.
 pub(super) const WINDOW: u32 = 2 * MESSAGE;
 
 /// A host of NetReduce.
@@ -51,7 +51,7 @@ pub struct ConnectionRules {
 #[derive(Debug)]
 pub struct ConnectionFlow {
     roce: RoceFlow,
-    /// The flow by which its sums come, if switches sum it.
+    /// The flow that brings its sums, if switches add them up.
     sums: Option<u32>,
 }
 

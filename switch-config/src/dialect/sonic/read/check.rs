@@ -42,7 +42,7 @@ fn schema(place: impl Into<String>, text: impl Into<String>) -> Finding {
     Finding::new(Rule::Schema, place, text)
 }
 
-/// One row before its table's model.
+/// Checks one row against the model of its table.
 struct Check<'a> {
     config: Config<'a>,
     row: ConfigRow<'a>,

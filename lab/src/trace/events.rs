@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use gradwire_lab::error::LabError;
-use gradwire_lab::files;
-use gradwire_lab::sim::traced;
+use crate::error::LabError;
+use crate::files;
+use crate::sim::traced;
 use gradwire_trace::clocks::AlignedClocks;
 use gradwire_trace::event::Trace;
 use gradwire_trace::graph;
@@ -12,7 +12,7 @@ use gradwire_trace::network::TracedNetwork;
 use gradwire_trace::replay::{Scene, measured};
 use gradwire_trace::run::TracedRun;
 
-use super::files::json_files;
+use super::recorders::json_files;
 
 /// Whether clocks are aligned before a replay.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -259,7 +259,7 @@ fn in_words(entry: &TraceEntry) -> String {
 }
 
 /// A number of bytes for people.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradwire_lab::error::LabError;
-use gradwire_lab::files;
+use crate::error::LabError;
+use crate::files;
 use gradwire_runtime::trace::TraceDump;
 
 /// The dumps in some files, in the order of ranks; of a folder, those in it.

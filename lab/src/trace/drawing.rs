@@ -9,8 +9,6 @@ use gradwire_trace::critical::{CriticalPath, PathResource, PathStation};
 use gradwire_trace::replay::{Prediction, Scene};
 use gradwire_workloads::workload::{Task, Work};
 
-use super::replay::word;
-
 /// Ranks that are drawn.
 const RANKS_MAX: u32 = 32;
 /// Bars that are drawn; the longest, where there are more.
@@ -152,6 +150,6 @@ fn marked(station: &PathStation) -> LaneBar {
         within,
         colour: PATH,
         times: (station.from_us, station.to_us),
-        name: format!("{}, {}", station.task, word(station.resource)),
+        name: format!("{}, {}", station.task, station.resource.in_words()),
     }
 }
