@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Builds the command and the core's tests for aarch64 and runs them on this machine, interpreted by QEMU:
+# version, doctor, a simulation whose digest must be that of this machine, an all-reduce of two ranks
+# over encrypted UDP, and the tests of protocol and collectives. QEMU and an aarch64 libc are fetched
+# from Debian by name and unpacked under target/tools, never installed. Needs target/packaging, as
+# `make wheel` makes it: make test-aarch64.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+triple=aarch64-unknown-linux-gnu
+folder=$PWD/target/tools/aarch64
+here=(cargo run --quiet --locked -p gradwire-cli --)
+
+fetch() {
+    rm -rf "$folder"
+    mkdir -p "$folder/fetched"
+    (cd "$folder/fetched" && apt-get -qq -o APT::Sandbox::User=root download \
+        qemu-user-static libc6-arm64-cross libgcc-s1-arm64-cross)
+    for package in "$folder"/fetched/*.deb; do
+        dpkg-deb -x "$package" "$folder/partly"
+    done
+    mv "$folder/partly" "$folder/root"
+}
+[ -d "$folder/root" ] || fetch
+emulator=("$folder/root/usr/bin/qemu-aarch64-static" -L "$folder/root/usr/aarch64-linux-gnu")
+
+# Zig links for the glibc of the wheels; `unset`, since cargo-zigbuild calls the real cargo.
+unset CARGO
+export PATH=$PWD/target/packaging/bin:$PATH
+cargo-zigbuild zigbuild --locked --target $triple.2.28 -p gradwire-cli
+command=("${emulator[@]}" target/$triple/debug/gradwire)
+
+say() { printf '\n== aarch64: %s\n' "$1"; }
+
+say 'version and doctor'
+"${command[@]}" --version
+"${command[@]}" doctor --json >"$folder/doctor.jsonl" || [ $? = 1 ] # it may find faults of the host
+wc -l <"$folder/doctor.jsonl"
+
+say 'a simulation, there and here'
+simulated=(sim run fat-tree:k=4@100G permutation:1MB --tolerance 10% --set transport.parity=auto --json)
+"${command[@]}" "${simulated[@]}" >"$folder/there.json"
+"${here[@]}" "${simulated[@]}" >"$folder/here.json"
+digest() { sed -nE 's/.*"digest": *"([^"]*)".*/\1/p' "$1" | head -n 1; }
+echo "$(digest "$folder/there.json") $(digest "$folder/here.json")"
+[ -n "$(digest "$folder/here.json")" ]
+[ "$(digest "$folder/there.json")" = "$(digest "$folder/here.json")" ]
+
+say 'two ranks, one on each processor, over encrypted UDP'
+ranks=(rank --world 2 --rendezvous 127.0.0.1:29517 --token secret --bytes 1M --iterations 5
+    --wire udp)
+"${command[@]}" "${ranks[@]}" --rank 0 &
+"${here[@]}" "${ranks[@]}" --rank 1
+wait $!
+
+say 'the tests of protocol and collectives'
+CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}" \
+    cargo-zigbuild test --locked --target $triple.2.28 -p gradwire-protocol -p gradwire-collectives --lib
