@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Builds the command and the core's tests for aarch64 and runs them on this machine, interpreted by QEMU:
-# version, doctor, a simulation whose digest must be that of this machine, an all-reduce of two ranks
-# over encrypted UDP, and the tests of protocol and collectives. QEMU and an aarch64 libc are fetched
-# from Debian by name and unpacked under target/tools, never installed. Needs target/packaging, as
-# `make wheel` makes it: make test-aarch64.
+# Builds the command and the core's tests for aarch64 and runs them here, interpreted by QEMU:
+# version, doctor, a simulation whose digest must be that of this machine, an all-reduce of two
+# ranks over encrypted UDP, and the tests of protocol and collectives. QEMU and an aarch64 libc are
+# fetched from Debian by name and unpacked under target/tools, never installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,15 +13,15 @@ here=(cargo run --quiet --locked -p gradwire-cli --)
 fetch() {
     rm -rf "$folder"
     mkdir -p "$folder/fetched"
-    (cd "$folder/fetched" && apt-get -qq -o APT::Sandbox::User=root download \
+    (cd "$folder/fetched" && apt-get -qq -o "APT::Sandbox::User=root" download \
         qemu-user-static libc6-arm64-cross libgcc-s1-arm64-cross)
     for package in "$folder"/fetched/*.deb; do
         dpkg-deb -x "$package" "$folder/partly"
     done
-    mv "$folder/partly" "$folder/root"
+    mv "$folder/partly" "$folder/tree"
 }
-[ -d "$folder/root" ] || fetch
-emulator=("$folder/root/usr/bin/qemu-aarch64-static" -L "$folder/root/usr/aarch64-linux-gnu")
+[ -d "$folder/tree" ] || fetch
+emulator=("$folder/tree/usr/bin/qemu-aarch64-static" -L "$folder/tree/usr/aarch64-linux-gnu")
 
 # Zig links for the glibc of the wheels; `unset`, since cargo-zigbuild calls the real cargo.
 unset CARGO
@@ -38,7 +37,7 @@ say 'version and doctor'
 wc -l <"$folder/doctor.jsonl"
 
 say 'a simulation, there and here'
-simulated=(sim run fat-tree:k=4@100G permutation:1MB --tolerance 10% --set transport.parity=auto --json)
+simulated=(sim run fat-tree:k=4@100G,loss=1% permutation:1MB --tolerance 10% --json)
 "${command[@]}" "${simulated[@]}" >"$folder/there.json"
 "${here[@]}" "${simulated[@]}" >"$folder/here.json"
 digest() { sed -nE 's/.*"digest": *"([^"]*)".*/\1/p' "$1" | head -n 1; }
@@ -55,4 +54,5 @@ wait $!
 
 say 'the tests of protocol and collectives'
 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}" \
-    cargo-zigbuild test --locked --target $triple.2.28 -p gradwire-protocol -p gradwire-collectives --lib
+    cargo-zigbuild test --locked --target $triple.2.28 --lib \
+    -p gradwire-protocol -p gradwire-collectives

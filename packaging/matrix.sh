@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Runs the tests marked `oldest_torch` with the oldest and the newest PyTorch that is claimed, each on
-# the oldest Python that is claimed and on a new one: packaging/matrix.sh, by night. It prints one row a
-# pair, as docs/from-gloo-or-nccl.md has them, and leaves out, with the reason, a pair whose Python this
-# machine lacks or for which PyTorch has no wheel. One environment exists at a time; it borrows the CUDA
-# libraries of .venv, which PyTorch loads and no test uses.
+# Runs the tests marked `oldest_torch` with the oldest and the newest PyTorch that is claimed, each
+# on the oldest Python that is claimed and on a newer one, by night. It prints a row for each pair,
+# as docs/from-gloo-or-nccl.md has them, and leaves out, with the reason, a pair whose Python this
+# machine lacks or for which PyTorch has no wheel. One environment exists at a time; it borrows the
+# CUDA libraries of .venv, which PyTorch loads and no test uses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 pythons=(3.10 3.13)
 lists=(requirements-oldest.txt requirements.txt)
-lender=$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')
+packages_of() { "$1/bin/python" -c 'import site; print(site.getsitepackages()[0])'; }
+lender=$(packages_of .venv)
 place=target/matrix
 trap 'rm -rf "$place"' EXIT
 
@@ -32,16 +33,17 @@ pinned() {
     sed -nE "s/^(($pattern)==[^ ]*)$/\1/p" "$@"
 }
 
-# Installs PyTorch, gradwire as `make test` builds it, and pytest. PyTorch's own needs and pytest come
-# in the newest version that this Python has: the pinned ones are for the Python of `make test`.
+# Installs PyTorch, gradwire as `make test` builds it, and the needs of the tests. These and those
+# of PyTorch come in the newest version for this Python: the pinned ones are for another one.
 install() {
     local python=$1 list=$2
     rm -rf "$place" build
     "$python" -m venv "$place"
     local pip=("$place/bin/python" -m pip --disable-pip-version-check install -q --no-compile)
-    cp -rs "$lender/nvidia" "$("$place/bin/python" -c 'import site; print(site.getsitepackages()[0])')"
+    cp -rs "$lender/nvidia" "$(packages_of "$place")"
     "${pip[@]}" --no-deps $(pinned 'torch|nvidia-curand' "$list") || return 2
-    "${pip[@]}" filelock fsspec jinja2 networkx numpy pytest sympy typing_extensions \
+    "${pip[@]}" filelock fsspec jinja2 networkx numpy sympy typing_extensions \
+        expecttest jsonschema pytest pyyaml \
         $(pinned 'ninja|semantic-version|setuptools|setuptools-rust' requirements.txt)
     SETUPTOOLS_RUST_CARGO_PROFILE=dev "${pip[@]}" --no-deps --no-build-isolation .
     "$place/bin/python" -m gradwire.build
@@ -67,8 +69,9 @@ for list in "${lists[@]}"; do
             row "${torch#torch==}" "$version" 'left out: PyTorch has no wheel for it'
             continue
         fi
-        [ $status = 0 ] && "$place/bin/python" -m pytest -q -m oldest_torch >>"$log" 2>&1 || status=1
-        row "${torch#torch==}" "$("$python" -c 'import platform; print(platform.python_version())')" \
+        [ $status = 0 ] && "$place/bin/python" -m pytest -q -m oldest_torch >>"$log" 2>&1 ||
+            status=1
+        row "${torch#torch==}" "$("$python" -c 'import sys; print(sys.version.split()[0])')" \
             "$(tail -n 1 "$log")"
         [ $status = 0 ] || { failed=1 && echo "see $log" >&2; }
     done

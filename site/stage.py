@@ -5,8 +5,8 @@ reference comes from the command (`gradwire generate`), from the docstrings of e
 that lists its public names (`__all__`), and from rustdoc (`make doc`). A page of `docs` that no
 section below names is listed under "More".
 
-Each version of the site lies in a folder of its name, beside ``versions.json``, from which its pages
-offer the others: to publish a version, copy its folder beside the older ones, and add its entry.
+Each version of the site lies in a folder of its name, beside ``versions.json``, from which its
+pages offer the others: to publish one, copy its folder beside the older ones, and add its entry.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _offer(version: str, folder: Path) -> None:
     (folder / "versions.json").write_text(json.dumps([entry]) + "\n")
     (folder / "index.html").write_text(
         f'<!DOCTYPE html><html lang="en"><title>gradwire</title>'
-        f'<meta http-equiv="refresh" content="0; url={version}/">'
-        f'<a href="{version}/">gradwire {version}</a></html>\n'
+        f'<meta http-equiv="refresh" content="0; url={version}/index.html">'
+        f'<a href="{version}/index.html">gradwire {version}</a></html>\n'
     )
 
 
