@@ -24,10 +24,12 @@ fetch() {
 emulator=("$folder/tree/usr/bin/qemu-aarch64-static" -L "$folder/tree/usr/aarch64-linux-gnu")
 
 # Zig links for the glibc of the wheels; `unset`, since cargo-zigbuild calls the real cargo.
+# A folder of its own keeps other builds from waiting for this one.
 unset CARGO
 export PATH=$PWD/target/packaging/bin:$PATH
-cargo-zigbuild zigbuild --locked --target $triple.2.28 -p gradwire-cli
-command=("${emulator[@]}" target/$triple/debug/gradwire)
+there() { CARGO_TARGET_DIR=target/aarch64 cargo-zigbuild "$@" --locked --target $triple.2.28; }
+there zigbuild -p gradwire-cli
+command=("${emulator[@]}" target/aarch64/$triple/debug/gradwire)
 
 say() { printf '\n== aarch64: %s\n' "$1"; }
 
@@ -54,5 +56,4 @@ wait $!
 
 say 'the tests of protocol and collectives'
 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${emulator[*]}" \
-    cargo-zigbuild test --locked --target $triple.2.28 --lib \
-    -p gradwire-protocol -p gradwire-collectives
+    there test --lib -p gradwire-protocol -p gradwire-collectives

@@ -9,6 +9,7 @@ command=$(realpath "$1")
 read -ra engine <<<"${PODMAN:-podman}"
 root=$(mktemp -d -p /var/tmp)
 trap 'rm -rf --one-file-system "$root"' EXIT
+chmod 755 "$root" # any user of a container reads it
 debootstrap --variant=minbase bookworm "$root" >/dev/null
 install "$command" "$root/usr/bin/gradwire"
 
@@ -38,5 +39,6 @@ says 'no capability at all' '"wire":"shm"' contained --cap-drop all -- "${measur
 says 'a user without a name' '"wire":"shm"' contained --user 54321 -- "${measured[@]}"
 says 'a read-only root' '"wire":"shm"' contained --read-only -- "${measured[@]}"
 says 'too little shared memory' 'go by UDP, slower' contained --shm-size 512k -- "${measured[@]}"
-says 'io_uring behind the filter' 'forbids io_uring' contained -- "${measured[@]}" --wire uring
-says 'the doctor' 'socket buffers' contained -- doctor
+says 'io_uring behind a filter' 'filter of system calls' \
+    contained -- "${measured[@]}" --wire uring
+says 'the doctor' 'shared_memory' contained -- doctor
