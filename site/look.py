@@ -24,9 +24,7 @@ PAGE = "PAGE"
 """Stands for the file of a report in the commands below."""
 
 REPORTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "sim-report": (
-        ("sim", "report", "leaf-spine:2x4x2@100G", "permutation:200KB", "--out", PAGE),
-    ),
+    "sim-report": (("sim", "report", "leaf-spine:2x4x2@100G", "permutation:200KB", "--out", PAGE),),
     "replay": (
         ("sim", "run", "single:4@25G", "step:vgg16:ps=2,scale=64", "--trace", "events"),
         ("trace", "replay", "events", "--whatif", "bandwidth=x2", "--out", PAGE),

@@ -25,7 +25,7 @@ received: list[bytes] = []
 class _Receiver(BaseHTTPRequestHandler):
     """Keeps each body that is posted."""
 
-    def do_POST(self) -> None:  # noqa: N802, the name is http.server's
+    def do_POST(self) -> None:
         received.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(200)
         self.end_headers()
