@@ -121,6 +121,15 @@ test-frameworks: $(VENV)/tested.stamp $(VENV)/frameworks.stamp  ## run the examp
 	$(say) 'test: Lightning, DeepSpeed and Ray Train'
 	PYTHONPATH=$(CURDIR)/$(VENV)/frameworks $(BIN)/python examples/frameworks.py
 
+.PHONY: test-matrix
+test-matrix: $(VENV)/tested.stamp  ## run some Python tests with the oldest and newest PyTorch on two versions of Python; for the night
+	$(say) 'test: the oldest and the newest PyTorch, on the oldest Python and a new one'
+	packaging/matrix.sh
+
+.PHONY: test-aarch64
+test-aarch64: target/packaging/bin/auditwheel  ## run the command and the core's tests, built for aarch64, under QEMU; for the night
+	packaging/aarch64.sh
+
 .PHONY: bench
 bench: $(VENV)/bench.stamp  ## measure the cost of a packet, and all-reduces with Gloo beside them
 	$(say) 'bench: the protocol alone'
@@ -241,6 +250,12 @@ site: doc target/site/bin/mkdocs  ## build the site, in out/site/html; a dead li
 	NO_MKDOCS_2_WARNING=1 target/site/bin/mkdocs build --strict --config-file out/site/mkdocs.yml
 	@echo 'open out/site/html/index.html, or: $(PYTHON) -m http.server --directory out/site/html'
 
+.PHONY: look
+look:  ## draw the reports with Chromium, into out/look, and check them with axe, where npm is
+	$(say) 'look: reports in a browser'
+	cargo build -p gradwire-cli --locked
+	$(PYTHON) site/look.py --command target/debug/gradwire --out out/look $(PAGES)
+
 # Zig's linker, auditwheel and their parts, apart from the environment of the tests.
 target/packaging/bin/auditwheel: packaging/requirements.txt
 	$(say) 'wheel: Zig and auditwheel'
@@ -249,14 +264,15 @@ target/packaging/bin/auditwheel: packaging/requirements.txt
 	@touch $@
 
 .PHONY: wheel
-wheel: $(VENV)/requirements.stamp target/packaging/bin/auditwheel  ## build a wheel for other machines in dist; WHEEL_FOR=aarch64 for that processor
+wheel: $(VENV)/oldest.stamp target/packaging/bin/auditwheel  ## build a wheel for other machines in dist; WHEEL_FOR=aarch64 for that processor
 	$(say) 'wheel: the core and the command, linked for an older glibc'
 	rm -rf build out/wheel
 	PATH=$(CURDIR)/target/packaging/bin:$$PATH CARGO=$(CURDIR)/packaging/cargo-old-glibc \
 	    CARGO_BUILD_TARGET=$(WHEEL_FOR)-unknown-linux-gnu _PYTHON_HOST_PLATFORM=linux-$(WHEEL_FOR) \
 	    $(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir out/wheel .
-	$(say) 'wheel: its tag, and the PyTorch binding'
-	PATH=$(CURDIR)/target/packaging/bin:$$PATH $(BIN)/python packaging/wheel.py out/wheel/*.whl --out dist
+	$(say) 'wheel: its tag, and the bindings for the newest and the oldest PyTorch'
+	PATH=$(CURDIR)/target/packaging/bin:$$PATH $(BIN)/python packaging/wheel.py out/wheel/*.whl \
+	    --torch $(VENV)/oldest --out dist
 
 # The same build as the wheel's, so that the package suits older releases of Debian and Ubuntu, too.
 DEB := target/x86_64-unknown-linux-gnu/release/gradwire

@@ -1,9 +1,10 @@
 """Make the wheel of setuptools fit for other machines, and add the compiled PyTorch binding.
 
 1. auditwheel sets the tag, and refuses a core or command that needs a newer glibc than it says.
-2. The binding for the PyTorch of this environment is compiled against the wheel's own core, and
-   put into it. It may need a newer C++ library than the tag says; where it does not load, gradwire
-   compiles as without it. A wheel for another processor gets none.
+2. The bindings for the PyTorch of this environment and for those of the folders that are named
+   (``--torch``) are compiled against the wheel's own core, and put into it. They may need a newer
+   C++ library than the tag says; where one does not load, gradwire compiles as without it. A wheel
+   for another processor gets none.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("wheel", type=Path, help="the wheel that setuptools has made")
     parser.add_argument("--out", type=Path, required=True, help="the folder for the finished one")
+    parser.add_argument(
+        "--torch", type=Path, action="append", default=[], help="a folder with one more PyTorch"
+    )
     given = parser.parse_args()
     machine = given.wheel.stem.split("-linux_")[1]
     given.out.mkdir(parents=True, exist_ok=True)
@@ -33,7 +37,8 @@ def main() -> None:
         _run("wheel", "unpack", tagged, "--dest", folder)
         (unpacked,) = Path(folder).glob("gradwire-*")
         if machine == platform.machine():
-            _add_binding(unpacked)
+            for folder_of_torch in (None, *given.torch):
+                _add_binding(unpacked, folder_of_torch)
             for library in unpacked.glob("gradwire/_native/*.so"):
                 _run("strip", "--strip-debug", library)
         _run("wheel", "pack", unpacked, "--dest-dir", given.out)
@@ -45,9 +50,10 @@ def _tagged(wheel: Path, machine: str, folder: Path) -> Path:
     return tagged
 
 
-def _add_binding(package: Path) -> None:
-    """Compile the binding beside the core of the unpacked wheel, for any place of installation."""
-    environment = {**os.environ, "PYTHONPATH": str(package)}
+def _add_binding(package: Path, torch: Path | None) -> None:
+    """Compile a binding beside the core of the unpacked wheel, for any place of installation."""
+    paths = filter(None, (package, torch and torch.resolve()))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     code = (
         "import torch; from gradwire import build\n"
         "print(build.ahead_of_time(), build.shipped_folder(torch.__version__), sep='\\n')"

@@ -4,6 +4,9 @@ The documents keep their places, so that links between them hold on the site as 
 reference comes from the command (`gradwire generate`), from the docstrings of each Python module
 that lists its public names (`__all__`), and from rustdoc (`make doc`). A page of `docs` that no
 section below names is listed under "More".
+
+Each version of the site lies in a folder of its name, beside ``versions.json``, from which its
+pages offer the others: to publish one, copy its folder beside the older ones, and add its entry.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -59,13 +63,32 @@ def main() -> None:
     shutil.copyfile(ROOT / "site" / "site.css", pages / "site.css")
     reference = _reference(given.command, pages / "reference")
     reference += _rust(given.rust, pages / "rust")
+    version = _version()
     settings = {
         "INHERIT": str(ROOT / "site" / "mkdocs.yml"),
         "docs_dir": "pages",
-        "site_dir": "html",
+        "site_dir": f"html/{version}",
         "nav": _navigation(reference),
     }
     (given.out / "mkdocs.yml").write_text(json.dumps(settings, indent=2) + "\n")
+    _offer(version, given.out / "html")
+
+
+def _version() -> str:
+    (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    return version
+
+
+def _offer(version: str, folder: Path) -> None:
+    """Write the list of versions, of this one, and the page that leads to it."""
+    folder.mkdir()
+    entry = {"version": version, "title": version, "aliases": ["latest"]}
+    (folder / "versions.json").write_text(json.dumps([entry]) + "\n")
+    (folder / "index.html").write_text(
+        f'<!DOCTYPE html><html lang="en"><title>gradwire</title>'
+        f'<meta http-equiv="refresh" content="0; url={version}/index.html">'
+        f'<a href="{version}/index.html">gradwire {version}</a></html>\n'
+    )
 
 
 def _documents() -> list[str]:

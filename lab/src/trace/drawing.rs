@@ -2,7 +2,7 @@
 
 use gradwire_netsim::fluid::FluidMessage;
 use gradwire_protocol::units::Instant;
-use gradwire_report::html::{document, figure, section};
+use gradwire_report::html::{document, figure};
 use gradwire_report::numbers::count;
 use gradwire_report::timeline::{TimelineBar, TimelinePlot};
 use gradwire_trace::critical::{CriticalPath, PathResource, PathStation};
@@ -29,10 +29,8 @@ pub fn page(scene: &Scene, prediction: &Prediction, path: &CriticalPath) -> Stri
          critical path of the last iteration: shortening anything else does not shorten it.",
     );
     let picture = figure("", &picture(scene, prediction, path));
-    document(
-        "Where the time goes",
-        &section("Where the time goes", &told, &picture),
-    )
+    let title = "Where the time goes";
+    document(title, &format!("<h1>{title}</h1>\n<p>{told}</p>\n{picture}"))
 }
 
 /// A bar of a rank: its row part, its colour, its times, and its name.

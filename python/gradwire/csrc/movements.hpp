@@ -12,6 +12,17 @@ namespace gradwire {
 
 namespace detail {
 
+// The type of several operations at once; PyTorch before 2.14 lacks the exact one.
+template <typename Type>
+auto type_of_many_gathers(int) -> decltype(Type::ALLGATHER_INTO_TENSOR_COALESCED) {
+  return Type::ALLGATHER_INTO_TENSOR_COALESCED;
+}
+
+template <typename Type>
+Type type_of_many_gathers(long) {
+  return Type::ALLGATHER_COALESCED;
+}
+
 inline gw_operation moving(Submitter& submit, uint32_t kind, const at::Tensor& like,
                            Milliseconds timeout) {
   auto operation = submit.collective(kind, timeout);
@@ -115,7 +126,7 @@ inline WorkPtr all_gather_single_coalesced(Submitter& submit, const Tensors& out
     check_whole(outputs[i], inputs[i], submit.size(), name);
   }
   auto plan =
-      submit.plan(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather", outputs, inputs);
+      submit.plan(detail::type_of_many_gathers<c10d::OpType>(0), "all_gather", outputs, inputs);
   std::vector<WorkPtr> parts;
   for (size_t i = 0; i < inputs.size(); ++i) {
     parts.push_back(

@@ -20,6 +20,17 @@ struct Gradient {
 
 namespace detail {
 
+// The type of several operations at once; PyTorch before 2.14 lacks the exact one.
+template <typename Type>
+auto type_of_many_reductions(int) -> decltype(Type::REDUCE_SCATTER_TENSOR_COALESCED) {
+  return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+}
+
+template <typename Type>
+Type type_of_many_reductions(long) {
+  return Type::COALESCED;
+}
+
 // Draws a sequence number only after the reduction is known to exist, so that a refused call does
 // not change the group.
 inline gw_operation computing(Submitter& submit, uint32_t kind, const Reduction& reduction,
@@ -166,8 +177,8 @@ inline WorkPtr reduce_scatter_coalesced(Submitter& submit, const Tensors& output
     check_whole(inputs[i], outputs[i], submit.size(), "reduce_scatter_tensor_coalesced");
     summed_reduction(inputs[i].scalar_type(), options.reduceOp);
   }
-  auto plan = submit.plan(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", outputs,
-                          inputs);
+  auto plan = submit.plan(detail::type_of_many_reductions<c10d::OpType>(0), "reduce_scatter",
+                          outputs, inputs);
   std::vector<WorkPtr> parts;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Plan part;

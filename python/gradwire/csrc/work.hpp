@@ -125,7 +125,8 @@ class PlannedWork : public c10d::Work {
     return plan_.sequence;
   }
 
-  std::chrono::milliseconds getTimeout() const override {
+  // An override where PyTorch asks for it: from 2.14 on.
+  std::chrono::milliseconds getTimeout() const {
     return plan_.timeout;
   }
 

@@ -6,6 +6,7 @@
 //! - [`commands`]: commands that documents and help texts show can be typed; their files exist.
 //! - [`links`]: every link between documents leads to a page and a heading.
 //! - [`documents`]: README, ARCHITECTURE and the other pages name only things that exist.
+//! - [`release`]: one version everywhere, and a changelog that people can read.
 //! - [`dependencies`]: licences and sources of the packages we use; no socket below the simulator.
 
 mod code;
@@ -14,4 +15,5 @@ mod dependencies;
 mod documents;
 mod links;
 mod prose;
+mod release;
 mod structure;
