@@ -71,6 +71,9 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
             "replayed_packets": counters.replayed_packets,
             "faults_dropped": counters.faults_dropped,
             "kernel_drops": counters.kernel_drops,
+            "network_sums": counters.network_sums,
+            "sums_without_aggregator": counters.sums_without_aggregator,
+            "failed_network_sums": counters.failed_network_sums,
         })
     );
     match measured.wrong_elements {
