@@ -23,6 +23,8 @@ use crate::numbers::fixed_point::add_integers;
 
 /// Streams of all jobs together.
 const STREAMS_MAX: usize = 256;
+/// Bytes of their slots.
+const MEMORY_MAX: usize = 512 << 20;
 /// Answers that may wait for one member: more than it can ask for at a time.
 const ANSWERS_MAX: usize = 4 * SLOTS as usize;
 
@@ -93,7 +95,10 @@ impl StreamSlots {
     fn fits(&self, header: &SumHeader, pair: JobId) -> bool {
         self.seats.len() == usize::from(header.members)
             && self.packet_bytes == header.packet_bytes
-            && self.seats[usize::from(header.seat)].is_none_or(|one| one == pair)
+            && match self.seats[usize::from(header.seat)] {
+                Some(one) => one == pair,
+                None => !self.seats.contains(&Some(pair)),
+            }
     }
 
     /// Adds a contribution to its slot.
@@ -160,7 +165,9 @@ impl AggregatorMachine {
                 (stream.job, stream.epoch, stream.group) != (job, epoch, group)
                     || stream.era > header.stream.era
             });
-            if self.streams.len() == STREAMS_MAX {
+            let taken: usize = self.streams.values().map(|one| one.memory.len()).sum();
+            let wanted = SLOTS as usize * usize::from(header.packet_bytes);
+            if self.streams.len() == STREAMS_MAX || taken + wanted > MEMORY_MAX {
                 return None;
             }
         }
@@ -294,5 +301,125 @@ impl Machine for AggregatorMachine {
 
     fn poll_timeout(&self) -> Option<Instant> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::job::Job;
+    use gradwire_protocol::machine::{Datagram, Ecn, Payload};
+    use gradwire_protocol::wire::Header;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    const BYTES: u16 = 16;
+
+    fn header(seat: u16) -> SumHeader {
+        SumHeader {
+            stream: SumStream {
+                job: JobId(1),
+                epoch: 0,
+                group: 0,
+                era: 0,
+            },
+            number: 5,
+            seat,
+            members: 2,
+            packet_bytes: BYTES,
+        }
+    }
+
+    /// The header on the wire of a contribution.
+    fn on_wire(sum: SumHeader, pair: JobId) -> Header {
+        let mut run = SegmentRun::default();
+        run.push(sum.number % SLOTS);
+        let memory = vec![0; SLOTS as usize * usize::from(sum.packet_bytes)];
+        let sums = LeavingSums {
+            kind: PacketKind::Sum,
+            flags: Flags::NONE,
+            pair,
+            first: sum,
+            run: &run,
+            memory: &memory,
+        };
+        let transmit = SumPath::of(&Job::default()).transmit(Instant::START, sums);
+        transmit.header(0)
+    }
+
+    fn arrive(aggregator: &mut AggregatorMachine, header: Header, integers: &[u8]) {
+        let datagram = Datagram {
+            header,
+            payload: Payload::Bytes(integers),
+            ecn: Ecn::Ect,
+        };
+        aggregator.handle_datagram(Instant::START, datagram);
+    }
+
+    fn paired() -> AggregatorMachine {
+        let mut aggregator = AggregatorMachine::new(SumPath::of(&Job::default()));
+        [1, 2, 3].map(JobId).map(|pair| aggregator.admit(pair));
+        aggregator
+    }
+
+    #[test]
+    fn no_member_speaks_for_another() {
+        let mut aggregator = paired();
+        let integers = [0, 0, 0, 7].repeat(4);
+        for (seat, pair, refused) in [(0, 1, 0), (0, 2, 1), (1, 1, 2), (1, 2, 2)] {
+            let sum = on_wire(header(seat), JobId(pair));
+            arrive(&mut aggregator, sum, &integers);
+            assert_eq!(
+                aggregator.counts().refused,
+                refused,
+                "seat {seat} of {pair}"
+            );
+        }
+        assert_eq!(aggregator.counts().sums, 1);
+        let other_job = SumHeader {
+            stream: SumStream {
+                job: JobId(9),
+                ..header(0).stream
+            },
+            ..header(0)
+        };
+        let before = aggregator.counts().refused;
+        arrive(&mut aggregator, on_wire(other_job, JobId(1)), &integers);
+        arrive(&mut aggregator, on_wire(header(0), JobId(4)), &integers);
+        assert_eq!(aggregator.counts().refused, before + 2);
+    }
+
+    #[test]
+    fn foreign_bytes_take_bounded_memory() {
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let mut aggregator = paired();
+        for _ in 0..20_000 {
+            let mut sum = header(random.random_range(0..2));
+            sum.number = random.random_range(0..400);
+            sum.stream.group = random.random_range(0..500);
+            sum.stream.era = random.random_range(0..3);
+            let mut packet = [0; 64 + BYTES as usize];
+            on_wire(sum, JobId(random.random_range(0..5))).encode(&mut packet);
+            for _ in 0..random.random_range(0..3) {
+                let at = random.random_range(2..packet.len());
+                packet[at] = random.random();
+            }
+            if let Ok((header, integers)) = Header::decode(&packet) {
+                arrive(&mut aggregator, header, integers);
+            }
+            if random.random_bool(0.1) {
+                while aggregator.poll_transmit(Instant::START).is_some() {}
+            }
+            if random.random_bool(0.001) {
+                let pair = JobId(random.random_range(1..4));
+                aggregator.forget(pair);
+                aggregator.admit(pair);
+            }
+            assert!(aggregator.streams.len() <= STREAMS_MAX);
+            let waiting = aggregator.members.values().map(|one| one.answers.len());
+            assert!(waiting.max() <= Some(ANSWERS_MAX));
+        }
+        assert!(aggregator.counts().sums > 0, "{:?}", aggregator.counts());
     }
 }
