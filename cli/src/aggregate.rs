@@ -38,13 +38,8 @@ pub fn run(options: &Aggregate) -> Result<(), CommandError> {
         let over = Arc::clone(&is_over);
         leash::when_input_ends(move || over.store(true, Ordering::Relaxed));
     }
-    let mut members = 0;
     while !is_over.load(Ordering::Relaxed) {
         aggregator.poll()?;
-        if aggregator.members() != members {
-            members = aggregator.members();
-            log::info!("{members} ranks are connected");
-        }
         std::thread::sleep(LOOK_EVERY);
     }
     let counts = aggregator.counts();

@@ -10,7 +10,7 @@
 //! trust each other. The aggregator sees them in clear: AEAD protects packets on their way only.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 
 use gradwire_collectives::aggregation::aggregator::{AggregatorCounts, AggregatorMachine};
@@ -106,22 +106,23 @@ impl NetworkAggregator {
         self.listener.ticket().address()
     }
 
-    /// Where its packets leave.
-    pub fn ip(&self) -> IpAddr {
-        self.address().ip()
-    }
-
-    /// How many ranks are paired.
-    pub fn members(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Takes ranks that have dialed, and forgets those that have ended; never waits. Call it every
-    /// few milliseconds.
+    /// Takes ranks that have dialed, and forgets those that have ended; logs how many there are.
+    /// Never waits; call it every few milliseconds.
     ///
     /// # Errors
     /// [`AggregatorError`] when the driver has stopped. A rank that cannot pair is told why.
     pub fn poll(&mut self) -> Result<(), AggregatorError> {
+        let before = self.members.len();
+        self.forget_ended()?;
+        self.take_dialers()?;
+        let members = self.members.len();
+        if members != before {
+            log::info!("{members} ranks are connected");
+        }
+        Ok(())
+    }
+
+    fn forget_ended(&mut self) -> Result<(), AggregatorError> {
         let ended = |line: &mut PairLine| line.poll() != LineState::Open;
         let gone: Vec<_> = self
             .members
@@ -131,6 +132,10 @@ impl NetworkAggregator {
             self.command(move |machine| machine.forget(pair))?;
             let _ = self.link.forget_guest(name);
         }
+        Ok(())
+    }
+
+    fn take_dialers(&mut self) -> Result<(), AggregatorError> {
         loop {
             let members = &self.members;
             match self.listener.poll(|job| members.contains_key(&job)) {

@@ -5,11 +5,10 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gradwire_collectives::aggregation::network_sums::NetworkSums;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Residual, TensorShape};
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Job, PacketSecurity, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, PacketSecurity};
 use gradwire_protocol::launch;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
@@ -107,7 +106,6 @@ impl LocalRank {
         let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
-        let sums = sums_of(&communicator, &job);
         let terms = aggregator_terms(&job, identity, (&sockets, token));
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
@@ -123,7 +121,7 @@ impl LocalRank {
             caller_spin: pace.caller_spin,
         };
         let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
-            .with_sums(sums)
+            .with_sums(&job)
             .heard_by_others(control.sender());
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
@@ -535,12 +533,6 @@ fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {
         PacketSecurity::Aead => Seal::aead(identity, control.secrets()),
         PacketSecurity::None => Seal::none(identity, job.transport.checksum),
     }
-}
-
-/// The rank's sums in the network, if the job wants them there.
-fn sums_of(communicator: &Communicator, job: &Job) -> Option<NetworkSums> {
-    let is_wanted = job.collectives.algorithm == ReduceAlgorithm::InNetwork;
-    is_wanted.then(|| NetworkSums::new(communicator, job))
 }
 
 fn aggregator_terms(

@@ -9,6 +9,7 @@ use gradwire_collectives::aggregation::network_sums::{AggregatorPair, NetworkSum
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_collectives::overdue::OverdueQuestion;
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
@@ -98,9 +99,11 @@ impl RankDriver {
         self
     }
 
-    /// Lets an aggregator sum.
-    pub(crate) fn with_sums(mut self, sums: Option<NetworkSums>) -> Self {
-        self.sums = sums;
+    /// Lets an aggregator sum, if the job wants that.
+    pub(crate) fn with_sums(mut self, job: &Job) -> Self {
+        if job.collectives.algorithm == ReduceAlgorithm::InNetwork {
+            self.sums = Some(NetworkSums::new(&self.communicator, job));
+        }
         self
     }
 

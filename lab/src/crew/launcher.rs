@@ -34,6 +34,13 @@ pub struct Crew {
     aggregator: Option<CrewAggregator>,
 }
 
+/// What the members of a crew have in common.
+struct CrewTerms<'a> {
+    job: &'a Job,
+    token: String,
+    place: &'a CrewPlace,
+}
+
 #[derive(Debug)]
 struct Member {
     process: Child,
@@ -66,7 +73,15 @@ impl Crew {
             job.collectives.aggregator = Some(started.address());
             aggregator = Some(started);
         }
-        let mut crew = Self::start_with("rank", (world, start), (&job, token), place)?;
+        let mut crew = Self::start_with(
+            "rank",
+            (world, start),
+            CrewTerms {
+                job: &job,
+                token,
+                place,
+            },
+        )?;
         crew.aggregator = aggregator;
         Ok(crew)
     }
@@ -81,15 +96,16 @@ impl Crew {
         job: &Job,
         place: &CrewPlace,
     ) -> Result<Self, LabError> {
-        Self::start_with(name, (world, command), (job, random_token()?), place)
+        let token = random_token()?;
+        Self::start_with(name, (world, command), CrewTerms { job, token, place })
     }
 
     fn start_with(
         name: &'static str,
         (world, command): (u16, impl Fn() -> io::Result<Command>),
-        (job, token): (&Job, String),
-        place: &CrewPlace,
+        terms: CrewTerms<'_>,
     ) -> Result<Self, LabError> {
+        let CrewTerms { job, token, place } = terms;
         let (heard, answers) = channel();
         let mut crew = Self {
             name,
