@@ -56,6 +56,7 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
             "rank": options.rank,
             "size_bytes": measured.bytes,
             "all_reduces": measured.times_us.len(),
+            "longest_us": measured.times_us.iter().copied().fold(0.0, f64::max),
             "time_us": median(measured.times_us),
             "wrong": measured.wrong_elements,
             "sent_segments": counters.sent_segments,

@@ -19,7 +19,7 @@ use crate::numbers::fixed_point::{FixedPoint, SumPart};
 pub const SILENCE: Span = Span::from_millis(800);
 /// Bytes of a tensor that an aggregator sums in a second, at least: below that the ranks alone are
 /// faster on any network.
-pub const SLOWEST: u64 = 16 << 20;
+pub const SLOWEST: u64 = 4 << 20;
 /// Bounds of the time after which a packet is sent again.
 const TIMEOUT_MIN: Span = Span::from_millis(2);
 const TIMEOUT_MAX: Span = Span::from_millis(100);
@@ -64,6 +64,9 @@ pub(super) struct MemberSum {
     result: Vec<u8>,
     began: Instant,
     heard: Instant,
+    /// How long a packet waits for its sum, and when that last doubled.
+    timeout: Span,
+    doubled: Instant,
     counts: MemberCounts,
 }
 
@@ -97,6 +100,8 @@ impl MemberSum {
             result: vec![0; shape.bytes],
             began: now,
             heard: now,
+            timeout: terms.timeout,
+            doubled: now,
             counts: MemberCounts::default(),
             exponents,
             shape,
@@ -112,6 +117,9 @@ impl MemberSum {
         (run, most): (&mut SegmentRun, usize),
     ) -> Option<(SumHeader, SumKind)> {
         let (first, kind) = self.next(now)?;
+        if kind == SumKind::Again {
+            self.back_off(now);
+        }
         run.clear();
         let mut number = first;
         loop {
@@ -134,6 +142,19 @@ impl MemberSum {
             ..self.shape.first
         };
         Some((header, kind))
+    }
+
+    /// Packets are sent again, and so tell no round trip: until one does, wait longer.
+    fn back_off(&mut self, now: Instant) {
+        if now - self.doubled >= self.timeout {
+            self.doubled = now;
+            self.wait_for((self.timeout * 2).min(TIMEOUT_MAX));
+        }
+    }
+
+    fn wait_for(&mut self, timeout: Span) {
+        self.timeout = timeout;
+        self.worker.set_timeout(timeout);
     }
 
     /// The slots of all packets.
@@ -184,7 +205,7 @@ impl MemberSum {
         self.heard = now;
         if let Some(left) = self.left[(header.number % SLOTS) as usize].take() {
             rtt.sample(now - left);
-            self.worker.set_timeout(timeout(rtt));
+            self.wait_for(timeout(rtt));
         }
         let block = self.block(header.number);
         let start = block * self.shape.block_bytes();
