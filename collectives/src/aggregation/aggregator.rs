@@ -231,7 +231,7 @@ impl AggregatorMachine {
                 if let (Some(slots), Some((same, first))) = (slots, begun) {
                     let follows = same == stream && number == first + packets as u32;
                     let is_full = packets == self.path.run_packets(slots.packet_bytes);
-                    if is_full || !follows || number % SLOTS == 0 {
+                    if is_full || !follows || number.is_multiple_of(SLOTS) {
                         break;
                     }
                 }

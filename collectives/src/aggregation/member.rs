@@ -126,7 +126,7 @@ impl MemberSum {
             self.write(now, number, kind, tensor);
             run.push(number % SLOTS);
             number += 1;
-            if run.as_slice().len() == most || number % SLOTS == 0 {
+            if run.as_slice().len() == most || number.is_multiple_of(SLOTS) {
                 break;
             }
             match self.next(now) {
@@ -229,7 +229,8 @@ impl MemberSum {
     /// When it acts next without a packet.
     pub(super) fn wakes_at(&self) -> Instant {
         let again = self.worker.wakes_at();
-        again.map_or(self.ends_at(), |again| again.min(self.ends_at()))
+        let end = self.ends_at();
+        again.map_or(end, |again| again.min(end))
     }
 
     /// The summed tensor, and what it took.

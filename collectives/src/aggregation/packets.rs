@@ -65,7 +65,7 @@ impl SumHeader {
         let is_sound = first.segments == SLOTS
             && slot < SLOTS
             && first.length > 0
-            && first.length % 4 == 0
+            && first.length.is_multiple_of(4)
             && first.message_bytes == SLOTS * u32::from(first.length)
             && (2..=MEMBERS_MAX as u16).contains(&members)
             && first.layer.0 < members;
