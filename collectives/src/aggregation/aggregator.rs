@@ -359,7 +359,7 @@ mod tests {
 
     fn paired() -> AggregatorMachine {
         let mut aggregator = AggregatorMachine::new(SumPath::of(&Job::default()));
-        [1, 2, 3].map(JobId).map(|pair| aggregator.admit(pair));
+        (1..=3).for_each(|pair| aggregator.admit(JobId(pair)));
         aggregator
     }
 
