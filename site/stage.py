@@ -29,6 +29,7 @@ SECTIONS = {
         "frameworks",
         "tune-loss",
         "codecs",
+        "in-network",
         "where-is-the-time",
         "nccl",
         "rdma",

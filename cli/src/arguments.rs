@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::aggregate::options::{AGGREGATE_EXAMPLES, Aggregate};
 use crate::doctor::options::{DOCTOR_EXAMPLES, Doctor};
 use crate::eval::options::EvalCommand;
 use crate::exit::EXIT_CODES;
@@ -38,6 +39,9 @@ pub enum Command {
     /// Run one rank in the foreground, with all-reduces in a loop, to try several hosts.
     #[command(after_help = RANK_EXAMPLES)]
     Rank(Rank),
+    /// Sum the all-reduces of ranks, as a switch would: for jobs with the algorithm in-network.
+    #[command(after_help = AGGREGATE_EXAMPLES)]
+    Aggregate(Aggregate),
     /// Check this host and the paths to others: each fault, its cost, and the command that repairs
     /// it.
     #[command(after_help = DOCTOR_EXAMPLES)]

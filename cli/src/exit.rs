@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use gradwire_lab::error::LabError;
+use gradwire_runtime::aggregator::AggregatorError;
 use gradwire_runtime::metrics::PORTS;
 
 /// How a command ends; the number is the exit code of the process.
@@ -114,6 +115,8 @@ fn of_lab(error: &LabError) -> Exit {
         LabError::Options(_) | LabError::Input { .. } => Exit::Usage,
         LabError::Unfinished { .. } | LabError::Check(_) => Exit::CheckFailed,
         LabError::Open(error) if error.is_usage() => Exit::Usage,
+        LabError::Aggregator(AggregatorError::NoToken) => Exit::Usage,
+        LabError::Aggregator(_) => Exit::Refused,
         LabError::Open(_) | LabError::Missing { .. } | LabError::System { .. } => Exit::Refused,
         LabError::Join(_) => Exit::NotJoined,
         LabError::Operation(_) => Exit::PeerLost,

@@ -66,6 +66,7 @@ pub fn with_options(options: &JobOptions) -> Result<Job, CommandError> {
         ("security", &options.security),
         ("transport.idle", &options.idle),
         ("collectives.algorithm", &options.algorithm),
+        ("collectives.aggregator", &options.aggregator),
         ("collectives.codec", &options.codec),
     ];
     let named = named

@@ -5,6 +5,7 @@
 //!   help text.
 //! - [`exit`]: the exit codes, and the errors that lead to them.
 //! - [`perf`]: `gradwire perf`: starts ranks on this machine, measures and checks them.
+//! - [`aggregate`]: `gradwire aggregate`: sums for the ranks of jobs, as a switch would.
 //! - [`rank`]: `gradwire rank`: one rank in the foreground, for trying on several hosts.
 //! - [`job`]: `gradwire job`.
 //! - [`doctor`]: `gradwire doctor`: faults of host and path, their cost, and their remedy.
@@ -24,6 +25,7 @@
 #[macro_use(print, println, eprintln)]
 extern crate gradwire_report;
 
+pub mod aggregate;
 pub mod arguments;
 pub mod doctor;
 pub mod environment;
@@ -97,6 +99,7 @@ fn execute(command: Command) -> Result<(), CommandError> {
         }
         Command::Perf(command) => perf::run(&command),
         Command::Rank(rank) => rank::run(&rank),
+        Command::Aggregate(options) => aggregate::run(&options),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Top(top) => top::run(&top),
         Command::Trace(command) => trace::run(&command),

@@ -56,6 +56,7 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
             "rank": options.rank,
             "size_bytes": measured.bytes,
             "all_reduces": measured.times_us.len(),
+            "longest_us": measured.times_us.iter().copied().fold(0.0, f64::max),
             "time_us": median(measured.times_us),
             "wrong": measured.wrong_elements,
             "sent_segments": counters.sent_segments,
@@ -71,6 +72,9 @@ pub fn run(options: &Rank) -> Result<(), CommandError> {
             "replayed_packets": counters.replayed_packets,
             "faults_dropped": counters.faults_dropped,
             "kernel_drops": counters.kernel_drops,
+            "network_sums": counters.network_sums,
+            "sums_without_aggregator": counters.sums_without_aggregator,
+            "failed_network_sums": counters.failed_network_sums,
         })
     );
     match measured.wrong_elements {

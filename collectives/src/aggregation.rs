@@ -10,9 +10,20 @@
 //! - [`tree`]: where a packet goes from a switch, given the outcome.
 //! - [`worker`]: the end that sends contributions and takes results.
 //!
-//! Nothing here knows a network: a simulator carries the packets, or a process.
+//! None of these knows a network: a simulator carries their packets. With values and on real
+//! sockets there are, for SwitchML's policy:
+//!
+//! - [`packets`]: how its packets are written on the wire.
+//! - [`aggregator`]: the element as a machine of its own.
+//! - [`member`]: the part of a rank in the sum of one tensor.
+//! - [`network_sums`]: the all-reduces of a rank, which end by the ranks alone where the aggregator
+//!   fails.
 
+pub mod aggregator;
 pub mod hashed;
+pub mod member;
+pub mod network_sums;
+pub mod packets;
 pub mod slots;
 pub mod tree;
 pub mod worker;

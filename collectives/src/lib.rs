@@ -8,8 +8,8 @@
 //! - `plan`: the form in which an algorithm is written: messages, and the gates they wait for.
 //! - `algorithms`: one file per algorithm; each header states steps and bytes on the wire.
 //! - `engine`: the machine that runs plans.
-//! - [`aggregation`]: sums within the network, and [`redundancy`]: codes for the state of parameter
-//!   servers, apart from all of these.
+//! - [`aggregation`]: sums within the network, and how the all-reduces of a rank use them.
+//! - [`redundancy`]: codes for the state of parameter servers, apart from all of these.
 //!
 //! Packets, loss and repair are in `gradwire-protocol`, sockets and clocks in `gradwire-transport`.
 
@@ -24,5 +24,5 @@ pub mod redundancy;
 pub use algorithms::outline;
 pub use algorithms::selection::ignores_tolerance;
 pub use engine::{communicator, journal, limits, overdue, scheduler};
-pub use numbers::{codec, dtype, hadamard, holes, kernels, magnitude};
+pub use numbers::{codec, dtype, fixed_point, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

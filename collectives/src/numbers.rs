@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod dtype;
+pub mod fixed_point;
 pub mod hadamard;
 pub mod holes;
 pub mod kernels;

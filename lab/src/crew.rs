@@ -2,6 +2,7 @@
 //!
 //! Start here:
 //! - [`launcher`]: starts the processes, sends them orders line by line, and ends them with itself.
+//! - `aggregator`: the one that sums for them, if their job names none.
 //! - [`leash`]: processes of this program that end with their starter: ranks, cells, scripts.
 //! - [`messages`]: those lines. [`place`]: where the processes are: on this machine, or in network
 //!   namespaces.
@@ -13,6 +14,7 @@
 //! - [`verdict`]: checks the results of all ranks together.
 //! - [`rival`]: Gloo and Open MPI in the same harness.
 
+mod aggregator;
 pub mod bench;
 pub mod exercise;
 pub mod kind;

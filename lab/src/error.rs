@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use gradwire_protocol::job::JobError;
+use gradwire_runtime::aggregator::AggregatorError;
 use gradwire_runtime::{EndError, OpenError, RankJoinError};
 
 /// Why an experiment failed, in one line.
@@ -56,6 +57,9 @@ pub enum LabError {
         /// The cause, and the remedy.
         remedy: &'static str,
     },
+    /// An aggregator could not be opened, or has failed.
+    #[error(transparent)]
+    Aggregator(#[from] AggregatorError),
     /// The rank could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

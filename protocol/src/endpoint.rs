@@ -470,6 +470,8 @@ impl Endpoint {
                 peer.receiver.handle_reset(header, &mut lent);
             }
             PacketKind::Refuse => peer.sender.handle_refuse(now, header),
+            // An aggregator speaks them, and no rank of the job.
+            PacketKind::Sum | PacketKind::Total => self.foreign += 1,
         }
         None
     }
@@ -626,7 +628,7 @@ impl Machine for Endpoint {
             // Another one follows soon: PROBE and RESET are repeated, and REFUSE answers them.
             PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
             // It is not repaired either when the network loses it.
-            PacketKind::Parity => {}
+            PacketKind::Parity | PacketKind::Sum | PacketKind::Total => {}
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 peer.receiver.report_again(&unsent.template);
             }

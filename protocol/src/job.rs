@@ -19,6 +19,7 @@ pub mod spanned;
 pub mod spelling;
 mod values;
 
+use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -28,8 +29,8 @@ use crate::units::{ByteCount, Dscp, Rank, Share, Span};
 use crate::wire::HEADER_BYTES;
 
 use formats::{
-    AnyShare, CHOICE, CODE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, Size,
-    Time, UNTAGGED, one_of, or, whole,
+    AnyShare, CHOICE, CODE, DEVICES, DSCP, Decimal, KeyFormat, List, NAME, ON_OFF, PAIR, SOCKET,
+    Size, Time, UNTAGGED, one_of, or, whole,
 };
 use keys::{JobKey, job_key, job_keys};
 use spanned::{TomlError, TomlProblem};
@@ -174,6 +175,9 @@ job_keys! {
         /// Algorithm of all-reduce and reduce-scatter; `gradwire perf tune` measures which is
         /// fastest.
         algorithm: ReduceAlgorithm = ReduceAlgorithm::Auto, one_of();
+        /// Address of the `gradwire aggregate` that sums for the algorithm "in-network", such as
+        /// "10.0.0.9:4700".
+        aggregator: Option<SocketAddr> = None, or("none", SOCKET);
         /// Algorithm that "auto" chooses up to a number of ranks and a size; the first entry that
         /// matches counts.
         table: Vec<AlgorithmChoice> = Vec::new(), List {
@@ -387,6 +391,11 @@ impl Job {
                 ("collectives.codec", "collectives.algorithm"),
                 "this algorithm would encode partial sums again and again; write \"direct\", \
                  \"hierarchical\" or \"auto\"",
+            ),
+            (
+                algorithm != ReduceAlgorithm::InNetwork || self.collectives.aggregator.is_some(),
+                ("collectives.algorithm", "collectives.aggregator"),
+                "start `gradwire aggregate`, and write the address that it prints",
             ),
             (
                 codec == CodecName::None || self.loss.transform == GradientTransform::None,

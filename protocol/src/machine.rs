@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::message;
 use crate::priority::SegmentTags;
 use crate::units::{Class, Dscp, Entropy, Instant, Rank};
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, SegmentCount, SegmentFields};
+use crate::wire::{Flags, HEADER_BYTES, Header, SegmentCount, SegmentFields};
 
 /// A participant of the protocol, driven from outside.
 pub trait Machine {
@@ -353,8 +353,8 @@ impl SegmentRun {
 }
 
 /// A run of packets to one peer: equal class, ECN and entropy, and equal sizes, of which the last
-/// may be shorter. To a socket it is one GSO send, to a simulated link it is single packets. DATA
-/// comes in runs, other packets one by one.
+/// may be shorter. To a socket it is one GSO send, to a simulated link it is single packets. DATA,
+/// SUM and TOTAL come in runs, other packets one by one.
 #[derive(Clone, Debug)]
 pub struct Transmit<'a> {
     /// The rank to send to.
@@ -425,7 +425,7 @@ impl<'a> Transmit<'a> {
     /// The fields in which packet `index` differs from the template.
     fn fields(&self, index: usize) -> SegmentFields {
         let mut fields = SegmentFields::of(&self.template);
-        if self.template.kind != PacketKind::Data {
+        if !self.template.kind.comes_in_runs() {
             return fields;
         }
         if index < self.run.repairs() {
@@ -465,8 +465,8 @@ impl<'a> Transmit<'a> {
         let follow = counting.windows(2).all(|pair| pair[1] == pair[0] + 1);
         let (first, last) = (counting[0], counting[counting.len() - 1]);
         let are_equal = |tags: &SegmentTags| tags.are_equal(first, last);
-        let is_data = self.template.kind == PacketKind::Data;
-        match is_data && follow && self.tags.is_none_or(are_equal) {
+        let is_run = self.template.kind.comes_in_runs();
+        match is_run && follow && self.tags.is_none_or(are_equal) {
             true => from,
             false => packets,
         }
@@ -500,12 +500,12 @@ impl<'a> Transmit<'a> {
     }
 
     fn payload_of(&self, segment: u32, length: u16) -> Payload<'a> {
-        match self.template.kind {
-            PacketKind::Data => {
+        match self.template.kind.comes_in_runs() {
+            true => {
                 let offset = segment as usize * self.segment_bytes as usize;
                 self.message.part(offset, usize::from(length))
             }
-            _ => self.message,
+            false => self.message,
         }
     }
 }

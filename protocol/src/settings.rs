@@ -100,6 +100,12 @@ pub struct EndpointSettings {
     pub policy: Policy,
 }
 
+/// Most segments of one run of a job's packets.
+pub fn run_segments(job: &Job, segment_bytes: u32) -> usize {
+    let fitting = RUN_BYTES_MAX / (segment_bytes + job.packet_overhead());
+    u32::from(job.transport.spray_burst).min(fitting).max(1) as usize
+}
+
 impl EndpointSettings {
     pub(crate) fn new(identity: Identity, job: &Job) -> Self {
         let mtu = match job.transport.mtu {
@@ -108,8 +114,6 @@ impl EndpointSettings {
         };
         let overhead = job.packet_overhead();
         let segment_bytes = segment::segment_bytes(mtu, overhead);
-        let fitting = RUN_BYTES_MAX / (segment_bytes + overhead);
-        let run_segments = u32::from(job.transport.spray_burst).min(fitting).max(1);
         Self {
             identity,
             segment_bytes,
@@ -122,7 +126,7 @@ impl EndpointSettings {
                     Some((bytes.get() / u64::from(segment_bytes)).max(2))
                 }
             },
-            run_segments: run_segments as usize,
+            run_segments: run_segments(job, segment_bytes),
             entropies: job.transport.entropies,
             gap: job.transport.gap,
             order: job.transport.order,

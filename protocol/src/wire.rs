@@ -42,6 +42,12 @@
 //! of the message's first one; its `segment` is the group, `magnitude` the number of segments in
 //! it, and `layer` the XOR of the low 16 bits of their indices. [`crate::sender`] and
 //! [`crate::receiver`] decide when to send them.
+//!
+//! SUM and TOTAL belong to no message: a rank and an aggregator in the network exchange them. Their
+//! payload is 32-bit integers, big-endian as switches compute; `segment` is the slot of the
+//! aggregator, of `segments`, and `message` the round, so that packet round * segments + segment of
+//! a group is in it. `step` is the training job, and the key its group, era and epoch. Of SUM,
+//! `layer` is the seat of its sender in the group, and `contributors` the size of the group.
 
 mod probe;
 mod report;
@@ -98,12 +104,21 @@ pub enum PacketKind {
     Refuse = 8,
     /// Sender to receiver: the XOR of a group of segments.
     Parity = 9,
+    /// Rank to aggregator: a contribution to a sum in the network.
+    Sum = 10,
+    /// Aggregator to rank: the sum of all contributions.
+    Total = 11,
 }
 
 impl PacketKind {
     /// Whether its payload is made of segments: of one, or of a group.
     pub fn has_segments(self) -> bool {
         matches!(self, Self::Data | Self::Parity)
+    }
+
+    /// Whether packets that follow each other may come as a run, whose headers count up.
+    pub fn comes_in_runs(self) -> bool {
+        matches!(self, Self::Data | Self::Sum | Self::Total)
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -117,6 +132,8 @@ impl PacketKind {
             7 => Self::Reset,
             8 => Self::Refuse,
             9 => Self::Parity,
+            10 => Self::Sum,
+            11 => Self::Total,
             _ => return None,
         })
     }
@@ -291,7 +308,7 @@ pub enum DecodeError {
     #[error("version {0}, this build speaks version {VERSION}")]
     Version(u8),
     /// A kind that this version does not have.
-    #[error("packet kind {0}, known are 1 to 9")]
+    #[error("packet kind {0}, known are 1 to 11")]
     Kind(u8),
     /// The length field disagrees with the datagram.
     #[error("the header announces {said} bytes after it, but {present} follow")]
@@ -301,7 +318,7 @@ pub enum DecodeError {
         /// As the datagram has.
         present: usize,
     },
-    /// A DATA packet whose segment is outside its message.
+    /// A segment, or a slot, is outside of those that the packet counts.
     #[error("segment {segment} is outside its message of {segments} segments")]
     Segment {
         /// Index of the segment.
@@ -413,7 +430,7 @@ impl Header {
         if said != present {
             return Err(DecodeError::Length { said, present });
         }
-        if self.kind == PacketKind::Data && self.segment >= self.segments {
+        if self.kind.comes_in_runs() && self.segment >= self.segments {
             let (segment, segments) = (self.segment, self.segments);
             return Err(DecodeError::Segment { segment, segments });
         }
@@ -573,8 +590,8 @@ mod tests {
             present: 3,
         };
         assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
-        packet[1] = 10;
-        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(10)));
+        packet[1] = 12;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(12)));
         packet[0] = 1;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Version(1)));
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Sub;
 
+use gradwire_collectives::aggregation::network_sums::SumCounts;
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_transport::driver::DriverCounters;
 
@@ -38,19 +39,28 @@ pub struct RankCounters {
     pub faults_dropped: u64,
     /// Packets that the kernel dropped because a socket was full.
     pub kernel_drops: u64,
+    /// All-reduces that an aggregator has summed.
+    pub network_sums: u64,
+    /// All-reduces that the ranks have summed, since a rank did not have the aggregator.
+    pub sums_without_aggregator: u64,
+    /// All-reduces that the ranks have summed after the aggregator had failed.
+    pub failed_network_sums: u64,
 }
 
 impl RankCounters {
-    pub(crate) fn of(endpoint: &Endpoint) -> Self {
+    pub(crate) fn of(endpoint: &Endpoint, sums: SumCounts) -> Self {
         let (counters, carried) = (endpoint.counters(), endpoint.carried_bytes());
         Self {
-            sent_segments: counters.sender.sent_segments,
+            sent_segments: counters.sender.sent_segments + sums.sent,
             lost_segments: counters.receiver.lost_segments,
-            repaired_segments: counters.sender.repaired_segments,
+            repaired_segments: counters.sender.repaired_segments + sums.again,
             received_segments: counters.receiver.received_segments,
             sent_bytes: carried.sent,
             received_bytes: carried.received,
             ledger_lost_segments: endpoint.ledger().total().lost_segments,
+            network_sums: sums.in_network,
+            sums_without_aggregator: sums.not_started,
+            failed_network_sums: sums.failed,
             ..Self::default()
         }
     }
@@ -89,6 +99,9 @@ impl Sub for RankCounters {
             replayed_packets: self.replayed_packets - earlier.replayed_packets,
             faults_dropped: self.faults_dropped - earlier.faults_dropped,
             kernel_drops: self.kernel_drops - earlier.kernel_drops,
+            network_sums: self.network_sums - earlier.network_sums,
+            sums_without_aggregator: self.sums_without_aggregator - earlier.sums_without_aggregator,
+            failed_network_sums: self.failed_network_sums - earlier.failed_network_sums,
         }
     }
 }

@@ -6,7 +6,10 @@
 //! - [`rank`]: a [`rank::LocalRank`] takes operations from any thread.
 //! - `rank_driver`: the machine that the driver thread drives: the communicator, and the callers
 //!   that wait for its operations. `inbox` is how other threads reach it.
+//! - [`aggregator`]: a process that sums for the ranks of many jobs, and `in_network`: how a rank
+//!   finds it.
 //! - [`party`]: connections with other processes that come and go, without a job's world.
+//! - `pairing`: the peer of such a connection, as the driver reaches it.
 //! - [`promise`]: submitted operations, and the duty to call back exactly once.
 //! - `inquiry`: the questions that ranks ask each other when an operation takes too long.
 //! - `vigil`: notices dead processes of this host.
@@ -22,13 +25,16 @@
 //! `gradwire-collectives` implements operations, `gradwire-transport` moves packets, and options
 //! come from the command and the Python package.
 
+pub mod aggregator;
 pub mod counters;
 pub mod error;
+mod in_network;
 mod inbox;
 mod inquiry;
 pub mod log;
 pub mod metrics;
 pub mod open;
+mod pairing;
 pub mod party;
 mod path_faults;
 pub mod pool;

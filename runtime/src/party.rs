@@ -20,23 +20,18 @@ mod machine;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{IdleMode, Job, Mtu, PacketSecurity, WireChoice};
+use gradwire_protocol::job::{IdleMode, Job};
 use gradwire_protocol::launch::{self, LaunchFacts};
 use gradwire_protocol::parity::ParityRule;
-use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{ByteCount, JobId, Rank, Span};
-use gradwire_transport::driver::{self, DriverGuest, DriverLink, DriverSetup, GuestName};
-use gradwire_transport::faults::FaultInjector;
-use gradwire_transport::interface;
-use gradwire_transport::pair::{PairDialer, PairListener, PairOffer, PairTerms, PairedProcess};
+use gradwire_protocol::units::{ByteCount, Rank};
+use gradwire_transport::driver::{self, DriverGuest, DriverLink, GuestName};
+use gradwire_transport::pair::{PairDialer, PairListener, PairTerms, PairedProcess};
 pub use gradwire_transport::pair::{PairError, PairTicket};
-use gradwire_transport::seal::Seal;
-use gradwire_transport::wires::{Wires, WiresError};
 
-use crate::open::AUTO_MTU_MAX;
+use crate::pairing;
+pub use crate::pairing::PartyError;
 use crate::start::JobName;
 pub use connection::{PartyReceiver, PartySender, REQUESTS_MAX, RequestError, RequestNumber};
 use machine::PartyMachine;
@@ -57,23 +52,6 @@ pub struct PartyOpening {
     pub bind: IpAddr,
     /// The secret that all processes share; may be empty.
     pub token: String,
-}
-
-/// A party cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum PartyError {
-    /// The sockets cannot be opened.
-    #[error(transparent)]
-    Wires(#[from] WiresError),
-    /// The wire does not serve connections.
-    #[error("transport.wire is {0:?}: connections take \"auto\" or \"udp\"")]
-    Wire(WireChoice),
-    /// The interface's MTU is not known.
-    #[error("cannot read the MTU of the interface: {0}; set transport.mtu in the job")]
-    Mtu(std::io::Error),
-    /// The system refuses a thread.
-    #[error("the system refuses the driver's thread: {0}")]
-    Driver(std::io::Error),
 }
 
 /// A process with sockets and a driver, and its connections.
@@ -99,43 +77,11 @@ impl Party {
             bind,
             token,
         } = opening;
-        match job.transport.wire {
-            WireChoice::Auto | WireChoice::Udp => {}
-            other => return Err(PartyError::Wire(other)),
-        }
         let name = JobName::of(&job);
         // Restored segments would need the sums of groups, which only collectives keep.
         job.transport.parity = ParityRule::None;
-        let sockets = Wires::open(&job.transport, bind, DIALER)?;
-        let mtu = match job.transport.mtu {
-            Mtu::Bytes(bytes) => bytes,
-            Mtu::Auto => interface::mtu(bind).map_err(PartyError::Mtu)?,
-        };
-        let terms = PairTerms {
-            offer: PairOffer {
-                job: format!("job {name}"),
-                addresses: sockets.addresses().to_vec(),
-                mtu: mtu.min(AUTO_MTU_MAX),
-                receive_buffer: sockets.receive_buffer(),
-            },
-            token,
-            silence: Duration::from_nanos(job.transport.peer_timeout.as_nanos()),
-        };
-        let nobody = Identity {
-            rank: DIALER,
-            world_size: 1,
-            job: JobId(0),
-            epoch: 0,
-        };
-        let setup = DriverSetup {
-            sockets,
-            peers: Vec::new(),
-            seal: Seal::none(nobody, job.transport.checksum),
-            faults: FaultInjector::new(&job.faults, DIALER),
-            neighbours: None,
-            idle: IdleMode::Block,
-            caller_spin: Span::ZERO,
-        };
+        let (mut setup, terms) = pairing::open(&job, (bind, token), format!("job {name}"))?;
+        setup.idle = IdleMode::Block;
         let link = driver::spawn(PartyMachine::default(), setup, |_| {});
         Ok(Arc::new(Self {
             job,
@@ -192,7 +138,6 @@ impl Party {
 
     /// Takes the peer of a new connection, and makes the endpoint that talks with it.
     fn connect(&self, paired: &PairedProcess, own: Rank) -> (GuestName, Endpoint, DriverGuest) {
-        let peer = if own == DIALER { LISTENER } else { DIALER };
         let theirs = &paired.offer;
         let facts = LaunchFacts {
             mtu: theirs.mtu.min(self.terms.offer.mtu),
@@ -202,26 +147,10 @@ impl Party {
             peers: SHARERS,
         };
         let job = launch::fitted(self.job.clone(), &facts);
-        let identity = Identity {
-            rank: own,
-            world_size: 2,
-            job: paired.job,
-            epoch: 0,
-        };
+        let identity = pairing::identity(paired, own);
         let seed = u64::from(paired.job.0) << 16 | u64::from(own.0);
         let endpoint = Endpoint::new(identity, &job, seed);
-        let seal = match job.security {
-            PacketSecurity::Aead => Seal::aead(identity, &paired.secrets),
-            PacketSecurity::None => Seal::none(identity, job.transport.checksum),
-        };
-        let name = GuestName {
-            job: paired.job,
-            rank: peer,
-        };
-        let guest = DriverGuest {
-            addresses: theirs.addresses.clone(),
-            seal,
-        };
+        let (name, guest) = pairing::guest(&job, paired, own);
         (name, endpoint, guest)
     }
 }

@@ -22,14 +22,16 @@ use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::RankLife;
+use gradwire_transport::wires::Wires;
 use gradwire_tuning::surface::SchedulePoint;
 
 use crate::counters::RankCounters;
 use crate::error::{EndError, RankJoinError, ResidualError};
+use crate::in_network::{AggregatorLine, AggregatorTerms};
 use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::metrics::snapshot::RankSubject;
 use crate::metrics::{self, Snapshot, SnapshotSource};
-use crate::open::OpenRank;
+use crate::open::{AUTO_MTU_MAX, OpenRank};
 use crate::pool::CallbackPool;
 use crate::promise::{
     CallbackPlace, CallbackPromise, Done, EndedOperation, PendingCount, RankTask, Submission,
@@ -63,6 +65,7 @@ pub struct LocalRank {
     control: Mutex<Option<ControlPlane>>,
     inbox: Arc<DriverInbox>,
     vigil: Mutex<Option<ProcessVigil>>,
+    aggregator: Mutex<Option<AggregatorLine>>,
     pool: Arc<CallbackPool>,
     recorder: Arc<FlightRecorder>,
     pending: Arc<PendingCount>,
@@ -82,6 +85,7 @@ impl LocalRank {
         let inbox = Arc::new(DriverInbox::default());
         let events = Arc::clone(&inbox);
         let on_event = Box::new(move |event| events.take(event));
+        let token = membership.token.clone();
         let control = control::join(role, membership, timeout, on_event)?;
         let OpenRank {
             job,
@@ -102,6 +106,7 @@ impl LocalRank {
         let segment_bytes = endpoint.segment_bytes();
         let hosts = vicinity::hosts(control.roster());
         let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
+        let terms = aggregator_terms(&job, identity, (&sockets, token));
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
@@ -116,9 +121,11 @@ impl LocalRank {
             caller_spin: pace.caller_spin,
         };
         let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
+            .with_sums(&job)
             .heard_by_others(control.sender());
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
+        let aggregator = AggregatorLine::of(terms, &inbox);
         control.barrier(timeout)?;
         let vigil = vigil_over(near.lives, control.sender());
         drop(near.names);
@@ -136,6 +143,7 @@ impl LocalRank {
             control: Mutex::new(Some(control)),
             inbox,
             vigil: Mutex::new(Some(vigil)),
+            aggregator: Mutex::new(aggregator),
             pool,
             recorder,
             pending: Arc::default(),
@@ -246,7 +254,8 @@ impl LocalRank {
 
     /// The counts so far; zeros if the rank has been closed.
     pub fn counters(&self) -> RankCounters {
-        let counted = self.ask(|seat| RankCounters::of(seat.communicator().endpoint()));
+        let counted =
+            self.ask(|seat| RankCounters::of(seat.communicator().endpoint(), seat.sum_counts()));
         let driver = self.inbox.with(|link| link.counters()).unwrap_or_default();
         counted.unwrap_or_default().with_driver(driver)
     }
@@ -474,6 +483,8 @@ impl LocalRank {
         drop(self.door().take());
         let vigil = self.vigil.lock();
         drop(vigil.unwrap_or_else(PoisonError::into_inner).take());
+        let aggregator = self.aggregator.lock();
+        drop(aggregator.unwrap_or_else(PoisonError::into_inner).take());
         self.inbox.disconnect();
         self.pool.close();
     }
@@ -491,6 +502,8 @@ impl Drop for LocalRank {
             std::mem::forget(control.unwrap_or_else(PoisonError::into_inner).take());
             let vigil = self.vigil.get_mut();
             std::mem::forget(vigil.unwrap_or_else(PoisonError::into_inner).take());
+            let aggregator = self.aggregator.get_mut();
+            std::mem::forget(aggregator.unwrap_or_else(PoisonError::into_inner).take());
             let watched_at = self.watched_at.get_mut();
             std::mem::forget(watched_at.unwrap_or_else(PoisonError::into_inner).take());
             std::mem::forget((Arc::clone(&self.inbox), Arc::clone(&self.pool)));
@@ -519,6 +532,21 @@ fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {
     match job.security {
         PacketSecurity::Aead => Seal::aead(identity, control.secrets()),
         PacketSecurity::None => Seal::none(identity, job.transport.checksum),
+    }
+}
+
+fn aggregator_terms(
+    job: &Job,
+    identity: Identity,
+    (sockets, token): (&Wires, String),
+) -> AggregatorTerms {
+    AggregatorTerms {
+        job: job.clone(),
+        training: identity.job,
+        token,
+        addresses: sockets.addresses().to_vec(),
+        mtu: Option::from(job.transport.mtu).unwrap_or(AUTO_MTU_MAX),
+        receive_buffer: sockets.receive_buffer(),
     }
 }
 

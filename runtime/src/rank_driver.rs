@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gradwire_collectives::aggregation::network_sums::{AggregatorPair, NetworkSums, SumCounts};
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::operation::{Completion, OperationId};
 use gradwire_collectives::overdue::OverdueQuestion;
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::units::{Instant, Rank, Span};
 use gradwire_transport::control::{self, ControlEvent, ControlSender};
@@ -33,6 +35,10 @@ const LEFT: &str = "it has left the job: Connection closed by peer";
 #[derive(Debug)]
 pub(crate) struct RankDriver {
     communicator: Communicator,
+    /// Its all-reduces in the network, if the job wants them there.
+    sums: Option<NetworkSums>,
+    /// The time of the last call.
+    now: Instant,
     waiting: BTreeMap<OperationId, WaitingCaller>,
     operations: OperationTally,
     left: Vec<(Instant, Rank)>,
@@ -70,6 +76,8 @@ impl RankDriver {
         }
         Self {
             communicator,
+            sums: None,
+            now: Instant::START,
             waiting: BTreeMap::new(),
             operations: OperationTally::default(),
             left: Vec::new(),
@@ -89,6 +97,36 @@ impl RankDriver {
         self.communicator = self.communicator.with_inquiries();
         self.voice = Some(voice);
         self
+    }
+
+    /// Lets an aggregator sum, if the job wants that.
+    pub(crate) fn with_sums(mut self, job: &Job) -> Self {
+        if job.collectives.algorithm == ReduceAlgorithm::InNetwork {
+            self.sums = Some(NetworkSums::new(&self.communicator, job));
+        }
+        self
+    }
+
+    /// The aggregator of the job takes packets.
+    pub(crate) fn aggregator_is_there(&mut self, pair: AggregatorPair) {
+        if let Some(sums) = &mut self.sums {
+            sums.connect(pair);
+        }
+    }
+
+    /// The aggregator of the job has ended.
+    pub(crate) fn aggregator_is_gone(&mut self, now: Instant) {
+        if let Some(sums) = &mut self.sums {
+            sums.disconnect(now, &mut self.communicator);
+        }
+    }
+
+    /// How sums in the network have ended.
+    pub(crate) fn sum_counts(&self) -> SumCounts {
+        self.sums
+            .as_ref()
+            .map(NetworkSums::counts)
+            .unwrap_or_default()
     }
 
     pub(crate) fn communicator(&self) -> &Communicator {
@@ -117,7 +155,12 @@ impl RankDriver {
         operation.deadline = task.timeout.map(|timeout| now + timeout);
         let label = operation.label();
         log::trace!("{label}: {} bytes", operation.tensor_bytes());
-        match self.communicator.submit(now, operation) {
+        self.now = now;
+        let submitted = match &mut self.sums {
+            Some(sums) => sums.submit(now, &mut self.communicator, operation),
+            None => self.communicator.submit(now, operation),
+        };
+        match submitted {
             Ok(id) => {
                 self.recorder.started(recorded, begun.at);
                 let waiting = WaitingCaller {
@@ -151,6 +194,9 @@ impl RankDriver {
     /// Ends a group here.
     pub(crate) fn end_group(&mut self, now: Instant, group: u16) {
         self.communicator.end_group(now, group);
+        if let Some(sums) = &mut self.sums {
+            sums.end_group(now, &mut self.communicator, group);
+        }
     }
 
     /// Handles an event of the control plane.
@@ -278,7 +324,8 @@ impl RankDriver {
         }
         self.recorder.ended(self.communicator.take_journal());
         let mut failed = Vec::new();
-        while let Some(completion) = self.communicator.poll_completion() {
+        self.end_sums();
+        while let Some(completion) = self.next_completion() {
             let Completion {
                 id,
                 buffer,
@@ -324,6 +371,35 @@ impl RankDriver {
         }
     }
 
+    /// What people should hear of sums in the network, and their end if everything has ended.
+    fn end_sums(&mut self) {
+        let Some(sums) = &mut self.sums else {
+            return;
+        };
+        while let Some(notice) = sums.poll_notice() {
+            log::warn!("{notice}");
+        }
+        if let Some(reason) = self.communicator.aborted().map(str::to_owned) {
+            sums.abort(self.now, &mut self.communicator, &reason);
+        }
+    }
+
+    /// The next operation of a caller that has ended.
+    fn next_completion(&mut self) -> Option<Completion> {
+        let Some(sums) = &mut self.sums else {
+            return self.communicator.poll_completion();
+        };
+        loop {
+            if let Some(ended) = sums.poll_completion() {
+                return Some(ended);
+            }
+            let completion = self.communicator.poll_completion()?;
+            if let Some(ended) = sums.take(self.now, &mut self.communicator, completion) {
+                return Some(ended);
+            }
+        }
+    }
+
     /// Has a thread of the pool write the recorder at the first failure: a file system may be slow.
     fn dump(&self, reason: &str) {
         if self.recorder.note_failure(reason, || self.situation()) {
@@ -337,7 +413,13 @@ impl RankDriver {
 
 impl Machine for RankDriver {
     fn handle_run(&mut self, now: Instant, run: &ArrivedRun<'_>) {
-        self.communicator.handle_run(now, run);
+        self.now = now;
+        match &mut self.sums {
+            Some(sums) if sums.is_pair(run.first.header.job) => {
+                sums.handle_run(now, &mut self.communicator, run);
+            }
+            _ => self.communicator.handle_run(now, run),
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -350,7 +432,11 @@ impl Machine for RankDriver {
             let reason = self.reason_of_leaving();
             self.communicator.fail_peer(rank, &reason);
         }
+        self.now = now;
         self.communicator.handle_timeout(now);
+        if let Some(sums) = &mut self.sums {
+            sums.handle_timeout(now, &mut self.communicator);
+        }
         self.inquire(now);
         if self.inquiry.as_ref().is_some_and(|one| one.until() <= now) {
             self.conclude(now);
@@ -362,7 +448,11 @@ impl Machine for RankDriver {
     }
 
     fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
-        self.communicator.handle_unsent(now, unsent);
+        // What did not leave for the aggregator leaves again in time.
+        let is_own = |sums: &NetworkSums| sums.is_pair(unsent.template.job);
+        if !self.sums.as_ref().is_some_and(is_own) {
+            self.communicator.handle_unsent(now, unsent);
+        }
     }
 
     fn tolerates_loss(&self) -> bool {
@@ -370,6 +460,12 @@ impl Machine for RankDriver {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.now = now;
+        if let Some(sums) = &mut self.sums
+            && let Some(transmit) = sums.poll_transmit(now)
+        {
+            return Some(transmit);
+        }
         self.communicator.poll_transmit(now)
     }
 
@@ -377,7 +473,8 @@ impl Machine for RankDriver {
         let left = self.left.iter().map(|(until, _)| *until);
         let inquiry = self.inquiry.as_ref().map(OverdueInquiry::until);
         let communicator = self.communicator.poll_timeout();
-        left.chain(inquiry).chain(communicator).min()
+        let sums = self.sums.as_ref().and_then(NetworkSums::poll_timeout);
+        left.chain(inquiry).chain(communicator).chain(sums).min()
     }
 
     fn handle_end(&mut self, _now: Instant, reason: &str) {

@@ -120,6 +120,11 @@ pub enum PairError {
     /// The other side has ended the connection.
     #[error("the other side ended the connection before it was paired: look at its log")]
     Ended,
+    /// Nothing came back.
+    #[error(
+        "{0} does not answer: start it, and let TCP to this port and UDP pass between the hosts"
+    )]
+    Silent(SocketAddr),
     /// The proof is of another token or ticket.
     #[error(
         "the other side has another token: give both the same by GRADWIRE_TOKEN_FILE or \
@@ -173,6 +178,19 @@ impl PairTicket {
     /// Length of a ticket.
     pub const BYTES: usize = 50;
 
+    /// The ticket of a listener whose address is known: only the token proves who pairs with it.
+    pub const fn known(address: SocketAddr) -> Self {
+        Self {
+            address,
+            secret: [0; 32],
+        }
+    }
+
+    /// Where the listener is.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The ticket as bytes: an IPv6 address or a mapped IPv4 address, the port, the secret.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let address = match self.address.ip() {
@@ -214,14 +232,27 @@ impl PairListener {
     /// # Errors
     /// [`PairError::System`] when the system refuses a port.
     pub fn open(address: IpAddr, terms: PairTerms) -> Result<Self, PairError> {
-        let listener = listen(address).map_err(PairError::system("listening"))?;
-        let address = listener.local_addr();
-        let address = address.map_err(PairError::system("listening"))?;
         let mut secret = [0; 32];
         fill(&mut secret).expect("the system has randomness");
+        let address = SocketAddr::new(address, 0);
+        Self::with_ticket(PairTicket { address, secret }, terms)
+    }
+
+    /// Listens on an address that dialers know; port 0 is any free one.
+    ///
+    /// # Errors
+    /// As [`PairListener::open`].
+    pub fn at(address: SocketAddr, terms: PairTerms) -> Result<Self, PairError> {
+        Self::with_ticket(PairTicket::known(address), terms)
+    }
+
+    fn with_ticket(mut ticket: PairTicket, terms: PairTerms) -> Result<Self, PairError> {
+        let listener = listen(ticket.address).map_err(PairError::system("listening"))?;
+        let address = listener.local_addr();
+        ticket.address = address.map_err(PairError::system("listening"))?;
         Ok(Self {
             listener,
-            ticket: PairTicket { address, secret },
+            ticket,
             terms,
             unproven: VecDeque::new(),
         })
@@ -332,9 +363,10 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen(address: IpAddr) -> io::Result<TcpListener> {
-    let address = SocketAddr::new(address, 0);
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(address)?;
+    // A process that starts again takes its port although connections of the one before linger.
+    socket.set_reuse_address(true)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -18,9 +18,7 @@ use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Rank};
-use gradwire_protocol::wire::{
-    CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, PacketKind, TAG_BYTES,
-};
+use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, TAG_BYTES};
 
 use crate::address::Address;
 use crate::control::PairSecrets;
@@ -246,7 +244,7 @@ impl Seal {
             rejection: None,
         };
         let (tag, start) = (self.tag_bytes(), first.first_chunk::<HEADER_BYTES>());
-        let start = start.filter(|_| header.kind == PacketKind::Data);
+        let start = start.filter(|_| header.kind.comes_in_runs());
         let Some(start) = start else { return opened };
         for packet in others {
             let Some(later) = packet.first_chunk::<HEADER_BYTES>() else {

@@ -57,9 +57,12 @@ pub struct JobOptions {
     /// How a rank waits: busy, adaptive or block.
     #[arg(long, value_name = "POLICY")]
     pub idle: Option<String>,
-    /// Algorithm of all-reduces: auto, direct, ring, halving-doubling or hierarchical.
+    /// Algorithm of all-reduces: auto, direct, ring, halving-doubling, hierarchical or in-network.
     #[arg(long, value_name = "NAME")]
     pub algorithm: Option<String>,
+    /// Address of the `gradwire aggregate` that sums for the algorithm in-network.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub aggregator: Option<String>,
     /// Codec of all-reduces and reduce-scatters between hosts: none, onebit, tbq, terngrad, topk or
     /// blockfloat.
     #[arg(long, value_name = "NAME")]

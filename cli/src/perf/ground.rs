@@ -4,7 +4,7 @@
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::error::LabError;
 use gradwire_lab::sim::progress;
-use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, WireChoice};
+use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::ByteCount;
 use indicatif::ProgressBar;
 
@@ -18,7 +18,14 @@ const RANKS_MAX: u16 = 64;
 /// The job on some ground: shared memory would go past the links between namespaces, so that a
 /// wire that the job leaves open is UDP there.
 pub(super) fn job_on(ground: &GroundOptions) -> Result<Job, CommandError> {
-    let mut job = job::with_options(&ground.job)?;
+    let mut options = ground.job.clone();
+    // The crew starts an aggregator of its own, and knows its address only then.
+    let is_own = ground.has_own_aggregator();
+    options.algorithm.take_if(|_| is_own);
+    let mut job = job::with_options(&options)?;
+    if is_own && job.collectives.aggregator.is_none() {
+        job.collectives.algorithm = ReduceAlgorithm::InNetwork;
+    }
     if ground.netns {
         job.transport.wire = on_the_network(job.transport.wire);
     }

@@ -21,6 +21,7 @@ Examples:
   gradwire perf all-reduce -n 2 -b 64K -e 16M --drop 20% --tolerance 10% --seed 7
   gradwire perf all-reduce -n 2 -b 4K -e 64M -f 4 --against gloo,openmpi
   gradwire perf all-reduce -n 4 -b 4K -e 64M -f 4 --against gloo --netns --json
+  gradwire perf all-reduce -n 4 -b 1M -e 64M --netns --algorithm in-network
 
 Columns (as in nccl-tests; counts are sums over all ranks, warm-up included):
   time       of the slowest rank, in microseconds: median over iterations, then over rounds
@@ -212,7 +213,18 @@ impl GroundOptions {
     /// ranks.
     pub fn place(&self, ranks: u16) -> Result<CrewPlace, CommandError> {
         let link_mtu = self.netns.then_some(self.link_mtu);
-        Ok(CrewPlace::new(&self.bind, link_mtu, ranks)?)
+        let own = self.netns && self.has_own_aggregator();
+        Ok(CrewPlace::new(
+            &self.bind,
+            link_mtu,
+            ranks + u16::from(own),
+        )?)
+    }
+
+    /// Whether the ranks get an aggregator of their own, since the options name the algorithm and
+    /// none that runs.
+    pub fn has_own_aggregator(&self) -> bool {
+        self.job.algorithm.as_deref() == Some("in-network") && self.job.aggregator.is_none()
     }
 
     /// For whom rows are printed.

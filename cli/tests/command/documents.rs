@@ -7,7 +7,8 @@ use crate::processes::{errors, folder, gradwire};
 
 /// Beginnings of commands that other tests run, or that take longer than a test may, with the test
 /// or the reason.
-const ELSEWHERE: [(&str, &str); 21] = [
+const ELSEWHERE: [(&str, &str); 22] = [
+    ("aggregate", "python/tests/in_network_facts.py"),
     ("doctor", "tests/command/doctor"),
     ("eval", "tests/command/evaluating.rs"),
     (

@@ -31,7 +31,28 @@ pub enum KnownSum {
 pub struct SlottedSums {
     slots_per_job: u32,
     known: KnownSum,
-    jobs: BTreeMap<u32, Vec<Slot>>,
+    jobs: BTreeMap<u32, SlotTable>,
+}
+
+/// The slots of a job.
+#[derive(Clone, Debug)]
+pub struct SlotTable(Vec<Slot>);
+
+/// How a contribution changed its slot.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SlotChange {
+    /// A later packet has taken the slot over.
+    Overtaken,
+    /// Its members are in the sum already, and others are not.
+    Repeated,
+    /// It is the first one of its packet: the slot held an older packet, or nothing.
+    Begun,
+    /// It was added.
+    Added,
+    /// The slot has the sum of the members below already, and waits for that of all.
+    Waits,
+    /// The slot has the sum of all already.
+    Knows,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,66 +87,109 @@ impl SlottedSums {
         }
     }
 
-    /// The slot of a packet; `None` when a later packet has taken it over.
-    fn slot(&mut self, packet: &SumPacket) -> Option<&mut Slot> {
-        let slots = self.jobs.entry(packet.job);
-        let slots = slots.or_insert_with(|| vec![Slot::default(); self.slots_per_job as usize]);
-        let slot = &mut slots[(packet.number % self.slots_per_job) as usize];
-        if slot.number < packet.number {
-            *slot = Slot {
-                number: packet.number,
-                ..Slot::default()
-            };
-        }
-        (slot.number == packet.number).then_some(slot)
+    fn table(&mut self, job: u32) -> &mut SlotTable {
+        let slots = self.slots_per_job;
+        let table = self.jobs.entry(job);
+        table.or_insert_with(|| SlotTable::new(slots))
     }
 
     fn contribute(&mut self, place: &TreePlace, packet: &mut SumPacket) -> SumOutcome {
         let known = self.known;
-        let Some(slot) = self.slot(packet) else {
-            return SumOutcome::Absorb;
-        };
-        if slot.stage == Stage::Collects {
-            if packet.sum.who.meets(slot.sum.who) {
-                return SumOutcome::Absorb;
+        let table = self.table(packet.job);
+        let change = table.contribute(place, packet.number, packet.sum);
+        let sum = table.sum(packet.number);
+        match (change, place.tier) {
+            (SlotChange::Overtaken | SlotChange::Repeated, _) => SumOutcome::Absorb,
+            (SlotChange::Begun | SlotChange::Added, _) if sum.who != place.below => {
+                SumOutcome::Absorb
             }
-            slot.sum.add(packet.sum);
-            if slot.sum.who != place.below {
-                return SumOutcome::Absorb;
+            (SlotChange::Begun | SlotChange::Added, TreeTier::Root) => {
+                (packet.sum, packet.kind) = (sum, SumKind::Result);
+                SumOutcome::Multicast
             }
-            slot.stage = match place.tier {
-                TreeTier::Root => Stage::Knows,
-                TreeTier::Branch => Stage::Waits,
-            };
-            packet.sum = slot.sum;
-            return match place.tier {
-                TreeTier::Root => {
-                    packet.kind = SumKind::Result;
-                    SumOutcome::Multicast
+            (SlotChange::Begun | SlotChange::Added | SlotChange::Waits, _) => {
+                packet.sum = sum;
+                SumOutcome::Replace
+            }
+            (SlotChange::Knows, _) => {
+                let asks = std::mem::replace(&mut packet.sum, sum).who;
+                if known == KnownSum::GoesOn && asks.is_within(place.direct) {
+                    packet.kind = SumKind::Answer;
+                    return SumOutcome::Replace;
                 }
-                TreeTier::Branch => SumOutcome::Replace,
-            };
+                packet.kind = SumKind::Result;
+                SumOutcome::Reply
+            }
         }
-        let packet_who = std::mem::replace(&mut packet.sum, slot.sum).who;
-        if slot.stage == Stage::Waits {
-            return SumOutcome::Replace;
-        }
-        if known == KnownSum::GoesOn && packet_who.is_within(place.direct) {
-            packet.kind = SumKind::Answer;
-            return SumOutcome::Replace;
-        }
-        packet.kind = SumKind::Result;
-        SumOutcome::Reply
     }
 
     /// A result comes from above; every member below gets it once by itself.
     fn take_result(&mut self, packet: &SumPacket) -> SumOutcome {
-        match self.slot(packet) {
+        match self.table(packet.job).slot(packet.number) {
             Some(slot) if slot.stage != Stage::Knows => {
                 (slot.stage, slot.sum) = (Stage::Knows, packet.sum);
                 SumOutcome::Multicast
             }
             _ => SumOutcome::Absorb,
+        }
+    }
+}
+
+impl SlotTable {
+    /// So many slots, at least one.
+    pub fn new(slots: u32) -> Self {
+        Self(vec![Slot::default(); slots as usize])
+    }
+
+    /// The place of a packet among the slots.
+    pub fn place(&self, number: u32) -> usize {
+        number as usize % self.0.len()
+    }
+
+    /// The slot of a packet; `None` when a later packet has taken it over.
+    fn slot(&mut self, number: u32) -> Option<&mut Slot> {
+        let at = self.place(number);
+        let slot = &mut self.0[at];
+        if slot.number < number {
+            *slot = Slot {
+                number,
+                ..Slot::default()
+            };
+        }
+        (slot.number == number).then_some(slot)
+    }
+
+    /// Takes a contribution to a packet.
+    pub fn contribute(&mut self, place: &TreePlace, number: u32, sum: PartialSum) -> SlotChange {
+        let Some(slot) = self.slot(number) else {
+            return SlotChange::Overtaken;
+        };
+        match slot.stage {
+            Stage::Waits => return SlotChange::Waits,
+            Stage::Knows => return SlotChange::Knows,
+            Stage::Collects if sum.who.meets(slot.sum.who) => return SlotChange::Repeated,
+            Stage::Collects => {}
+        }
+        let is_first = slot.sum == PartialSum::default();
+        slot.sum.add(sum);
+        if slot.sum.who == place.below {
+            slot.stage = match place.tier {
+                TreeTier::Root => Stage::Knows,
+                TreeTier::Branch => Stage::Waits,
+            };
+        }
+        match is_first {
+            true => SlotChange::Begun,
+            false => SlotChange::Added,
+        }
+    }
+
+    /// The sum of a packet so far; empty if its slot has another packet.
+    pub fn sum(&self, number: u32) -> PartialSum {
+        let slot = &self.0[self.place(number)];
+        match slot.number == number {
+            true => slot.sum,
+            false => PartialSum::default(),
         }
     }
 }

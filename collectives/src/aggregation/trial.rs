@@ -257,7 +257,7 @@ impl TrialJob {
             twice: false,
         };
         assert_eq!(packet.sum, exact, "seat {seat} gets {packet:?}");
-        self.workers[seat].take(packet);
+        self.workers[seat].take(packet.job, packet.number);
     }
 }
 

@@ -71,10 +71,14 @@ impl SumWorker {
         })
     }
 
-    /// Takes a result; returns whether it is new.
-    pub fn take(&mut self, packet: &SumPacket) -> bool {
-        let number = packet.number;
-        if packet.job != self.job || !self.numbers.contains(&number) || !self.lacks(number) {
+    /// How long contributions wait that leave from now on.
+    pub const fn set_timeout(&mut self, timeout: Span) {
+        self.terms.timeout = timeout;
+    }
+
+    /// Takes the result of a packet; returns whether it is new.
+    pub fn take(&mut self, job: u32, number: u32) -> bool {
+        if job != self.job || !self.numbers.contains(&number) || !self.lacks(number) {
             return false;
         }
         let (word, bit) = self.place(number);

@@ -86,11 +86,20 @@ fn carries_exchange(core: Option<Share>, world: usize) -> bool {
     }
 }
 
+/// Whether the ranks choose for themselves. They do so, too, for sums that no aggregator carries.
+const fn is_open(algorithm: ReduceAlgorithm) -> bool {
+    matches!(
+        algorithm,
+        ReduceAlgorithm::Auto | ReduceAlgorithm::InNetwork
+    )
+}
+
 /// Whether all-reduces between this many hosts are lossless whatever the job tolerates, because the
 /// job leaves the algorithm open and a ring is faster there.
 pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
-    let is_open = job.collectives.algorithm == ReduceAlgorithm::Auto;
-    is_open && hosts > 2 && !carries_exchange(job.collectives.core, hosts)
+    is_open(job.collectives.algorithm)
+        && hosts > 2
+        && !carries_exchange(job.collectives.core, hosts)
 }
 
 impl Preference {
@@ -275,7 +284,7 @@ impl Preference {
                 ReduceAlgorithm::Ring | ReduceAlgorithm::HalvingDoubling
             )
         };
-        let named = Some(self.algorithm).filter(|named| *named != ReduceAlgorithm::Auto);
+        let named = Some(self.algorithm).filter(|named| !is_open(*named));
         let named = named.filter(|way| operation.codec().is_none() || !adds_on_the_way(way));
         let wanted = named.into_iter().chain(listed.filter(|_| named.is_none()));
         let mut possible = wanted.filter_map(|way| possible(way, operation, world, hosts.as_ref()));
@@ -351,7 +360,8 @@ fn possible(
 ) -> Option<ReductionWay> {
     let is_whole = operation.collective == Collective::AllReduce;
     match way {
-        ReduceAlgorithm::Auto => None,
+        // What the aggregator does not carry.
+        ReduceAlgorithm::Auto | ReduceAlgorithm::InNetwork => None,
         ReduceAlgorithm::Direct => Some(ReductionWay::Direct),
         ReduceAlgorithm::Ring => Some(if ring::chunks_max(world) > 0 {
             ReductionWay::Ring

@@ -20,7 +20,7 @@
 mod bits;
 mod block_codec;
 mod blockfloat;
-mod elements;
+pub(super) mod elements;
 mod onebit;
 mod tbq;
 mod terngrad;

@@ -9,8 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 
+use super::aggregator::CrewAggregator;
 use super::leash::{self, how_it_ended};
 use super::messages::{BucketsRound, FromRank, Measured, Open, Round, ToRank};
 use super::place::CrewPlace;
@@ -30,6 +31,14 @@ pub struct Crew {
     wire: String,
     members: Vec<Member>,
     answers: Receiver<(usize, Heard)>,
+    aggregator: Option<CrewAggregator>,
+}
+
+/// What the members of a crew have in common.
+struct CrewTerms<'a> {
+    job: &'a Job,
+    token: String,
+    place: &'a CrewPlace,
 }
 
 #[derive(Debug)]
@@ -56,7 +65,25 @@ impl Crew {
             command.stderr(Stdio::inherit());
             Ok(command)
         };
-        Self::start("rank", (world, start), job, place)
+        let (mut job, token) = (job.clone(), random_token()?);
+        let collectives = &mut job.collectives;
+        let mut aggregator = None;
+        if collectives.algorithm == ReduceAlgorithm::InNetwork && collectives.aggregator.is_none() {
+            let started = CrewAggregator::start(&job, &token, (place, world))?;
+            job.collectives.aggregator = Some(started.address());
+            aggregator = Some(started);
+        }
+        let mut crew = Self::start_with(
+            "rank",
+            (world, start),
+            CrewTerms {
+                job: &job,
+                token,
+                place,
+            },
+        )?;
+        crew.aggregator = aggregator;
+        Ok(crew)
     }
 
     /// Starts a process per rank and lets them meet.
@@ -69,19 +96,29 @@ impl Crew {
         job: &Job,
         place: &CrewPlace,
     ) -> Result<Self, LabError> {
+        let token = random_token()?;
+        Self::start_with(name, (world, command), CrewTerms { job, token, place })
+    }
+
+    fn start_with(
+        name: &'static str,
+        (world, command): (u16, impl Fn() -> io::Result<Command>),
+        terms: CrewTerms<'_>,
+    ) -> Result<Self, LabError> {
+        let CrewTerms { job, token, place } = terms;
         let (heard, answers) = channel();
         let mut crew = Self {
             name,
             wire: String::new(),
             members: Vec::new(),
             answers,
+            aggregator: None,
         };
         for rank in 0..usize::from(world) {
             let mut command = command().map_err(LabError::system("finding this program"))?;
             crew.members
                 .push(Member::start(&mut command, (place, rank), &heard)?);
         }
-        let token = random_token()?;
         let opened = crew.ask(START_PATIENCE, |rank| {
             let (token, job) = (token.clone(), job.to_toml());
             ToRank::Open(Open {

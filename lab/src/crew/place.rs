@@ -70,6 +70,15 @@ impl CrewPlace {
         }
     }
 
+    /// The address of an aggregator behind so many ranks.
+    pub(super) fn aggregator(&self, ranks: u16) -> IpAddr {
+        match self {
+            Self::Host => Ipv4Addr::LOCALHOST.into(),
+            Self::Addresses(addresses) => addresses[0],
+            Self::Lab(_) => self.address(ranks),
+        }
+    }
+
     /// The interface that rivals use.
     pub fn interface(&self) -> &'static str {
         match self {
@@ -88,7 +97,7 @@ impl CrewPlace {
         }
     }
 
-    /// Starts the process of a rank.
+    /// Starts the process of a rank, or of the aggregator behind all ranks.
     ///
     /// # Errors
     /// The system's, when there is no such program.

@@ -1,6 +1,7 @@
 //! How the values of keys are written in `job.toml`: one [`KeyFormat`] per kind of value, which
 //! also knows the allowed range.
 
+use core::net::SocketAddr;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -358,6 +359,19 @@ pub(super) const CODE: Single<RedundancyTerms> = Single {
     allowed: "\"mbr:n,k,d\" or \"msr:n,k,d\" with 1 <= k <= d < n <= 32, for msr 2k - 2 <= d, \
               or \"rs:n,k\" with 1 <= k < n <= 32",
     form: || ValueForm::Text(r"^(mbr|msr):[0-9]+,[0-9]+,[0-9]+$|^rs:[0-9]+,[0-9]+$"),
+};
+
+pub(super) const SOCKET: Single<SocketAddr> = Single {
+    read: |value| {
+        value
+            .as_str()?
+            .parse()
+            .ok()
+            .filter(|at: &SocketAddr| at.port() > 0)
+    },
+    show: |address| quoted(&address.to_string()),
+    allowed: "an IP address with a port, such as \"10.0.0.9:4700\" or \"[fd00::9]:4700\"",
+    form: || ValueForm::Text(r"^(none|[0-9.]+:[0-9]+|\[[0-9a-fA-F:.]+\]:[0-9]+)$"),
 };
 
 pub(super) const PAIR: Single<(Rank, Rank)> = Single {

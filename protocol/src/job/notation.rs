@@ -83,7 +83,12 @@ pub fn choice(text: &str) -> Option<AlgorithmChoice> {
         algorithm: name.parse().ok()?,
     };
     let is_one = words.next().is_none() && choice.world >= 2;
-    (is_one && choice.algorithm != ReduceAlgorithm::Auto).then_some(choice)
+    // Neither is an algorithm of the ranks.
+    let is_none = matches!(
+        choice.algorithm,
+        ReduceAlgorithm::Auto | ReduceAlgorithm::InNetwork
+    );
+    (is_one && !is_none).then_some(choice)
 }
 
 /// Writes an entry of `collectives.table` so that [`choice`] reads it back.

@@ -154,6 +154,9 @@ pub enum ReduceAlgorithm {
     /// group without ranks that share a host or on one host only, is done as by
     /// [`ReduceAlgorithm::Auto`].
     Hierarchical,
+    /// All-reduces by the aggregator that `collectives.aggregator` names, where it carries them;
+    /// the rest, and everything while it does not answer, as by [`ReduceAlgorithm::Auto`].
+    InNetwork,
 }
 
 /// Whether packets of one class and one UDP source port keep their order on the way.

@@ -7,6 +7,7 @@ mod conservation;
 mod failures;
 mod forgetting;
 mod hierarchical;
+mod in_network;
 mod loss;
 mod messages;
 mod mismatch;

@@ -50,26 +50,26 @@ impl<M: Machine> DriverEngine<M> {
                 neighbours,
                 ..
             } = &mut self.setup;
+            let rank = usize::from(transmit.to.0);
+            let guest = self.guests.receiver(&transmit);
             let near = neighbours.as_mut().filter(|near| near.reaches(transmit.to));
-            let (sent, path) = match near {
-                Some(neighbours) => {
+            let (sent, path) = match (guest, near, peers.get(rank)) {
+                (Some(DriverGuest { addresses, seal }), ..) => {
+                    let to = Destination { addresses, seal };
+                    (sockets.send(&transmit, to)?, Some(transmit.entropy))
+                }
+                // A guest that is forgotten gets nothing more.
+                (None, ..) if transmit.template.job != seal.membership().0 => continue,
+                (None, Some(neighbours), _) => {
                     let sent = neighbours.send(&transmit);
                     self.tally.sent_packets += sent as u64;
                     (sent, None)
                 }
-                None => {
-                    let rank = usize::from(transmit.to.0);
-                    let to = match (self.guests.receiver(&transmit), peers.get(rank)) {
-                        (Some(DriverGuest { addresses, seal }), _) => {
-                            Destination { addresses, seal }
-                        }
-                        (None, Some(addresses)) => Destination { addresses, seal },
-                        // A guest that is forgotten gets nothing more.
-                        (None, None) => continue,
-                    };
-                    let sent = sockets.send(&transmit, to)?;
-                    (sent, Some(transmit.entropy))
+                (None, None, Some(addresses)) => {
+                    let to = Destination { addresses, seal };
+                    (sockets.send(&transmit, to)?, Some(transmit.entropy))
                 }
+                (None, None, None) => continue,
             };
             busy |= sent > 0;
             if sent < transmit.packets() {

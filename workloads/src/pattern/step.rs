@@ -329,7 +329,12 @@ impl PatternLine<'_> {
 
     fn algorithm(&self, given: &str) -> Result<ReduceAlgorithm, PatternError> {
         let named = given.parse().ok();
-        let named = named.filter(|algorithm| *algorithm != ReduceAlgorithm::Auto);
+        let named = named.filter(|algorithm| {
+            !matches!(
+                algorithm,
+                ReduceAlgorithm::Auto | ReduceAlgorithm::InNetwork
+            )
+        });
         named.ok_or_else(|| {
             let names = "direct, ring, halving-doubling, hierarchical";
             self.form(STEP, format!("algorithm=`{given}`: allowed are {names}"))

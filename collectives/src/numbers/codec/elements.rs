@@ -7,7 +7,7 @@ use crate::numbers::kernels::{accumulate, halves, multiply};
 
 /// Reads elements.
 #[inline(always)]
-pub(super) fn load(dtype: DType, bytes: &[u8], floats: &mut [f32]) {
+pub(in crate::numbers) fn load(dtype: DType, bytes: &[u8], floats: &mut [f32]) {
     match dtype {
         DType::F32 => cast_slice_mut(floats).copy_from_slice(bytes),
         DType::F64 => read(bytes, floats, |value| f64::from_le_bytes(value) as f32),
@@ -19,7 +19,7 @@ pub(super) fn load(dtype: DType, bytes: &[u8], floats: &mut [f32]) {
 
 /// Writes elements, rounded to their type.
 #[inline(always)]
-pub(super) fn store(dtype: DType, floats: &[f32], bytes: &mut [u8]) {
+pub(in crate::numbers) fn store(dtype: DType, floats: &[f32], bytes: &mut [u8]) {
     match dtype {
         DType::F32 => bytes.copy_from_slice(cast_slice(floats)),
         DType::F64 => write(floats, bytes, |value| f64::from(value).to_le_bytes()),

@@ -244,7 +244,7 @@ impl SummingRack {
                 packet.sum
             )));
         }
-        Ok(self.workers[seat].take(packet))
+        Ok(self.workers[seat].take(packet.job, packet.number))
     }
 
     fn push(&mut self, from: usize, to: usize, destination: usize, packet: SumPacket) {

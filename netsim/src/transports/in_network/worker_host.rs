@@ -106,7 +106,7 @@ impl WorkerHost {
             self.outbox.counts.duplicates += 1;
             return;
         };
-        if !working.worker.take(packet) {
+        if !working.worker.take(packet.job, packet.number) {
             self.outbox.counts.duplicates += 1;
             return;
         }
