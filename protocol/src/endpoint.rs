@@ -470,6 +470,7 @@ impl Endpoint {
                 peer.receiver.handle_reset(header, &mut lent);
             }
             PacketKind::Refuse => peer.sender.handle_refuse(now, header),
+            PacketKind::Trimmed => peer.sender.handle_trimmed(now, header, &peer.rtt),
         }
         None
     }
@@ -611,6 +612,24 @@ impl Machine for Endpoint {
         }
     }
 
+    fn handle_trimmed(&mut self, now: Instant, header: &Header) {
+        if header.kind != PacketKind::Data || !self.is_ours(header) {
+            self.foreign += 1;
+            return;
+        }
+        let at = self.place(header.source);
+        let peer = &mut self.peers[at];
+        if peer.standing == PeerStanding::Failed {
+            self.foreign += 1;
+            return;
+        }
+        (peer.standing, peer.heard) = (PeerStanding::Well, now);
+        peer.receiver.handle_trimmed(header);
+        self.common.grants.on_arrival(now, at as u32);
+        self.grant(now);
+        self.touch(now, at);
+    }
+
     fn handle_host_drops(&mut self, now: Instant) {
         self.common.ledger.on_host_drops(now);
     }
@@ -627,6 +646,8 @@ impl Machine for Endpoint {
             PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
             // It is not repaired either when the network loses it.
             PacketKind::Parity => {}
+            // Time shows the loss, too.
+            PacketKind::Trimmed => {}
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 peer.receiver.report_again(&unsent.template);
             }
