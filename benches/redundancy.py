@@ -4,13 +4,19 @@
 workers as processes of this machine, over UDP on loopback. It prints accuracy and parameters of
 both runs, the seconds from the kill until training went on and until the new server had all its
 symbols, and the steps per second without redundancy, with it, and with the rebuild.
+
+``--parameters 8000000`` trains a matrix of so many parameters instead, whose rebuild takes longer
+than a step, and tells its parts apart: how long training stands still, from the kill and from the
+coming of the new server, and how long steps take while the rest of the symbols arrives.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +29,7 @@ WORKERS = 2
 JOB = """
 [transport]
 wire = "udp"
+mtu = 1500
 [servers]
 redundancy = "{redundancy}"
 snapshot_every = {every}
@@ -54,8 +61,17 @@ class Launch:
     def start(self, rank: int) -> subprocess.Popen[str]:
         """Start a rank, or start it again."""
         options = self.options
-        command = [sys.executable, str(EXAMPLE), "--servers", str(options.servers)]
-        command += ["--epochs", str(options.epochs), "--out", str(self.folder / "out")]
+        servers = ["--servers", str(options.servers)]
+        if not options.parameters:
+            command = [str(EXAMPLE), *servers, "--epochs", str(options.epochs)]
+            command += ["--out", str(self.folder / "out")]
+        elif rank < WORKERS:
+            command = [__file__, *servers, "--parameters", str(options.parameters)]
+            command += ["--steps", str(options.steps), "--train", str(self.folder / "ends.json")]
+        else:
+            command = ["-m", "gradwire.ps", *servers]
+            command += ["--optimizer", "SGD", "lr=0.001", "momentum=0.9"]
+        command = [sys.executable, *command]
         process = subprocess.Popen(
             command,
             env=dict(self.environment, RANK=str(rank)),
@@ -102,6 +118,59 @@ def killed(options: argparse.Namespace, folder: Path) -> None:
     print(f"  {launch.report()}", flush=True)
 
 
+def train(options: argparse.Namespace) -> None:
+    """Train a matrix as a worker; worker 0 leaves the time at which each step ended."""
+    import torch
+
+    from gradwire import ps
+
+    torch.set_num_threads(1)
+    setup = ps.Setup(servers=options.servers)
+    model = torch.nn.Linear(1024, options.parameters // 1024, bias=False)
+    inputs = torch.randn(1, 1024, generator=torch.Generator().manual_seed(setup.rank))
+    ends = []
+    with ps.Worker(setup, model) as worker:
+        while worker.clock < options.steps:
+            model.zero_grad()
+            model(inputs).square().mean().backward()
+            worker.step()
+            ends.append(time.monotonic())
+            if setup.rank == 0 and worker.clock % 5 == 0:
+                print(f"step {worker.clock} of {options.steps}", flush=True)
+    if setup.rank == 0:
+        options.train.write_text(json.dumps(ends))
+
+
+def parts(options: argparse.Namespace, folder: Path) -> None:
+    """Kill a server while a matrix trains, and print the parts of its rebuild."""
+    launch = Launch(options, folder, options.redundancy)
+    launch.when(rf"^step {options.at} of")
+    launch.ranks[launch.world - 1].kill()
+    killed_at = time.monotonic()
+    launch.ranks[launch.world - 1] = launch.start(launch.world - 1)
+    got = [launch.when(f"got {which}", killed_at) for which in ("its own state", "the rest")]
+    for when, line in got:
+        print(f"  {when - killed_at:6.2f} s after the kill: {line}", flush=True)
+    (own_at, own), (rest_at, _) = got
+    came_at = own_at - float(re.search(r"([0-9.]+) s after it came", own)[1])
+    for process in launch.ranks.values():
+        process.wait(300)
+    ends = json.loads((launch.folder / "ends.json").read_text())
+    steps = list(itertools.pairwise(ends))
+
+    def took(first: float, last: float) -> str:
+        """Describe the steps that were wholly within a time."""
+        own = [end - begin for begin, end in steps if first <= begin and end <= last]
+        return f"{1e3 * statistics.median(own):.0f} ms ({len(own)} steps)" if own else "no step"
+
+    went_on = next(end for end in ends if end > own_at)
+    stopped = max(end for end in ends if end <= killed_at)
+    print(f"  stood still for {went_on - stopped:.2f} s, {went_on - came_at:.2f} s of them")
+    print("  after the new server had come")
+    print(f"  median step before the kill {took(0, killed_at)}, while the rest arrived")
+    print(f"  {took(own_at, rest_at)}, afterwards {took(rest_at, ends[-1])}", flush=True)
+
+
 def main() -> None:
     """Train three times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -110,10 +179,20 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--at", type=int, default=50, help="a multiple of 25: the step of the kill")
+    parser.add_argument("--parameters", type=int, default=0, help="train a matrix of so many")
+    parser.add_argument("--steps", type=int, default=100, help="with --parameters")
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.at % 25 != 0 or options.at == 0:
+    if options.train:
+        train(options)
+        return
+    if options.at % 25 != 0 or options.at == 0:  # both programs tell these steps
         parser.error(f"--at {options.at}: allowed are 25, 50, 75 and so on")
     with tempfile.TemporaryDirectory() as made:
+        if options.parameters:
+            print(f"{options.redundancy}, a server is killed at step {options.at}", flush=True)
+            parts(options, Path(made) / "parts")
+            return
         for name, redundancy in (("none", "none"), ("whole", options.redundancy)):
             print(f"{redundancy}, no server dies", flush=True)
             print(f"  {Launch(options, Path(made) / name, redundancy).report()}", flush=True)

@@ -15,7 +15,10 @@
 //!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
 //!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
-//!    queues signal by marks, and its losses are those of links.
+//!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
+//!    losses that links explain ([`links`]): halved at each loss, the window of a path that takes
+//!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path makes
+//!    up for a cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
 //!    lost, then by half of that share: some switches drop before they build measurable delay. But
@@ -29,6 +32,9 @@
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
+mod links;
+
+use self::links::LinkLosses;
 use crate::job::QueueSignal;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span, Stamp};
@@ -153,6 +159,7 @@ pub struct CongestionWindow {
     delay_trial: Option<DelayTrial>,
     /// Round trips for which delay is ignored.
     delay_ignored: u32,
+    links: LinkLosses,
     /// The last acknowledgement.
     heard: Instant,
 }
@@ -215,6 +222,7 @@ impl CongestionWindow {
             delay_most: Span::default(),
             delay_trial: None,
             delay_ignored: 0,
+            links: LinkLosses::default(),
             heard: Instant::START,
         }
     }
@@ -241,15 +249,20 @@ impl CongestionWindow {
         (packets / ROOM_PART_SIGNALLED).min((packets as f64 * self.run_rounds) as u64)
     }
 
-    /// Processes an acknowledgement.
-    pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) {
+    /// Processes an acknowledgement; returns whether a queue is to blame for the losses in it.
+    pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) -> bool {
         self.heard = now;
+        let has_queue = self.has_queue(rtt);
+        self.links.note(&feedback, has_queue);
+        let is_long = rtt.least() >= self.limits.delay_target;
+        let has_queue = has_queue && !(is_long && self.links.explain_losses());
+        let blames_queue = has_queue && feedback.lost > 0 && !self.has_marked;
         self.round_marks = self.round_marks.saturating_add(feedback.marks);
         if self.ignores_marks() {
             feedback.marks = 0;
         }
         self.has_marked |= feedback.marks > 0;
-        if self.has_queue(rtt) {
+        if has_queue {
             let dropped = feedback.lost - feedback.lost_needed;
             feedback.marks = feedback.marks.saturating_add(dropped);
             feedback.segments = feedback.segments.saturating_add(dropped);
@@ -264,7 +277,7 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        let queue_loss = feedback.lost_needed > 0 && self.blames_queue(rtt);
+        let queue_loss = feedback.lost_needed > 0 && has_queue && !self.has_marked;
         let is_answered = |until| feedback.lost_sent_at <= until;
         if queue_loss && !self.losses_answered.is_some_and(is_answered) {
             self.shrink(now, QUEUE_LOSS_CUT, rtt);
@@ -277,6 +290,7 @@ impl CongestionWindow {
             self.end_round(now, rtt);
             self.round_ends = now + rtt.smoothed();
         }
+        blames_queue
     }
 
     /// Several probes in a row were not answered: the window restarts at its minimum size.
@@ -315,11 +329,6 @@ impl CongestionWindow {
     /// The minimum size in bytes to which delay shrinks it.
     pub(crate) fn least(&self) -> u64 {
         self.floor(DELAY_PACKETS_MIN).min(self.bytes)
-    }
-
-    /// Whether a packet that is lost now counts as dropped by a queue.
-    pub(crate) fn blames_queue(&self, rtt: &Rtt) -> bool {
-        !self.has_marked && self.has_queue(rtt)
     }
 
     fn floor(&self, packets: u64) -> u64 {
@@ -374,6 +383,7 @@ impl CongestionWindow {
 
     fn end_round(&mut self, now: Instant, rtt: &Rtt) {
         let round = std::mem::take(&mut self.round);
+        self.links.end_round();
         if self.is_path_new && self.has_queue(rtt) {
             self.is_path_new = false;
             self.linear_above = self.linear_above.min(self.bytes);
@@ -451,6 +461,7 @@ impl CongestionWindow {
     fn shrink(&mut self, now: Instant, share: f64, rtt: &Rtt) {
         self.answered_until = now + rtt.smoothed();
         self.delay_trial = None;
+        self.links.on_cut();
         self.peak = self.bytes;
         self.beyond_peak = 0;
         let kept = (self.bytes as f64 * (1.0 - share)) as u64;
@@ -547,6 +558,23 @@ mod tests {
             window.on_feedback(at(1), feedback, &queue);
             let share = window.bytes().get() as f64 / before as f64;
             assert!((share - kept).abs() < 0.1, "{share} of the window");
+        }
+    }
+
+    #[test]
+    fn losses_that_links_explain_halve_no_window() {
+        // One of a hundred segments is lost while no queue is seen; then a queue shows.
+        for (before, then, halves) in [(1, 1, false), (1, 2, false), (1, 9, true), (0, 1, true)] {
+            let (mut window, mut path) = (window(), Rtt::new(GAP));
+            path.sample(Span::from_millis(20));
+            for n in 0..100 {
+                window.on_feedback(at(20 * n), news(&window, 99, 0, before), &path);
+            }
+            let full = window.bytes();
+            (0..100).for_each(|_| path.sample(Span::from_micros(20_500)));
+            let blames = window.on_feedback(at(2_000), news(&window, 99, 0, then), &path);
+            assert_eq!(blames, halves, "{before} %, then {then} %");
+            assert_eq!(window.bytes() < full, halves, "{before} %, then {then} %");
         }
     }
 

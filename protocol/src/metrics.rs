@@ -44,6 +44,15 @@ pub struct ClassCounters {
     pub marks: u64,
 }
 
+/// Bytes of packets with all peers, headers included, but not those of IP and UDP.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CarriedBytes {
+    /// Sent.
+    pub sent: u64,
+    /// Received, with duplicates.
+    pub received: u64,
+}
+
 /// A distribution of times: to two digits, up to a hundred seconds.
 #[derive(Clone, Debug)]
 pub struct TimeHistogram {

@@ -7,6 +7,10 @@
 //! not-ECT, and the same queue drops them (Wang et al., DLCP, arXiv 2008.08445; front layers
 //! tolerate more loss than back layers, small gradients more than large ones).
 //!
+//! A tensor of which the next forward pass needs everything, such as the parameters that a server
+//! sends back, is a front layer, and so is one without layers. A tensor that can wait, such as the
+//! symbols by which a server is rebuilt, is the last layer: its caller says so.
+//!
 //! Control packets have class 0 and a DSCP of their own, so that no gradient can starve them. Only
 //! a PROBE has the class of its message's data: data that has not arrived before it is lost, not
 //! late.
@@ -568,6 +572,22 @@ mod tests {
         for policy in [below, weighted, policy()] {
             assert_eq!(of(&policy, Layer::UNTAGGED), 3);
         }
+    }
+
+    #[test]
+    fn messages_without_layers_have_the_highest_class_of_data() {
+        let class = |layer_count, spans: &[(u32, Layer)]| {
+            let shape = MessageShape {
+                segments: 2,
+                layer_count,
+            };
+            let tags = policy().lossless(shape, spans);
+            tags.class_and_ecn(&policy(), 1).0
+        };
+        let last = policy().dscps.len() as u8 - 1;
+        assert_eq!(class(0, &[]), Class(1));
+        assert_eq!(class(64, &[(0, Layer(0))]), Class(1));
+        assert_eq!(class(64, &[(0, Layer(63))]), Class(last));
     }
 
     #[test]

@@ -674,11 +674,11 @@ impl Sender {
             lost_sent_at: lost.sent_at,
             ..news
         };
-        if !self.window.blames_queue(rtt) {
+        let ignored = self.window.ignores_marks();
+        let blames_queue = self.window.on_feedback(now, feedback, rtt);
+        if !blames_queue {
             self.losses.on_lost(lost.all);
         }
-        let ignored = self.window.ignores_marks();
-        self.window.on_feedback(now, feedback, rtt);
         if self.window.ignores_marks() && !ignored {
             self.counters.false_marks += 1;
             self.faults.push(PathFault::MarksEverything);

@@ -82,6 +82,8 @@ class Counters(ctypes.Structure):
             "malformed_packets",
             "faults_dropped",
             "kernel_drops",
+            "sent_bytes",
+            "received_bytes",
         )
     )
 

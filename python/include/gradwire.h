@@ -37,6 +37,8 @@ typedef struct {
   uint64_t malformed_packets;    /* datagrams that are no packet, or with a wrong tag or checksum */
   uint64_t faults_dropped;       /* packets dropped by the faults that the job injects */
   uint64_t kernel_drops;         /* packets the kernel dropped because a socket was full */
+  uint64_t sent_bytes;           /* of all packets, headers included, but not those of IP and UDP */
+  uint64_t received_bytes;       /* likewise, with packets that came twice */
 } gw_counters;
 
 /* From byte `offset_bytes` of the buffer on, elements belong to `layer`; 0 is the first layer in

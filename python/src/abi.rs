@@ -469,6 +469,8 @@ pub unsafe extern "C" fn gw_counters_read(rank: *mut GwRank, out: *mut GwCounter
             malformed_packets: counters.malformed_packets + counters.forged_packets,
             faults_dropped: counters.faults_dropped,
             kernel_drops: counters.kernel_drops,
+            sent_bytes: counters.sent_bytes,
+            received_bytes: counters.received_bytes,
         };
         Ok(())
     });

@@ -22,6 +22,10 @@ pub struct GwCounters {
     pub faults_dropped: u64,
     /// Packets the kernel dropped because a socket was full.
     pub kernel_drops: u64,
+    /// Bytes of all packets sent, headers included.
+    pub sent_bytes: u64,
+    /// Bytes of all packets received, headers included.
+    pub received_bytes: u64,
 }
 
 /// `gw_credentials`.
@@ -151,7 +155,7 @@ mod tests {
 
     #[test]
     fn structures_match_the_layout_of_c() {
-        assert_eq!(size_of::<GwCounters>(), 64);
+        assert_eq!(size_of::<GwCounters>(), 80);
         assert_eq!(size_of::<GwCredentials>(), 32);
         assert_eq!(size_of::<GwOpening>(), 88);
         assert_eq!(offset_of!(GwOpening, bind_host), 24);

@@ -48,6 +48,10 @@ def a_killed_server_is_rebuilt_and_training_ends_with_the_same_bits(servers: Ser
     said = servers.running[3].communicate(30)[1]
     own, rest = re.findall(r"bytes, ([0-9.]+) of all servers' state", said)
     assert (own, rest) == ("0.2500", "0.3500"), "together 3/5, the MBR corner"
+    symbols = [int(count) for count in re.findall(r": ([0-9]+) bytes, ", said)]
+    packets = int(re.findall(r"; ([0-9]+) bytes of packets for all", said)[0])
+    assert len(symbols) == 2
+    assert sum(symbols) < packets < 1.5 * sum(symbols), (symbols, packets)
 
 
 def two_servers_killed_at_once_are_rebuilt_from_the_others(servers: Servers) -> None:

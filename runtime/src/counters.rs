@@ -16,6 +16,10 @@ pub struct RankCounters {
     pub repaired_segments: u64,
     /// Segments that arrived for the first time.
     pub received_segments: u64,
+    /// Bytes of all packets sent, headers included, but not those of IP and UDP.
+    pub sent_bytes: u64,
+    /// Bytes of all packets received, likewise.
+    pub received_bytes: u64,
     /// Lost segments as the loss budget counts them.
     pub ledger_lost_segments: u64,
     /// Datagrams that are not packets: too short, cut off, another version, kind or length.
@@ -38,12 +42,14 @@ pub struct RankCounters {
 
 impl RankCounters {
     pub(crate) fn of(endpoint: &Endpoint) -> Self {
-        let counters = endpoint.counters();
+        let (counters, carried) = (endpoint.counters(), endpoint.carried_bytes());
         Self {
             sent_segments: counters.sender.sent_segments,
             lost_segments: counters.receiver.lost_segments,
             repaired_segments: counters.sender.repaired_segments,
             received_segments: counters.receiver.received_segments,
+            sent_bytes: carried.sent,
+            received_bytes: carried.received,
             ledger_lost_segments: endpoint.ledger().total().lost_segments,
             ..Self::default()
         }
@@ -72,6 +78,8 @@ impl Sub for RankCounters {
             lost_segments: self.lost_segments - earlier.lost_segments,
             repaired_segments: self.repaired_segments - earlier.repaired_segments,
             received_segments: self.received_segments - earlier.received_segments,
+            sent_bytes: self.sent_bytes - earlier.sent_bytes,
+            received_bytes: self.received_bytes - earlier.received_bytes,
             ledger_lost_segments: self.ledger_lost_segments - earlier.ledger_lost_segments,
             malformed_packets: self.malformed_packets - earlier.malformed_packets,
             foreign_packets: self.foreign_packets - earlier.foreign_packets,

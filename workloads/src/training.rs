@@ -12,14 +12,16 @@
 //! Two jobs may take turns on the same ranks (`crossover`).
 //!
 //! `messages` decides which gradients share a message, `roster` which hosts exchange them,
-//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts,
-//! and `mixed` where each block of the model has its own way, one of those of `block_run`. All
-//! three write steps by `workers`. How a collective moves bytes is in `gradwire_collectives`.
+//! `programs` the order of tasks; `grid` has all three where matrices are sharded over the hosts
+//! in three dimensions, `line` where they are split in one, and `mixed` where each block of the
+//! model has its own way, one of those of `block_run`. All four write steps by `workers`. How a
+//! collective moves bytes is in `gradwire_collectives`.
 
 mod block_run;
 mod crossover;
 mod exchange;
 mod grid;
+mod line;
 mod messages;
 mod mixed;
 mod programs;
@@ -33,8 +35,8 @@ pub use block_run::{
     KeptActivations, STATE_BYTES, WeightSpread, layout_change,
 };
 pub use exchange::{
-    BUCKET_BYTES, GradientExchange, Overlap, Partners, Parts, ProductGrid, Staleness, StepPart,
-    Training, Update,
+    BUCKET_BYTES, CodecTime, CodecUnit, GradientExchange, Overlap, Partners, Parts, ProductGrid,
+    Staleness, StepPart, TensorLine, Training, Update,
 };
 pub use mixed::{MixedPlan, MixedPlanError};
 pub use step_ends::{StepEnds, Worker};
@@ -56,6 +58,7 @@ impl Training {
             GradientExchange::Servers(servers) => servers.saturating_add(self.team),
             GradientExchange::Gossip(Partners::Centre) => 1 + self.team,
             GradientExchange::Grid(grid) => grid.hosts(),
+            GradientExchange::Line(line) => line.hosts,
         }
     }
 
@@ -69,13 +72,14 @@ impl Training {
                 servers.saturating_add(PAIRS_MAX / servers.max(1))
             }
             GradientExchange::Grid(grid) => grid.hosts(),
+            GradientExchange::Line(line) => line.hosts,
         }
     }
 
     /// Says why so many hosts, which are neither too few nor too many, do not fit.
     pub fn misfit(&self, hosts: u32) -> Option<String> {
         let (team, leaders) = match self.exchange {
-            GradientExchange::Grid(_) => return None,
+            GradientExchange::Grid(_) | GradientExchange::Line(_) => return None,
             GradientExchange::Servers(servers) => (self.team, hosts - servers),
             GradientExchange::Gossip(Partners::Centre) => (self.team, hosts - 1),
             _ => (self.team, hosts),
@@ -99,9 +103,41 @@ impl Training {
         }
     }
 
-    /// Returns whether a grid has matrices to multiply; true without a grid.
-    pub fn multiplies(&self) -> bool {
-        !matches!(self.exchange, GradientExchange::Grid(_)) || grid::multiplies(&self.model)
+    /// Returns whether workers exchange whole gradients or models, so that they may be in teams,
+    /// and ahead of their updates.
+    pub fn exchanges_whole(&self) -> bool {
+        match self.exchange {
+            GradientExchange::Buckets
+            | GradientExchange::Tensors
+            | GradientExchange::Servers(_)
+            | GradientExchange::Gossip(_) => true,
+            GradientExchange::Grid(_)
+            | GradientExchange::Line(_)
+            | GradientExchange::Mixed { .. } => false,
+        }
+    }
+
+    /// Returns whether all workers sum each message at once, before the next step.
+    pub fn sums_at_once(&self) -> bool {
+        let is_summed = matches!(
+            self.exchange,
+            GradientExchange::Buckets | GradientExchange::Tensors
+        );
+        is_summed && self.team == 1 && self.staleness == Staleness::Steps(0)
+    }
+
+    /// Says why a model has no matrices for hosts that share them; `None` where it has some, or
+    /// where hosts share none.
+    pub fn no_matrices(&self) -> Option<&'static str> {
+        match self.exchange {
+            GradientExchange::Grid(_) if !grid::multiplies(&self.model) => {
+                Some("has no matrix with a bias, so a grid has nothing to multiply")
+            }
+            GradientExchange::Line(_) if !line::splits(&self.model) => {
+                Some("has no pair of matrices, as transformers have them, that could be split")
+            }
+            _ => None,
+        }
     }
 
     /// Returns the steps on `hosts` hosts, each a worker or a server.
@@ -137,6 +173,7 @@ impl Training {
     fn programs(&self, whole: &Model, hosts: u32) -> Workload {
         match &self.exchange {
             GradientExchange::Grid(grid) => grid::workload(self, whole, *grid),
+            GradientExchange::Line(line) => line::workload(self, whole, *line),
             GradientExchange::Mixed { plan, samples } => {
                 let samples = samples.or(whole.samples).unwrap_or(1);
                 let devices = hosts;

@@ -33,8 +33,8 @@ Times are simulated microseconds; percentiles are of flows that ended, by neares
 
 Training steps are step:MODEL:HOW; HOW is ddp (buckets of 25 MiB), tensors (an all-reduce for each),
 ps=8 (parameter servers on the first 8 hosts), summa=4x4x2 (matrices sharded over 4 rows and 4
-columns of hosts in 2 layers) or plan=2d-11tr-1s (each block as `model plan` says). Options behind
-it, with commas:
+columns of hosts in 2 layers), megatron=32 (matrices split over 32 hosts, activations summed) or
+plan=2d-11tr-1s (each block as `model plan` says). Options behind it, with commas:
   steps=3         how many; a step is timed from the end of its forward pass to the end of the next
   slow=1.5        the last worker computes 1.5 times as long
   update=all      a forward pass waits for all updates; without it, each layer for its own
@@ -44,7 +44,11 @@ it, with commas:
   algorithm=ring  of all-reduces; without it, as the job says
   part=1MiB       size of the parts of a gradient for parameter servers; part=whole: not cut, but
                   shared by the servers from a million elements on
-  tokens=1024     in a host's share of the batch, with summa: the rows of its activations
+  codec=128G      values that a host encodes or decodes in a second, with ddp and tensors; without
+                  it, codecs of the job take no time
+  codec_on=compute  the computing unit does it, between computing and exchange; without it, other
+                  cores do it while the message is on its way
+  tokens=1024     in a host's share of the batch, with summa and megatron: the rows of activations
   samples=32      in a host's share of the batch, with plan: images or tokens
   scale=16        a 16th of all sizes and times, which takes a 16th of the run
 

@@ -35,7 +35,7 @@ const ELSEWHERE: [(&str, &str); 21] = [
         "sim run single:6@100G",
         "tests/command/models.rs; its files come from other programs",
     ),
-    ("sim run single:64@100G step:gpt2:summa", "minutes"),
+    ("sim run single:64@100G step:gpt2", "minutes"),
     ("sim run single:8@10G step:resnet50", "3 s"),
     ("sim sweep", "tests/command/sweep.rs"),
     ("switch probe", "tests/command/probing.rs"),

@@ -25,7 +25,7 @@ use crate::world::{SEED, fabric, flow, flows, setup};
 const FAIR: f64 = 0.1;
 /// How much later the second flow begins, in microseconds. Simulated senders do not jitter, so that
 /// one meeting alone may repeat the same accident forever; a mean of several does not.
-const LATER: [u64; 3] = [0, 137, 5_003];
+const LATER: [u64; 6] = [0, 137, 1_777, 5_003, 8_770, 12_655];
 
 /// The sender of the second flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

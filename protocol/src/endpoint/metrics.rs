@@ -5,7 +5,7 @@ use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
 use crate::job::PacketOrder;
-use crate::metrics::{ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::metrics::{CarriedBytes, ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
 use crate::sender::SentMessage;
 
 impl Endpoint {
@@ -36,6 +36,16 @@ impl Endpoint {
             counters: self.counters(),
             ledger: self.common.ledger.total(),
         }
+    }
+
+    /// Bytes of all packets since metrics are kept; zeros if they are not.
+    pub fn carried_bytes(&self) -> CarriedBytes {
+        let traffic = self.peers.iter().filter_map(|peer| peer.traffic.as_ref());
+        let classes = traffic.flat_map(|traffic| traffic.classes());
+        classes.fold(CarriedBytes::default(), |all, (_, class)| CarriedBytes {
+            sent: all.sent + class.sent_bytes,
+            received: all.received + class.received_bytes,
+        })
     }
 
     /// The amount of state kept at the moment.

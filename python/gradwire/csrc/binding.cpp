@@ -27,6 +27,8 @@ py::dict counters_of(Backend& backend) {
   out["malformed_packets"] = counters.malformed_packets;
   out["faults_dropped"] = counters.faults_dropped;
   out["kernel_drops"] = counters.kernel_drops;
+  out["sent_bytes"] = counters.sent_bytes;
+  out["received_bytes"] = counters.received_bytes;
   return out;
 }
 

@@ -50,9 +50,10 @@ _LENGTH_BYTES = 8
 """The length of a state stands before it."""
 
 _ALIGNED_BYTES = 64
-_URGENT = Loss(layers=((0, 0),), layer_count=64)
-_LOWEST = Loss()
-"""Messages without layers have the lowest class."""
+_LAYERS = 64
+_URGENT = Loss(layers=((0, 0),), layer_count=_LAYERS)
+_LOWEST = Loss(layers=((0, _LAYERS - 1),), layer_count=_LAYERS)
+"""The last layer has the lowest class of a job; a message without layers has the highest one."""
 
 _HELLO = 6
 
@@ -135,6 +136,7 @@ class Redundancy(threading.Thread):
         self._me = meeting.setup.number
         self._store = Store()
         self._is_live = not is_replacement
+        self._since = time.monotonic()
         self._rebuilt: Rebuilt | None = None
         self._is_over = False
         self._is_cut = False
@@ -388,7 +390,7 @@ class Redundancy(threading.Thread):
             rebuilder for rebuilder in job.rebuilders for _ in job.part(rebuilder, is_urgent)
         ]
         works = [
-            self._linked.receive(value, rebuilder, tag)
+            self._linked.receive(value, rebuilder, tag, _URGENT if is_urgent else _LOWEST)
             for value, rebuilder in zip(values, sources, strict=True)
         ]
         _finish(works)
@@ -411,12 +413,15 @@ class Redundancy(threading.Thread):
 
     def _note_received(self, is_urgent: bool, values: torch.Tensor, seconds: float) -> None:
         symbols, length = values.shape
+        on_wire = self._linked.counters()["received_bytes"]
         if symbols:
             share = symbols / (self._code.servers * self._code.data_symbols)
             self.report(
                 f"got {'its own state' if is_urgent else 'the rest of its symbols'} from the other "
                 f"servers: {symbols * length} bytes, {share:.4f} of all servers' state, in "
-                f"{seconds:.3f} s"
+                f"{seconds:.3f} s, {time.monotonic() - self._since:.3f} s after it came"
+                # Symbols of both parts may be on their way together.
+                + ("" if is_urgent else f"; {on_wire} bytes of packets for all of them")
             )
 
     def _encode_next(self) -> None:

@@ -2,14 +2,15 @@
 
 use std::ops::RangeInclusive;
 
+use gradwire_fabric::settings;
 use gradwire_protocol::job::{ReduceAlgorithm, notation};
 use gradwire_protocol::units::ByteCount;
 
 use super::{PatternError, PatternLine, STEP};
 use crate::model::Model;
 use crate::training::{
-    BUCKET_BYTES, GradientExchange, MixedPlanError, Overlap, Partners, Parts, ProductGrid,
-    Staleness, Training, Update,
+    BUCKET_BYTES, CodecTime, CodecUnit, GradientExchange, MixedPlanError, Overlap, Partners, Parts,
+    ProductGrid, Staleness, TensorLine, Training, Update,
 };
 use crate::words::did_you_mean;
 use crate::workload::Workload;
@@ -22,7 +23,7 @@ const PART_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 const SLOW_MAX: f64 = 100.0;
 const STALE_MAX: u32 = 100;
 const TEAM_MAX: u32 = 1_024;
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "steps",
     "slow",
     "update",
@@ -33,6 +34,8 @@ const KEYS: [&str; 13] = [
     "bucket",
     "algorithm",
     "part",
+    "codec",
+    "codec_on",
     "scale",
     "tokens",
     "samples",
@@ -42,7 +45,7 @@ const TOKENS: u32 = 1_024;
 const TOKENS_MAX: u32 = 1 << 20;
 /// Most samples of a host's share of the batch, where a plan says how blocks are run.
 const SAMPLES_MAX: u32 = 1 << 20;
-/// Most hosts of a grid.
+/// Most hosts that share matrices.
 const GRID_MAX: u32 = 4_096;
 
 /// Returns the model in the text after `step:`.
@@ -75,6 +78,7 @@ impl PatternLine<'_> {
             steps: STEPS,
             straggling: 1.0,
             algorithm: None,
+            codec: None,
             scale: 1,
         };
         for option in options.into_iter().flat_map(|options| options.split(',')) {
@@ -92,10 +96,11 @@ impl PatternLine<'_> {
         if let Some(misfit) = training.misfit(self.hosts.count) {
             return Err(self.form(STEP, misfit));
         }
-        if !training.multiplies() {
-            let name = &training.model.name;
-            let what =
-                format!("{name} has no matrix with a bias, so a grid has nothing to multiply");
+        if let Some(what) = training.no_matrices() {
+            return Err(self.form(STEP, format!("{} {what}", training.model.name)));
+        }
+        if training.codec.is_some() && !training.sums_at_once() {
+            let what = "codec= is for ddp and tensors, without team= and stale=";
             return Err(self.form(STEP, what));
         }
         Ok(training.workload(self.hosts.count))
@@ -104,8 +109,8 @@ impl PatternLine<'_> {
     fn too_many_hosts(&self, training: &Training) -> String {
         let most = training.most_hosts();
         match training.exchange {
-            GradientExchange::Grid(_) => format!(
-                "this grid has {most} hosts, and the workload {}: add @hosts=0-{}",
+            GradientExchange::Grid(_) | GradientExchange::Line(_) => format!(
+                "{most} hosts share the matrices, and the workload has {}: add @hosts=0-{}",
                 self.hosts.count,
                 most - 1
             ),
@@ -126,6 +131,10 @@ impl PatternLine<'_> {
             None if how == "tensors" => Ok(GradientExchange::Tensors),
             Some(("ps", count)) => Ok(GradientExchange::Servers(self.whole("ps", count, 65_535)?)),
             Some(("summa", shape)) => self.grid(shape),
+            Some(("megatron", hosts)) => Ok(GradientExchange::Line(TensorLine {
+                hosts: self.whole("megatron", hosts, GRID_MAX)?,
+                tokens: TOKENS,
+            })),
             Some(("gossip", partners)) => self.gossip(partners.trim()),
             Some(("plan", plan)) => {
                 let plan = plan.parse();
@@ -137,7 +146,7 @@ impl PatternLine<'_> {
             _ => {
                 let what = format!(
                     "`{how}`: allowed are ddp, tensors, ps=SERVERS, gossip=PARTNERS, \
-                     summa=ROWSxCOLUMNSxLAYERS and plan=BLOCKS"
+                     summa=ROWSxCOLUMNSxLAYERS, megatron=HOSTS and plan=BLOCKS"
                 );
                 Err(self.form(STEP, what))
             }
@@ -224,8 +233,8 @@ impl PatternLine<'_> {
                     }
                 }
             }
-            "stale" | "team" if matches!(training.exchange, GradientExchange::Grid(_)) => {
-                let what = format!("{key}= is not for summa=, whose hosts share each gradient");
+            "stale" | "team" if !training.exchanges_whole() => {
+                let what = format!("{key}= is for ddp, tensors, ps= and gossip=");
                 return Err(self.form(STEP, what));
             }
             "stale" => training.staleness = self.staleness(value)?,
@@ -242,6 +251,7 @@ impl PatternLine<'_> {
             "part" => training.parts = self.parts(value)?,
             "tokens" | "samples" => self.batch(training, key, value)?,
             "algorithm" => training.algorithm = Some(self.algorithm(value)?),
+            "codec" | "codec_on" => self.codec(training, key, value)?,
             _ => {
                 let (nearest, known) = (did_you_mean(key, KEYS), KEYS.join(", "));
                 let what = format!("unknown key `{key}`{nearest}; known are {known}");
@@ -257,14 +267,49 @@ impl PatternLine<'_> {
             (GradientExchange::Grid(grid), "tokens") => {
                 grid.tokens = self.whole(key, value, TOKENS_MAX)?;
             }
+            (GradientExchange::Line(line), "tokens") => {
+                line.tokens = self.whole(key, value, TOKENS_MAX)?;
+            }
             (GradientExchange::Mixed { samples, .. }, "samples") => {
                 *samples = Some(self.whole(key, value, SAMPLES_MAX)?);
             }
             _ => {
-                let what = "tokens= is for summa= and samples= for plan=, where activations travel";
+                let what = "tokens= is for summa= and megatron=, and samples= for plan=, where \
+                            activations travel";
                 return Err(self.form(STEP, what));
             }
         }
+        Ok(())
+    }
+
+    /// Sets the time that codecs take.
+    fn codec(&self, training: &mut Training, key: &str, value: &str) -> Result<(), PatternError> {
+        let codec = match (key, value, training.codec) {
+            ("codec", ..) => {
+                let unit = training.codec.map_or(CodecUnit::Cores, |codec| codec.unit);
+                let rate = settings::rate(value).ok_or_else(|| {
+                    let allowed = settings::RATE_ALLOWED;
+                    self.form(STEP, format!("codec=`{value}`: allowed are {allowed}"))
+                })?;
+                CodecTime { rate, unit }
+            }
+            (_, "cores" | "compute", Some(codec)) => CodecTime {
+                unit: match value {
+                    "cores" => CodecUnit::Cores,
+                    _ => CodecUnit::Compute,
+                },
+                ..codec
+            },
+            (_, _, Some(_)) => {
+                let what = format!("codec_on=`{value}`: allowed are cores and compute");
+                return Err(self.form(STEP, what));
+            }
+            (_, _, None) => {
+                let what = "codec_on= needs codec=, the rate of a codec, before it";
+                return Err(self.form(STEP, what));
+            }
+        };
+        training.codec = Some(codec);
         Ok(())
     }
 

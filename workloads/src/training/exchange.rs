@@ -1,6 +1,7 @@
 //! What is trained, and how its gradients are exchanged.
 
 use gradwire_protocol::job::ReduceAlgorithm;
+use gradwire_protocol::units::Rate;
 
 use super::mixed::MixedPlan;
 use crate::model::Model;
@@ -33,6 +34,8 @@ pub struct Training {
     pub straggling: f64,
     /// The algorithm of all-reduces; `None` leaves it to the job.
     pub algorithm: Option<ReduceAlgorithm>,
+    /// The time that codecs take; `None` if none. The exchange itself has the job's codec.
+    pub codec: Option<CodecTime>,
     /// Divisor of all sizes and times, also of the sizes of buckets and parts; 1 takes the model
     /// unchanged. See [`Model::divided`].
     pub scale: u32,
@@ -56,6 +59,8 @@ pub enum GradientExchange {
     Gossip(Partners),
     /// None: the model's matrices are sharded over a grid of hosts, which exchange their blocks.
     Grid(ProductGrid),
+    /// Sums of activations: each matrix is split over all hosts in one dimension.
+    Line(TensorLine),
     /// As a plan says for each block of the model.
     Mixed {
         /// The plan.
@@ -169,6 +174,35 @@ pub enum Overlap {
     Backward,
     /// When the backward pass has ended.
     Off,
+}
+
+/// The time that a host takes to encode and decode messages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CodecTime {
+    /// Values that a host encodes or decodes, as bits in a second. Each message is encoded once and
+    /// decoded once.
+    pub rate: Rate,
+    /// The unit that does it.
+    pub unit: CodecUnit,
+}
+
+/// The unit of a host that encodes and decodes, one message at a time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CodecUnit {
+    /// Cores of their own: they code the blocks of a message while other blocks are on their way.
+    Cores,
+    /// The unit that computes: it encodes a message before it leaves, and decodes it when all of it
+    /// has come.
+    Compute,
+}
+
+/// Hosts that split each matrix in one dimension.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TensorLine {
+    /// Their number.
+    pub hosts: u32,
+    /// Tokens in one host's share of the batch; each host computes a part of all of them.
+    pub tokens: u32,
 }
 
 /// A grid of hosts.

@@ -46,8 +46,10 @@ pub(super) fn messages(training: &Training) -> Vec<GradientMessage> {
             let parts = gradients.flat_map(|(at, one)| parts(at, one, count(one)));
             shared(parts.collect(), servers)
         }
-        // Its messages are blocks of matrices, which `grid` makes.
-        GradientExchange::Grid(_) | GradientExchange::Mixed { .. } => Vec::new(),
+        // `grid`, `line` and `mixed` make their own messages.
+        GradientExchange::Grid(_) | GradientExchange::Line(_) | GradientExchange::Mixed { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -130,6 +132,7 @@ mod tests {
             steps: 1,
             straggling: 1.0,
             algorithm: None,
+            codec: None,
             scale: 1,
         }
     }

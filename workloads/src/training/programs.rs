@@ -2,15 +2,19 @@
 
 use gradwire_protocol::units::ByteCount;
 
-use super::exchange::{GradientExchange, Overlap, StepPart, Training, Update};
+use super::exchange::{
+    CodecTime, CodecUnit, GradientExchange, Overlap, StepPart, Training, Update,
+};
 use super::messages::{GradientMessage, messages};
 use super::roster::Roster;
-use super::tasks::ProgramTasks;
+use super::tasks::{COMPUTE, ProgramTasks};
 use super::workers::{TrainingPrograms, WorkerSteps};
 use crate::workload::{CollectiveKind, Task, Work, Workload};
 
 /// A server is the first member of its group with a worker, a leader that of its team.
 const FIRST: u32 = 0;
+/// The unit of the cores that encode and decode, where they are not that which computes.
+const CODEC_CORES: u16 = COMPUTE + 1;
 
 /// Makes the workload of steps whose model is scaled already, on enough hosts.
 pub(super) fn workload(training: &Training, hosts: u32) -> Workload {
@@ -238,6 +242,9 @@ impl Steps<'_> {
             _ => StepPart::AllReduce,
         };
         // Where a forward pass waits for all before it, no exchange can overtake the last one.
+        if let Some(codec) = self.training.codec {
+            return self.exchange_encoded(codec, place, made, step);
+        }
         let staleness = self.training.staleness;
         let last = self.exchanged[place].last().copied();
         let last = last.filter(|_| staleness.awaited(step) != Some(step));
@@ -248,6 +255,39 @@ impl Steps<'_> {
         let awaited = staleness.awaited(step);
         let awaited = awaited.map(|awaited| self.exchanged[place][awaited as usize]);
         awaited.into_iter().collect()
+    }
+
+    /// Exchanges a message among all workers by a codec that takes time; returns the tasks that the
+    /// next forward pass waits for.
+    fn exchange_encoded(
+        &mut self,
+        codec: CodecTime,
+        place: usize,
+        made: u32,
+        step: u32,
+    ) -> Vec<u32> {
+        let message = &self.messages[place];
+        let once = codec.rate.transmit_time(ByteCount::new(message.bytes));
+        let group = self.roster.exchange(FIRST, step);
+        let coding = |word: &str, span, unit, after| {
+            let work = Work::Compute { span, unit };
+            Task::new(format!("{word} {}", message.name), work, vec![after])
+        };
+        let sum = |after| exchange(message, StepPart::AllReduce, group, vec![after]);
+        match codec.unit {
+            CodecUnit::Cores => {
+                let coded = coding("code", once + once, CODEC_CORES, made);
+                let coded = self.tasks.add(coded, step);
+                vec![self.tasks.add(sum(made), step), coded]
+            }
+            CodecUnit::Compute => {
+                let encoded = coding("encode", once, COMPUTE, made);
+                let encoded = self.tasks.add(encoded, step);
+                let summed = self.tasks.add(sum(encoded), step);
+                let decoded = coding("decode", once, COMPUTE, summed);
+                vec![self.tasks.add(decoded, step)]
+            }
+        }
     }
 }
 
@@ -277,6 +317,7 @@ mod tests {
             steps: 5,
             straggling: 1.0,
             algorithm: None,
+            codec: None,
             scale: 1,
         }
     }

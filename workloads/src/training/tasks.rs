@@ -5,7 +5,7 @@ use gradwire_protocol::units::Span;
 use crate::workload::{Task, Work};
 
 /// The unit that computes.
-const COMPUTE: u16 = 0;
+pub(super) const COMPUTE: u16 = 0;
 
 /// The tasks of a program so far; those that compute follow one another.
 pub(super) struct ProgramTasks {
@@ -39,6 +39,11 @@ impl ProgramTasks {
         let task = self.add(Task::new(name, Work::Compute { span, unit }, after), step);
         self.computed = Some(task);
         task
+    }
+
+    /// The last computing task.
+    pub(super) fn computed(&self) -> Option<u32> {
+        self.computed
     }
 
     pub(super) fn add(&mut self, task: Task, step: u32) -> u32 {

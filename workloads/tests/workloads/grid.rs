@@ -110,7 +110,7 @@ fn a_wrong_grid_says_what_is_allowed() {
         refusal("step:small.csv:summa=2x3x1").contains("as many rows as columns, such as 4x4x4")
     );
     assert!(refusal("step:small.csv:summa=0x0x1").contains("summa=`0x0x1`: it needs"));
-    assert!(refusal("step:small.csv:summa=2x2x1").contains("this grid has 4 hosts"));
+    assert!(refusal("step:small.csv:summa=2x2x1").contains("4 hosts share the matrices"));
     assert!(refusal("step:small.csv:summa=4x4x1").contains("needs 16 hosts or more; there are 8"));
     assert!(refusal("step:vgg16:ddp,tokens=8").contains("tokens= is for summa="));
     assert!(refusal("step:llama-8b:summa=2x2x2").contains("no matrix with a bias"));

@@ -5,6 +5,7 @@ mod checks;
 mod connection_matrices;
 mod grid;
 mod layers;
+mod line;
 mod mixed;
 mod models;
 mod patterns;

@@ -74,6 +74,7 @@ fn a_wrong_plan_says_what_is_allowed() {
     let refusal = |text| read(text, 4).expect_err("the line is wrong");
     assert!(refusal("step:vgg16:plan=x").contains("such as 2d-11tr-s"));
     assert!(refusal("step:vgg16:plan=15d").contains("it has 15 blocks, and vgg16 has 16"));
+    assert!(refusal("step:vgg16:plan=16d,team=2").contains("team= is for ddp, tensors"));
     let error = refusal("step:resnet50:plan=2d-1t-16d");
     assert!(error.contains("block 3 (layer1.0) cannot be t"), "{error}");
     let error = refusal("step:vgg16:ddp,samples=8");

@@ -76,6 +76,59 @@ fn an_optimizer_that_steps_once_waits_for_all_updates() {
 }
 
 #[test]
+fn codecs_take_time_beside_or_between() {
+    let of = |options: &str| {
+        let text = format!("step:small.csv:tensors,steps=1,codec=1G{options}");
+        order(&workload(&text, 2).programs[0].tasks)
+    };
+    let beside = of("");
+    assert_eq!(
+        beside[3..5],
+        [
+            "0 code back <- backward back",
+            "0 all-reduce back <- backward back"
+        ]
+    );
+    let first = "1 forward front <- backward front, all-reduce front, code front";
+    assert_eq!(beside[8], first);
+    let between = of(",codec_on=compute");
+    let back = [
+        "0 encode back <- backward back",
+        "0 all-reduce back <- encode back",
+        "0 decode back <- all-reduce back",
+    ];
+    assert_eq!(between[3..6], back);
+    assert_eq!(
+        between[10],
+        "1 forward front <- backward front, decode front"
+    );
+    let spans = |options: &str| {
+        let text = format!("step:small.csv:tensors,steps=1,codec=1G{options}");
+        let tasks = workload(&text, 2).programs.swap_remove(0).tasks;
+        let coding = tasks
+            .into_iter()
+            .filter(|task| task.name.contains("code back"));
+        let spans = coding.map(|task| match task.work {
+            Work::Compute { span, .. } => span,
+            _ => Span::ZERO,
+        });
+        spans.fold(Span::ZERO, |all, one| all + one)
+    };
+    // 8 bytes at 1 Gb/s, encoded and decoded.
+    assert_eq!(spans(""), Span::from_nanos(128));
+    assert_eq!(spans(""), spans(",codec_on=compute"));
+}
+
+#[test]
+fn a_wrong_codec_says_what_is_allowed() {
+    let refusal = |text: &str| read(text, 4).expect_err("the line is wrong");
+    assert!(refusal("step:small.csv:ddp,codec=fast").contains("codec=`fast`: allowed are 1M to"));
+    assert!(refusal("step:small.csv:ddp,codec_on=compute").contains("needs codec="));
+    assert!(refusal("step:small.csv:ddp,codec=1G,codec_on=x").contains("cores and compute"));
+    assert!(refusal("step:small.csv:ps=2,codec=1G").contains("codec= is for ddp and tensors"));
+}
+
+#[test]
 fn a_bucket_begins_when_its_last_gradient_is_there_and_knows_its_layers() {
     let workload = workload("step:small.csv:ddp,steps=1", 2);
     let tasks = &workload.programs[0].tasks;

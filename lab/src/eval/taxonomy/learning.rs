@@ -7,6 +7,8 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::trained::LEARNING_RATE;
+
 const SUBJECTS: usize = 5;
 /// Words that a text of any subject may have; each subject prefers a part of its own.
 const WORDS: usize = 480;
@@ -16,6 +18,8 @@ const WORDS_OF_TEXT: usize = 16;
 const OWN_SHARE: f64 = 0.35;
 /// Texts to learn from, and as many to test with.
 const TEXTS: usize = 240;
+/// The deviations of a normal distribution that 95 % of the draws are within.
+const DEVIATIONS: f64 = 1.96;
 
 /// Values of a model: of each subject a weight for each word, and one more.
 pub(super) const PARAMETERS: usize = SUBJECTS * (WORDS + 1);
@@ -35,7 +39,7 @@ struct KnownText {
 }
 
 /// The quality of a model.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ModelQuality {
     /// Mean cross-entropy of the texts that it learned from.
     pub(super) loss: f64,
@@ -72,6 +76,34 @@ impl LearningProblem {
             }
         }
         gradient
+    }
+
+    /// The best model that a worker among so many learns alone, from its own texts: the lowest loss
+    /// and the highest accuracy, on the texts of all.
+    pub(super) fn alone(&self, workers: usize, steps: u32) -> ModelQuality {
+        let models = (0..workers).map(|worker| {
+            let mut model = vec![0.0; PARAMETERS];
+            for _ in 0..steps {
+                let gradient = self.gradient(&model, (worker, workers));
+                let moves = model.iter_mut().zip(&gradient);
+                moves.for_each(|(value, slope)| *value -= LEARNING_RATE * slope);
+            }
+            self.quality(&model)
+        });
+        let worst = ModelQuality {
+            loss: f64::INFINITY,
+            accuracy: 0.0,
+        };
+        models.fold(worst, |best, one| ModelQuality {
+            loss: best.loss.min(one.loss),
+            accuracy: best.accuracy.max(one.accuracy),
+        })
+    }
+
+    /// The difference of two accuracies that 95 of 100 pairs of equally good models stay within:
+    /// both are shares of [`TEXTS`] drawn texts (binomial, normal approximation).
+    pub(super) fn accuracy_apart(accuracy: f64) -> f64 {
+        DEVIATIONS * (2.0 * accuracy * (1.0 - accuracy) / TEXTS as f64).sqrt()
     }
 
     /// How good a model is.
@@ -140,6 +172,25 @@ mod tests {
             let apart = (slope - f64::from(gradient[at])).abs();
             assert!(apart < 1e-3, "{at}: {slope} and {}", gradient[at]);
         }
+    }
+
+    #[test]
+    fn a_worker_alone_learns_less_than_from_all_texts() {
+        let problem = LearningProblem::new(5);
+        let all = problem.alone(1, 40);
+        let (six, eight) = (problem.alone(6, 40), problem.alone(8, 40));
+        assert!(
+            all.loss < six.loss && six.loss < eight.loss,
+            "{six:?} {eight:?}"
+        );
+        assert!(all.accuracy > six.accuracy, "{all:?} {six:?}");
+    }
+
+    #[test]
+    fn accuracies_differ_by_chance() {
+        // 240 texts and an accuracy of .9: a deviation of .0194 each, .0274 of the difference.
+        let apart = LearningProblem::accuracy_apart(0.9);
+        assert!((apart - 0.0537).abs() < 1e-3, "{apart}");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) const TEAM: u32 = 2;
 const SERVERS: u32 = 2;
 /// Hosts of a training; with one server, six are workers.
 const RANKS: u32 = 8;
+/// Fewest workers of a training: those beside a server.
+pub(super) const LEAST_WORKERS: usize = RANKS as usize - 2;
 /// Steps of a training.
 pub(super) const TRAINED_STEPS: u32 = 40;
 /// Computing time of a training's step, a third of it forward.
@@ -185,6 +187,7 @@ impl CellPlan {
             steps: TRAINED_STEPS,
             straggling: 1.0,
             algorithm: self.algorithm,
+            codec: None,
             scale: 1,
         };
         training.workload(hosts)
