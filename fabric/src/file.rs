@@ -11,6 +11,7 @@
 //! buffer = "512KiB"                # of a port; its queues: { port = "512KiB", alpha = 1.0 };
 //!                                  # of a switch: { shared = "16MiB", alpha = 1.0 }
 //! mark = "100%"                    # of rate x round trip, or "off"
+//! trim = "off"                     # or "on": switches cut packets instead of dropping them
 //! balance = "ecmp"
 //!
 //! [rates]                          # with a shape: rates of some links

@@ -11,7 +11,7 @@ use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::exchange;
 use crate::policy::{Balance, QosPolicy, bytes_during};
-use crate::topology::Fabric;
+use crate::topology::{Fabric, Trimming};
 
 /// Bytes of a control packet: a header without payload.
 const CONTROL_BYTES: u32 = 64;
@@ -50,6 +50,9 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     policy.balance = fabric.balance.unwrap_or(Balance::Ecmp);
     for queue in policy.queues.iter_mut().skip(1) {
         queue.marks_above = fabric.marks_above;
+    }
+    if fabric.trimming == Trimming::On {
+        policy.trims_to = Some(ByteCount::new(u64::from(CONTROL_BYTES + fabric.framing)));
     }
     policy
 }

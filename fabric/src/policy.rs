@@ -116,6 +116,32 @@ impl MarkRamp {
     }
 }
 
+/// The depth of a data queue above which packets are trimmed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TrimDepth {
+    /// The memory of the port, but for headers of trimmed packets.
+    Memory,
+    /// So many bytes.
+    Bytes(ByteCount),
+    /// What the port sends in this time.
+    Time(Span),
+}
+
+impl TrimDepth {
+    /// The part of a port's memory that is left for headers of trimmed packets.
+    const HEADER_PART: u64 = 16;
+
+    /// In bytes, at a port of this rate with so much memory.
+    pub fn bytes(self, rate: Rate, memory: ByteCount) -> u64 {
+        let most = memory.get() - memory.get() / Self::HEADER_PART;
+        match self {
+            Self::Memory => most,
+            Self::Bytes(bytes) => bytes.get().min(most),
+            Self::Time(span) => bytes_during(span, rate).min(most),
+        }
+    }
+}
+
 /// The packet of a queue that is served first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceOrder {
@@ -180,8 +206,9 @@ pub struct QosPolicy {
     /// Packets that a full data queue would drop are cut to this many bytes and sent in the
     /// highest queue instead; `None`: they are dropped.
     pub trims_to: Option<ByteCount>,
-    /// Data queue depth above which packets are trimmed, if switches trim.
-    pub trims_above: ByteCount,
+    /// Data queue depth above which packets are trimmed, if switches trim, at least a 16th of the
+    /// port's memory below its end.
+    pub trims_above: TrimDepth,
 }
 
 impl QosPolicy {
@@ -218,7 +245,7 @@ impl QosPolicy {
             ramp: None,
             pause: None,
             trims_to: None,
-            trims_above: ByteCount::new(0),
+            trims_above: TrimDepth::Memory,
         }
     }
 

@@ -10,7 +10,7 @@ use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
 
 use crate::graph::Graph;
 use crate::policy::SwitchBuffer;
-use crate::topology::{FRAMING, Fabric, HostSpells, MTU, PORT_BUFFER, SlowSpells};
+use crate::topology::{FRAMING, Fabric, HostSpells, MTU, PORT_BUFFER, SlowSpells, Trimming};
 
 /// Allowed sizes of a fabric's packets, in bytes.
 pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
@@ -47,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) buffer: SwitchBuffer,
     balance: Option<Balance>,
     marks_above: Option<Share>,
+    trimming: Trimming,
     spells: HostSpells,
 }
 
@@ -60,6 +61,7 @@ impl Default for Settings {
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             balance: None,
             marks_above: Some(Share::ALL),
+            trimming: Trimming::Off,
             spells: HostSpells::default(),
         }
     }
@@ -80,6 +82,7 @@ impl Settings {
             framing: self.framing,
             balance: self.balance,
             marks_above: self.marks_above,
+            trimming: self.trimming,
         }
     }
 }
@@ -96,7 +99,7 @@ pub(crate) struct Setting {
 }
 
 /// All settings.
-pub(crate) const SETTINGS: [Setting; 9] = [
+pub(crate) const SETTINGS: [Setting; 10] = [
     Setting {
         name: "latency",
         doc: "Time on the wire of every link; 1us by default.",
@@ -165,6 +168,22 @@ pub(crate) const SETTINGS: [Setting; 9] = [
             settings.marks_above = match text {
                 "off" => None,
                 share => Some(notation::share(share)?),
+            };
+            Some(())
+        },
+    },
+    Setting {
+        name: "trim",
+        doc: "Whether switches cut data packets that they would drop to their headers, which go on \
+              in the highest queue (gradwire's switches; ndp and nscc have their own); off by \
+              default.",
+        allowed: "on, off",
+        form: || ValueForm::Words(vec!["on", "off"]),
+        set: |settings, text| {
+            settings.trimming = match text {
+                "on" => Trimming::On,
+                "off" => Trimming::Off,
+                _ => return None,
             };
             Some(())
         },

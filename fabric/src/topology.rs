@@ -80,6 +80,16 @@ pub struct HostSpells {
     pub receive: Option<SlowSpells>,
 }
 
+/// What switches do with data packets for which they have no room, or which they would drop early.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Trimming {
+    /// They drop them.
+    #[default]
+    Off,
+    /// They cut them to their headers, which go on in the highest queue.
+    On,
+}
+
 /// A network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
@@ -107,6 +117,8 @@ pub struct Fabric {
     /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
     /// packets; `None`: never, they only drop packets that do not fit.
     pub marks_above: Option<Share>,
+    /// Whether switches cut the data packets that they would drop.
+    pub trimming: Trimming,
 }
 
 /// Bytes on the wire around a UDP payload: Ethernet 38 with preamble and gap, IPv4 20, UDP 8.

@@ -94,7 +94,7 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            header[1] = PacketKind::Data as u8 + header[1] % 9;
+            header[1] = PacketKind::Data as u8 + header[1] % 10;
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {
@@ -114,6 +114,10 @@ impl Scene {
         );
         if choice & 4 != 0 && of_sender {
             payload = make_consistent(&mut header, self.endpoint.segment_bytes());
+        }
+        if choice & 8 != 0 {
+            self.endpoint.handle_trimmed(self.now, &header);
+            return;
         }
         let ecn = Ecn::from_bits(choice >> 4);
         self.endpoint.handle_datagram(

@@ -37,10 +37,14 @@ pub enum Transport {
     DctcpClasses,
     /// PIAS: DCTCP whose flows sink from queue to queue as they send.
     Pias,
+    /// Swift: a window that keeps the round trip at a target.
+    Swift,
     /// pFabric.
     PFabric,
     /// NDP with trimming switches.
     Ndp,
+    /// NSCC of Ultra Ethernet, with REPS and trimming switches.
+    Nscc,
     /// RoCE with go-back-N, PFC and DCQCN.
     Roce,
     /// The same without DCQCN.
@@ -120,9 +124,9 @@ pub enum JournalMode {
 pub enum SetupError {
     /// No such transport.
     #[error(
-        "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, pfabric, \
-         ndp, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, irn-go-back-n, \
-         irn-no-window, switchml, atp, atp-servers, netreduce"
+        "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, swift, \
+         pfabric, ndp, nscc, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, \
+         irn-go-back-n, irn-no-window, switchml, atp, atp-servers, netreduce"
     )]
     Transport {
         /// The given name.

@@ -16,13 +16,13 @@ use crate::engine::wiring::Wiring;
 use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
-use crate::transports::dctcp::Dctcp;
 use crate::transports::gradwire::Gradwire;
 use crate::transports::in_network::connections::ConnectionHost;
 use crate::transports::in_network::worker_host::WorkerHost;
 use crate::transports::in_network::{SumCargo, SumPolicy, element};
 use crate::transports::irn::{Irn, IrnTerms};
 use crate::transports::ndp::Ndp;
+use crate::transports::nscc::Nscc;
 use crate::transports::pfabric::PFabric;
 use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
 use crate::transports::reference::player::MessagePlayer;
@@ -31,6 +31,7 @@ use crate::transports::roce::{Roce, RoceTerms};
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
 use crate::transports::tagged::TaggedHost;
+use crate::transports::{dctcp, swift};
 
 /// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
@@ -47,12 +48,14 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
             simulate(setup, watch, |host| SharedHost::new(host, setup, &settings))
         }
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
-        Transport::Dctcp => simulate_reference(setup, watch, Dctcp::host),
-        Transport::SlowDctcp => simulate_reference(setup, watch, Dctcp::host_of_paper),
+        Transport::Dctcp => simulate_reference(setup, watch, dctcp::host),
+        Transport::SlowDctcp => simulate_reference(setup, watch, dctcp::host_of_paper),
         Transport::DctcpClasses => simulate_reference(setup, watch, TaggedHost::job_first),
         Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
+        Transport::Swift => simulate_reference(setup, watch, swift::host),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
         Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
+        Transport::Nscc => simulate_reference(setup, watch, Nscc::host),
         Transport::Roce => simulate_roce(setup, watch, RoceTerms::DCQCN),
         Transport::RocePfc => simulate_roce(setup, watch, RoceTerms::PFC),
         Transport::IrnGoBack => simulate_roce(setup, watch, RoceTerms::IRN_GO_BACK),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use gradwire_fabric::fitting;
-use gradwire_fabric::policy::{MarkRamp, Pause, QosPolicy, ServiceOrder, SwitchBuffer};
+use gradwire_fabric::policy::{MarkRamp, Pause, QosPolicy, ServiceOrder, SwitchBuffer, TrimDepth};
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Share, Span};
@@ -21,23 +21,33 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         _ => &default,
     };
     let mut policy = fitting::policy_of_job(job, fabric);
+    if setup.transport != Transport::Gradwire {
+        policy.trims_to = None;
+    }
     let packet = u64::from(fabric.mtu + fabric.framing);
     match setup.transport {
         Transport::Gradwire
         | Transport::Dctcp
         | Transport::SlowDctcp
         | Transport::DctcpClasses
-        | Transport::Pias => {}
+        | Transport::Pias
+        | Transport::Swift => {}
         Transport::PFabric => {
             policy.order = ServiceOrder::Urgency;
             policy.queues.truncate(2);
             policy.queues[1].marks_above = None;
         }
         Transport::Ndp => {
-            policy.trims_to = Some(ByteCount::new(u64::from(REFERENCE_HEADER + fabric.framing)));
             let half = fabric.buffer.port_bytes().get() / 2;
-            policy.trims_above = ByteCount::new((8 * packet - 1).min(half));
+            let depth = ByteCount::new((8 * packet - 1).min(half));
+            trim_above(&mut policy, fabric, TrimDepth::Bytes(depth));
             policy.queues[1].marks_above = None;
+        }
+        Transport::Nscc => {
+            let round_trip = policy.rtt;
+            trim_above(&mut policy, fabric, TrimDepth::Time(round_trip));
+            policy.queues[1].marks_above = Some(Share::ALL);
+            policy.ramp = Some(nscc_marks(round_trip));
         }
         Transport::Irn
         | Transport::IrnDcqcn
@@ -61,6 +71,23 @@ pub fn policy(setup: &Setup) -> QosPolicy {
         }
     }
     policy
+}
+
+/// Lets switches cut packets to their headers when a data queue is deeper than this.
+fn trim_above(policy: &mut QosPolicy, fabric: &Fabric, depth: TrimDepth) {
+    policy.trims_to = Some(ByteCount::new(u64::from(REFERENCE_HEADER + fabric.framing)));
+    policy.trims_above = depth;
+}
+
+/// Where switches mark for NSCC: from a fifth of a round trip on, and everything from four fifths
+/// (htsim of the Ultra Ethernet Consortium).
+fn nscc_marks(round_trip: Span) -> MarkRamp {
+    let share = |fifths| Span::from_picos(round_trip.as_picos() / 5 * fifths);
+    MarkRamp {
+        from: share(1),
+        to: share(4),
+        share: Share::ALL,
+    }
 }
 
 /// Where switches mark for DCQCN: Kmin and Kmax are 100 and 400 KB at 25 Gb/s, more at higher rates

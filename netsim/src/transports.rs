@@ -3,8 +3,8 @@
 //! - [`gradwire`]: the `Endpoint` and the `Communicator` that ship, as a host of the fabric;
 //!   [`program`] lets a rank run the tasks of a training job. `tasks` decides when the turn of a
 //!   task comes, `operations` turns it into an operation of `gradwire_collectives`.
-//! - [`dctcp`], [`pfabric`], [`ndp`], [`roce`], [`irn`]: references, which exist only in the
-//!   simulator, with [`settings`] that all of them share.
+//! - [`dctcp`], [`swift`], [`pfabric`], [`ndp`], [`nscc`], [`roce`], [`irn`]: references, which
+//!   exist only in the simulator, with [`settings`] that all of them share.
 //! - [`in_network`]: all-reduces that switches sum: SwitchML, ATP, NetReduce.
 //! - [`tagged`]: DCTCP in several priority queues, among them PIAS.
 //! - [`shared_host`]: gradwire beside DCTCP, which carries the flows of no training job.
@@ -16,6 +16,7 @@ mod identity;
 pub mod in_network;
 pub mod irn;
 pub mod ndp;
+pub mod nscc;
 pub mod open_loop;
 mod operations;
 pub mod pfabric;
@@ -24,5 +25,6 @@ pub mod reference;
 pub mod roce;
 pub mod settings;
 pub mod shared_host;
+pub mod swift;
 pub mod tagged;
 mod tasks;

@@ -268,6 +268,57 @@ fn ndp_uses_nine_tenths_of_a_fat_tree_under_a_permutation() {
     assert!((mean / 0.92 - 1.0).abs() < 0.05, "{mean} of the links");
 }
 
+/// The longest flow of each seed, averaged.
+fn mean_of_seeds(seeds: u64, transport: Transport, flows: impl Fn(u64) -> Vec<Flow>) -> f64 {
+    let tail = |seed| {
+        let setup = Setup {
+            seed,
+            ..setup(transport, "fat-tree:k=8@100G", flows(seed))
+        };
+        longest(&run(&setup))
+    };
+    (1..=seeds).map(tail).sum::<f64>() / seeds as f64
+}
+
+/// An incast of so many drawn hosts of 128.
+fn drawn_incast(senders: usize, bytes: u64, seed: u64) -> Vec<Flow> {
+    let mut order: Vec<u32> = (0..128).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    let (to, from) = (order[0], &order[1..=senders]);
+    from.iter().map(|&from| flow(from, to, bytes)).collect()
+}
+
+/// htsim of the Ultra Ethernet Consortium, NSCC with trimming, REPS in the permutations, on the
+/// same fabric. Theirs are other permutations and senders, so three of each are averaged here.
+#[test]
+fn nscc_needs_as_long_as_in_htsim() {
+    type Flows = fn(u64) -> Vec<Flow>;
+    let cells: [(&str, Flows, f64); 4] = [
+        (
+            "permutation of 2 MB",
+            |seed| permutation(128, 2 * MB, seed),
+            195.0,
+        ),
+        (
+            "permutation of 100 KB",
+            |seed| permutation(128, 100_000, seed),
+            26.6,
+        ),
+        ("incast of 127", |_| incast(127, 2 * MB), 21_029.3),
+        (
+            "incast of 64",
+            |seed| drawn_incast(64, 64 << 10, seed),
+            368.7,
+        ),
+    ];
+    for (name, flows, theirs) in cells {
+        let mean = mean_of_seeds(3, Transport::Nscc, flows);
+        let off = mean / theirs - 1.0;
+        println!("{name}: {mean:.1} us, {:.1} % off", off * 100.0);
+        assert!(off.abs() < 0.05, "{name}: {mean} us, htsim {theirs}");
+    }
+}
+
 /// Enough memory for the bytes that every ingress of a switch may hold before its pause works.
 const LOSSLESS: &str = "buffer=4MiB";
 
@@ -306,15 +357,8 @@ fn an_incast_holds_back_an_innocent_flow_where_pfc_is() {
 #[test]
 fn roce_needs_as_long_for_a_permutation_as_in_other_simulators() {
     let seeds = 8;
-    let tail = |seed| {
-        let flows = permutation(128, 2 * MB, seed);
-        let setup = Setup {
-            seed,
-            ..setup(Transport::Roce, "fat-tree:k=8@100G", flows)
-        };
-        longest(&run(&setup))
-    };
-    let mean = (1..=seeds).map(tail).sum::<f64>() / seeds as f64;
+    let flows = |seed| permutation(128, 2 * MB, seed);
+    let mean = mean_of_seeds(seeds, Transport::Roce, flows);
     let off = mean / 865.0 - 1.0;
     println!("{mean:.0} us, {:.1} % off", off * 100.0);
     assert!(off.abs() < 0.15, "seeds 1 to {seeds}: {mean} us");

@@ -472,6 +472,7 @@ impl Endpoint {
             PacketKind::Refuse => peer.sender.handle_refuse(now, header),
             // An aggregator speaks them, and no rank of the job.
             PacketKind::Sum | PacketKind::Total => self.foreign += 1,
+            PacketKind::Trimmed => peer.sender.handle_trimmed(now, header, &peer.rtt),
         }
         None
     }
@@ -613,6 +614,24 @@ impl Machine for Endpoint {
         }
     }
 
+    fn handle_trimmed(&mut self, now: Instant, header: &Header) {
+        if header.kind != PacketKind::Data || !self.is_ours(header) {
+            self.foreign += 1;
+            return;
+        }
+        let at = self.place(header.source);
+        let peer = &mut self.peers[at];
+        if peer.standing == PeerStanding::Failed {
+            self.foreign += 1;
+            return;
+        }
+        (peer.standing, peer.heard) = (PeerStanding::Well, now);
+        peer.receiver.handle_trimmed(header);
+        self.common.grants.on_arrival(now, at as u32);
+        self.grant(now);
+        self.touch(now, at);
+    }
+
     fn handle_host_drops(&mut self, now: Instant) {
         self.common.ledger.on_host_drops(now);
     }
@@ -629,6 +648,8 @@ impl Machine for Endpoint {
             PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
             // It is not repaired either when the network loses it.
             PacketKind::Parity | PacketKind::Sum | PacketKind::Total => {}
+            // Time shows the loss, too.
+            PacketKind::Trimmed => {}
             PacketKind::Ack | PacketKind::Bitmap | PacketKind::Stop => {
                 peer.receiver.report_again(&unsent.template);
             }

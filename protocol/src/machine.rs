@@ -23,6 +23,11 @@ pub trait Machine {
         self.handle_run(now, &ArrivedRun::from(datagram));
     }
 
+    /// Takes the header of a DATA packet that a switch has cut instead of dropping it, so that its
+    /// sender learns of the loss at once. No seal or checksum can prove such a header, so a driver
+    /// hands it over only where the job asks for neither.
+    fn handle_trimmed(&mut self, _now: Instant, _header: &Header) {}
+
     /// Acts on all timeouts up to `now`. Call it when [`Machine::poll_timeout`] has passed, and
     /// only after every packet that had arrived by `now` was handed over: otherwise a packet that
     /// waits in a socket would look lost. A call long after that time informs the machine that its

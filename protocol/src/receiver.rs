@@ -39,6 +39,9 @@
 //!     too, and also all of a message that has not begun to arrive (`receiver/absent.rs`). Its STOP
 //!     says so ([`crate::wire::Flags::LATE`]), before any other report tells of later packets.
 //!
+//! 11. The header of a DATA packet that a switch has cut is answered by TRIMMED
+//!     (`receiver/trimmed.rs`).
+//!
 //! So a segment that is lost within the tolerance stays missing, and the collectives fill the hole
 //! as the job's `holes` says. One that is lost beyond the tolerance is repaired: its sender finds
 //! that it has more holes than tolerated (rule 6 of [`crate::sender`]), or BITMAP asks for it (rule
@@ -61,6 +64,7 @@ mod repeat;
 mod report;
 mod restoring;
 mod runs;
+mod trimmed;
 mod unsent;
 
 use std::collections::VecDeque;
@@ -150,8 +154,8 @@ pub struct Receiver {
     expected: VecDeque<ReceiveRequest>,
     absent: AbsentMessages,
     closed: ClosedMessages,
-    /// Headers of messages for which REFUSE is due.
-    refusals: VecDeque<Header>,
+    /// The REFUSE and TRIMMED that are due.
+    answers: VecDeque<Header>,
     early_segments: u64,
     /// When the sender was last told that this rank lives, but takes no more messages.
     turned_away: Option<Instant>,
@@ -214,7 +218,7 @@ impl Receiver {
             expected: VecDeque::new(),
             absent: AbsentMessages::default(),
             closed: ClosedMessages::default(),
-            refusals: VecDeque::new(),
+            answers: VecDeque::new(),
             early_segments: 0,
             turned_away: None,
             events: VecDeque::new(),
@@ -656,12 +660,12 @@ impl Receiver {
         let ReceiverDeadlines { report, gap } = self.deadlines;
         let later = report.filter(|&at| at > now);
         ControlOutlook {
-            talks: !self.refusals.is_empty() || (report.is_some() && later.is_none()),
+            talks: !self.answers.is_empty() || (report.is_some() && later.is_none()),
             due: earlier(earlier(later, gap), self.granted.due()),
         }
     }
 
-    /// Writes the next REFUSE or report that is due into `body` and gives its header.
+    /// Writes the next REFUSE, TRIMMED or report that is due into `body` and gives its header.
     ///
     /// When the report of one message is due, those of all messages are sent that have any. No
     /// report echoes a packet that was sent after one that another message has yet to report: a
@@ -673,9 +677,9 @@ impl Receiver {
         settings: &EndpointSettings,
         body: &mut Vec<u8>,
     ) -> Option<Header> {
-        let refusal = self.poll_refusal(now, body);
-        if refusal.is_some() || self.deadlines.report.is_none_or(|due| due > now) {
-            return refusal;
+        let answer = self.poll_answer(now, body);
+        if answer.is_some() || self.deadlines.report.is_none_or(|due| due > now) {
+            return answer;
         }
         let mut reports = self.messages.iter().map(|receiving| &receiving.report);
         if !reports.any(|report| report.is_due(now)) {

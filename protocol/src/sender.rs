@@ -11,7 +11,8 @@
 //!    Since the receiver may have accepted protected ones by mistake, a BITMAP proves nothing about
 //!    these.
 //! 3. in flight -> lost, by time: a packet that was sent clearly later has arrived, in the same
-//!    class or a lower one; or by order: its path has passed it (`sender/loss.rs`).
+//!    class or a lower one; or by order: its path has passed it (`sender/loss.rs`); or by TRIMMED:
+//!    only its header has arrived (`sender/trimmed.rs`).
 //! 4. in flight -> lost, by BITMAP: the BITMAP lacks the segment and echoes a packet that was sent
 //!    later, not in a higher class.
 //! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has arrived:
@@ -51,6 +52,7 @@ mod repair;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod trimmed;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -139,6 +141,8 @@ pub struct SenderCounters {
     pub marks: u64,
     /// Segments found lost.
     pub found_lost: u64,
+    /// Segments of which the receiver got only the header.
+    pub trimmed_segments: u64,
     /// How often the path lost most packets for seconds.
     pub path_failures: u64,
     /// How often marks were ignored from then on, since the path marks everything.

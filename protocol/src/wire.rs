@@ -35,8 +35,8 @@
 //! Little-endian, a header of 64 bytes. Every packet is self-describing: any order and any subset
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
-//! A message's sender speaks DATA, PARITY, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP
-//! and REFUSE. CLOSE, RESET and REFUSE have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
+//! A message's sender speaks DATA, PARITY, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP,
+//! REFUSE and TRIMMED. CLOSE, RESET, REFUSE and TRIMMED have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
 //! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY
 //! carries the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length
 //! of the message's first one; its `segment` is the group, `magnitude` the number of segments in
@@ -108,6 +108,9 @@ pub enum PacketKind {
     Sum = 10,
     /// Aggregator to rank: the sum of all contributions.
     Total = 11,
+    /// Receiver to sender: of the DATA packet with this segment and time stamp only the header has
+    /// arrived, since a switch has cut it.
+    Trimmed = 12,
 }
 
 impl PacketKind {
@@ -134,6 +137,7 @@ impl PacketKind {
             9 => Self::Parity,
             10 => Self::Sum,
             11 => Self::Total,
+            12 => Self::Trimmed,
             _ => return None,
         })
     }
@@ -308,7 +312,7 @@ pub enum DecodeError {
     #[error("version {0}, this build speaks version {VERSION}")]
     Version(u8),
     /// A kind that this version does not have.
-    #[error("packet kind {0}, known are 1 to 11")]
+    #[error("packet kind {0}, known are 1 to 12")]
     Kind(u8),
     /// The length field disagrees with the datagram.
     #[error("the header announces {said} bytes after it, but {present} follow")]
@@ -590,8 +594,8 @@ mod tests {
             present: 3,
         };
         assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
-        packet[1] = 12;
-        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(12)));
+        packet[1] = 13;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(13)));
         packet[0] = 1;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Version(1)));
     }

@@ -20,6 +20,8 @@ pub fn colour(transport: &str) -> &'static str {
         "roce" => "#cc79a7",
         "pfabric" => "#e69f00",
         "irn" => "#882255",
+        "swift" => "#999933",
+        "nscc" => "#332288",
         _ => "#56606b",
     }
 }

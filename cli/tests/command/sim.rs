@@ -8,14 +8,16 @@ use serde_json::Value;
 use crate::processes::{errors, file, folder, gradwire, objects, run};
 
 /// All transports.
-pub(crate) const TRANSPORTS: [&str; 19] = [
+pub(crate) const TRANSPORTS: [&str; 21] = [
     "gradwire",
     "dctcp",
     "dctcp-10ms",
     "dctcp-classes",
     "pias",
+    "swift",
     "pfabric",
     "ndp",
+    "nscc",
     "roce",
     "roce-pfc",
     "irn",

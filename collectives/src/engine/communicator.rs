@@ -18,6 +18,7 @@ use gradwire_protocol::machine::{ArrivedRun, Machine, Payload, Transmit, UnsentR
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
+use gradwire_protocol::wire::Header;
 
 use crate::engine::agreement::Agreement;
 use crate::engine::departures::DepartureQueue;
@@ -376,6 +377,11 @@ impl Machine for Communicator {
             self.take_events(now);
             rest = run.after(taken.packets);
         }
+    }
+
+    fn handle_trimmed(&mut self, now: Instant, header: &Header) {
+        self.parts.endpoint.handle_trimmed(now, header);
+        self.take_events(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

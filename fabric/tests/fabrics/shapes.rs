@@ -134,7 +134,7 @@ fn a_wrong_shape_is_told_what_is_allowed() {
         (
             "rail:8x8@400G,latncy=1us",
             "unknown option `latncy` (did you mean `latency`?); known options are latency, loss, \
-             mtu, framing, buffer, mark, balance, slow-send, slow-receive",
+             mtu, framing, buffer, mark, trim, balance, slow-send, slow-receive",
         ),
         (
             "rail:8x8@400G,mtu=70000",

@@ -46,14 +46,15 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
     /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
-    /// dctcp-classes (training jobs before other traffic), pias, pfabric, ndp, roce (with PFC and
-    /// DCQCN), roce-pfc (without DCQCN), irn, irn-dcqcn, irn-pfc or irn-pfc-dcqcn, irn-go-back-n or
-    /// irn-no-window (ablations), or switchml, atp, atp-servers (without aggregators), netreduce:
-    /// switches sum the all-reduces whose collectives.algorithm is auto. Flows of a background ride
-    /// DCTCP beside gradwire. All but gradwire take only collectives.algorithm, chunk, order and
-    /// credit from the job: each message of a collective is a flow. With credit 0, the default, a
-    /// flow begins as soon as it may, and order has no effect. With a credit, order = layers is
-    /// ByteScheduler, and order = arrival first come, first served.
+    /// dctcp-classes (training jobs before other traffic), pias, swift, pfabric, ndp, nscc (Ultra
+    /// Ethernet, with REPS and trimming), roce (with PFC and DCQCN), roce-pfc (without DCQCN), irn,
+    /// irn-dcqcn, irn-pfc or irn-pfc-dcqcn, irn-go-back-n or irn-no-window (ablations), or
+    /// switchml, atp, atp-servers (without aggregators), netreduce: switches sum the all-reduces
+    /// whose collectives.algorithm is auto. Flows of a background ride DCTCP beside gradwire. All
+    /// but gradwire take only collectives.algorithm, chunk, order and credit from the job: each
+    /// message of a collective is a flow. With credit 0, the default, a flow begins as soon as it
+    /// may, and order has no effect. With a credit, order = layers is ByteScheduler, and order =
+    /// arrival first come, first served.
     #[arg(long, default_value_t = default_transport())]
     #[serde(default = "default_transport")]
     pub transport: String,

@@ -35,7 +35,8 @@ pub struct PortLimits {
     pub drops_early: u8,
     /// How the queues that mark do it instead, if they draw.
     pub ramp: Option<DepthRamp>,
-    /// Depth above which data packets are trimmed; `u64::MAX`: never.
+    /// Depth above which data packets are trimmed, as those are that would be dropped; `u64::MAX`:
+    /// never.
     pub trims_above: u64,
     /// Bytes that the port may hold.
     pub bytes: u64,
@@ -73,7 +74,7 @@ impl PortLimits {
                 share: ramp.share.get(),
             }),
             trims_above: if trims {
-                policy.trims_above.get()
+                policy.trims_above.bytes(rate, buffer.port_bytes())
             } else {
                 u64::MAX
             },
@@ -239,11 +240,20 @@ impl PortQueues {
             (above, None) => depth > above,
         };
         let markable = packet.ecn != Ecn::NotEct;
+        let trims = limits.trims_above != u64::MAX && packet.load == Load::Data;
         if early && !markable && limits.drops_early >> queue & 1 == 1 {
-            return QueueVerdict::DropEarly;
+            return if trims {
+                QueueVerdict::Trim
+            } else {
+                QueueVerdict::DropEarly
+            };
         }
         if u64::from(packet.bytes) > room {
-            return QueueVerdict::DropFull;
+            return if trims {
+                QueueVerdict::Trim
+            } else {
+                QueueVerdict::DropFull
+            };
         }
         if early && markable {
             QueueVerdict::EnterMarked

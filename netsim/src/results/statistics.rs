@@ -454,7 +454,9 @@ mod tests {
 
     use super::*;
     use gradwire_fabric::policy::SwitchBuffer;
-    use gradwire_fabric::topology::{FRAMING, HostSpells, Link, MTU, PORT_BUFFER, Switch};
+    use gradwire_fabric::topology::{
+        FRAMING, HostSpells, Link, MTU, PORT_BUFFER, Switch, Trimming,
+    };
     use gradwire_workloads::workload::Program;
 
     fn at(micros: u64) -> Instant {
@@ -581,6 +583,7 @@ mod tests {
             framing: FRAMING,
             balance: None,
             marks_above: None,
+            trimming: Trimming::Off,
         };
         let named = |names: [&str; 3]| {
             let tiers = names.into_iter().zip([0, 0, 1]);
@@ -622,6 +625,7 @@ mod tests {
             framing: FRAMING,
             balance: None,
             marks_above: None,
+            trimming: Trimming::Off,
         };
         let mut links = vec![link(leaf, host), link(host, leaf), link(spine, leaf)];
         links.push(LinkOutcome {

@@ -1,161 +1,50 @@
 //! DCTCP: a window that shrinks in proportion to the share of marked packets.
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. The receiver
-//! acknowledges every packet at once and repeats its mark in the ACK; the sender finds losses by
-//! later packets that overtook them (`reference::scoreboard`) or by a timeout (`rtt`). A flow keeps
-//! one entropy, so that it takes one path where switches hash.
-//!
-//! Left out: the handshake, delayed ACKs, a receive window, and the byte stream: a flow is a fixed
-//! number of packets. A sender takes reordering by switches that spray for loss, as TCP does. There
-//! is no jitter: two equal senders on one switch run in lockstep, and the one whose packets arrive
-//! second sees the longer queue every time.
+//! repeats the mark of each packet in its ACK. The rest is in `reference::windowed`, which also
+//! says what is left out.
 
-mod rtt;
 mod window;
 
-use gradwire_protocol::units::{Instant, Span};
-use rand::Rng;
+use gradwire_protocol::units::Span;
 
-use super::reference::acknowledger::Acknowledger;
-use super::reference::cargo::ReferenceCargo;
-use super::reference::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules};
-use super::reference::scoreboard::Scoreboard;
-use super::reference::turns::{Turn, Turns};
+use super::reference::flow_host::FlowHost;
+use super::reference::retransmission::{LEAST, LEAST_OF_PAPER};
+use super::reference::windowed::Windowed;
 use super::settings::ReferenceSettings;
-use crate::engine::host::{Begin, Envelope};
-use rtt::{LEAST, LEAST_OF_PAPER, RoundTrip};
-use window::{AckNews, Window};
+use window::DctcpWindow;
 
 /// The rules of DCTCP.
-#[derive(Debug)]
-pub struct Dctcp {
-    least_timeout: Span,
-    first_window: u32,
-    turns: Turns,
-    receiving: Acknowledger,
+pub type Dctcp = Windowed<DctcpWindow>;
+
+/// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in the
+/// evaluation of pFabric, and as those of all transports here: the comparison is not about how
+/// carefully they start.
+pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Dctcp> {
+    host_with(host, settings, LEAST)
 }
 
-/// A flow at its sender.
-#[derive(Debug)]
-pub struct DctcpFlow {
-    entropy: u16,
-    board: Scoreboard,
-    window: Window,
-    round_trip: RoundTrip,
-    deadline: Instant,
-    turn: Turn,
+/// The same with the minimum timeout of DCTCP's paper.
+pub fn host_of_paper(host: u32, settings: &ReferenceSettings) -> FlowHost<Dctcp> {
+    host_with(host, settings, LEAST_OF_PAPER)
 }
 
-impl Dctcp {
-    /// A host without flows. Windows start with a bandwidth-delay product, as those of DCTCP do in
-    /// the evaluation of pFabric, and as those of all transports here: the comparison is not about
-    /// how carefully they start.
-    pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
-        FlowHost::new(host, settings, Self::new(settings, LEAST))
-    }
-
-    /// The same with the minimum timeout of DCTCP's paper.
-    pub fn host_of_paper(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
-        FlowHost::new(host, settings, Self::new(settings, LEAST_OF_PAPER))
-    }
-
-    fn new(settings: &ReferenceSettings, least_timeout: Span) -> Self {
-        Self {
-            least_timeout,
-            first_window: settings.bandwidth_delay(),
-            turns: Turns::default(),
-            receiving: Acknowledger::default(),
-        }
-    }
-}
-
-impl FlowRules for Dctcp {
-    type Flow = DctcpFlow;
-
-    fn begin(&mut self, desk: &mut FlowDesk, begin: &Begin) -> DctcpFlow {
-        DctcpFlow {
-            entropy: desk.random.next_u32() as u16,
-            board: Scoreboard::new(desk.settings.packets(begin.bytes)),
-            window: Window::new(self.first_window),
-            round_trip: RoundTrip::new(self.least_timeout),
-            deadline: desk.now,
-            turn: Turn::Waits,
-        }
-    }
-
-    fn at_receiver(&mut self, desk: &mut FlowDesk, envelope: &Envelope, cargo: &ReferenceCargo) {
-        self.receiving.take(desk, envelope, cargo);
-    }
-
-    fn at_sender(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow, cargo: &ReferenceCargo) {
-        let in_flight = flow.board.in_flight();
-        if !flow.board.arrived(cargo.packet, cargo.before) {
-            return;
-        }
-        flow.window.on_ack(&AckNews {
-            number: cargo.number,
-            marked: cargo.marked,
-            lost: flow.board.overtaken(cargo.number),
-            next_number: flow.board.next_number(),
-            in_flight,
-        });
-        flow.round_trip.sample(desk.now.since(cargo.sent));
-        flow.deadline = desk.now + flow.round_trip.timeout();
-    }
-
-    fn is_acknowledged(flow: &DctcpFlow) -> bool {
-        flow.board.missing() == 0
-    }
-
-    fn line_up(&mut self, _now: Instant, number: u32, flow: &mut DctcpFlow) {
-        if flow.board.has_packet() && flow.window.admits(flow.board.in_flight()) {
-            self.turns.line_up(number, &mut flow.turn);
-        }
-    }
-
-    fn next_in_line(&mut self, _now: Instant) -> Option<u32> {
-        self.turns.next()
-    }
-
-    fn send(&mut self, desk: &mut FlowDesk, flow: &mut DctcpFlow) -> Option<DataDeparture> {
-        flow.turn = Turn::Waits;
-        if !flow.window.admits(flow.board.in_flight()) {
-            return None;
-        }
-        let is_idle = flow.board.in_flight() == 0;
-        if is_idle {
-            flow.deadline = desk.now + flow.round_trip.timeout();
-        }
-        Some(DataDeparture {
-            packet: flow.board.send(desk.now)?,
-            entropy: flow.entropy,
-            urgency: 0,
-            alarm: is_idle.then_some(flow.deadline),
-        })
-    }
-
-    fn time_out(&mut self, now: Instant, _number: u32, flow: &mut DctcpFlow) -> Option<Instant> {
-        if flow.board.in_flight() == 0 {
-            flow.deadline = now + flow.round_trip.timeout();
-        } else if flow.deadline <= now {
-            flow.board.lose_sent_until(now);
-            flow.window.on_timeout(flow.board.next_number());
-            flow.round_trip.timed_out();
-            flow.deadline = now + flow.round_trip.timeout();
-        }
-        Some(flow.deadline)
-    }
+fn host_with(host: u32, settings: &ReferenceSettings, least: Span) -> FlowHost<Dctcp> {
+    let first = DctcpWindow::new(settings.bandwidth_delay());
+    Windowed::host(host, settings, first, least)
 }
 
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::units::Instant;
+
+    use super::super::reference::cargo::{CargoKind, ReferenceCargo};
     use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
     use super::*;
-    use crate::engine::host::{Host, Load};
-    use crate::transports::reference::cargo::CargoKind;
+    use crate::engine::host::{Envelope, Host, Load};
 
     fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Dctcp>> {
-        star_of(Dctcp::host, hosts, judge)
+        star_of(host, hosts, judge)
     }
 
     fn star_of(
@@ -221,8 +110,7 @@ mod tests {
             _ => StarVerdict::Pass,
         };
         type New = fn(u32, &ReferenceSettings) -> FlowHost<Dctcp>;
-        let kinds: [(New, Span); 2] =
-            [(Dctcp::host, LEAST), (Dctcp::host_of_paper, LEAST_OF_PAPER)];
+        let kinds: [(New, Span); 2] = [(host, LEAST), (host_of_paper, LEAST_OF_PAPER)];
         for (new, least) in kinds {
             let mut star = star_of(new, 2, Box::new(lost));
             star.begin(0, 0, 1, 40_860);

@@ -71,6 +71,13 @@ impl Gradwire {
             waiting: VecDeque::new(),
         }
     }
+
+    fn receive_trimmed(&mut self, now: Instant, header: &Header) {
+        match &mut self.player {
+            Some(player) if header.job == PROGRAMS => player.receive_trimmed(now, header),
+            _ => self.flows.endpoint.handle_trimmed(now, header),
+        }
+    }
 }
 
 /// The next packet of a machine; further packets of its run go to `rest`.
@@ -118,7 +125,8 @@ impl Host for Gradwire {
             return;
         };
         let data = header.kind.has_segments();
-        if data && envelope.load != Load::Data {
+        if envelope.load == Load::Trimmed {
+            self.receive_trimmed(now, &header);
             return;
         }
         let payload = if data {

@@ -13,6 +13,7 @@ use gradwire_protocol::job::{CodecTerms, Job};
 use gradwire_protocol::machine::{Datagram, Machine, Transmit};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rank, Step};
+use gradwire_protocol::wire::Header;
 
 use super::identity::{PROGRAMS, identity};
 use super::operations;
@@ -80,6 +81,11 @@ impl RankPlayer {
 
     pub(super) fn receive(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.communicator.handle_datagram(now, datagram);
+        self.go_on(now);
+    }
+
+    pub(super) fn receive_trimmed(&mut self, now: Instant, header: &Header) {
+        self.communicator.handle_trimmed(now, header);
         self.go_on(now);
     }
 

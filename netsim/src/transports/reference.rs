@@ -4,8 +4,11 @@
 //! - [`cargo`]: the header fields of their packets.
 //! - `outbox`: outgoing answers, and progress that the simulator takes.
 //! - `scoreboard`: the fate of every packet of a flow, at its sender.
+//! - [`windowed`]: the rules of transports with a window for each flow; `retransmission` is TCP's
+//!   timeout.
 //! - `acknowledger`: a receiver that acknowledges every packet by itself.
 //! - `incoming`: which packets of a flow have arrived, at its receiver.
+//! - `reps`: entropies that came back unmarked, to be used again.
 //! - `turns`: flows that may send, one packet each in turn; `paced`: each at a rate of its own.
 //! - [`dcqcn`]: these rates, as the transports of RDMA set them.
 //! - `alarms`: one timer per flow, cheap to push back.
@@ -25,7 +28,10 @@ pub(crate) mod outbox;
 pub(crate) mod paced;
 pub(crate) mod player;
 pub mod programmed;
+pub(crate) mod reps;
+pub(crate) mod retransmission;
 pub(crate) mod scoreboard;
 #[cfg(test)]
 pub(crate) mod star;
 pub(crate) mod turns;
+pub mod windowed;

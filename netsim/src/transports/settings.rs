@@ -70,10 +70,14 @@ impl ReferenceSettings {
         payload as u32 + self.header + self.framing
     }
 
+    /// Bytes of a full packet on the wire.
+    pub fn full_packet_bytes(&self) -> ByteCount {
+        ByteCount::new(u64::from(self.payload + self.header + self.framing))
+    }
+
     /// Time that a full packet takes on the host's link.
     pub fn packet_time(&self) -> Span {
-        let bytes = self.payload + self.header + self.framing;
-        self.rate.transmit_time(ByteCount::new(u64::from(bytes)))
+        self.rate.transmit_time(self.full_packet_bytes())
     }
 
     /// Full packets in flight during a round trip at line rate, rounded up.

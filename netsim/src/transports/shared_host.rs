@@ -9,7 +9,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Dscp, Instant, Layer};
 use gradwire_workloads::workload::Workload;
 
-use super::dctcp::Dctcp;
+use super::dctcp::{self, Dctcp};
 use super::gradwire::{Gradwire, GradwireCargo};
 use super::reference::cargo::ReferenceCargo;
 use super::reference::flow_host::FlowHost;
@@ -69,7 +69,7 @@ impl SharedHost {
         let job: &Job = &setup.job;
         Self {
             job: Gradwire::new(host, setup),
-            others: Dctcp::host(host, settings),
+            others: dctcp::host(host, settings),
             control: job.priority.dscps.first().copied().unwrap_or(UNTAGGED),
         }
     }

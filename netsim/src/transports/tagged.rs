@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use gradwire_protocol::units::{Dscp, Instant, Layer};
 
-use super::dctcp::Dctcp;
+use super::dctcp::{self, Dctcp};
 use super::reference::cargo::ReferenceCargo;
 use super::reference::flow_host::FlowHost;
 use super::settings::ReferenceSettings;
@@ -63,7 +63,7 @@ impl TaggedHost {
 
     fn new(host: u32, settings: &ReferenceSettings, rule: QueueRule) -> Self {
         Self {
-            carrier: Dctcp::host(host, settings),
+            carrier: dctcp::host(host, settings),
             rule,
             payload: u64::from(settings.payload),
             others: BTreeSet::new(),

@@ -10,7 +10,7 @@ use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::TransportCounts;
 use gradwire_netsim::switches;
-use gradwire_netsim::transports::dctcp::Dctcp;
+use gradwire_netsim::transports::dctcp::{self, Dctcp};
 use gradwire_netsim::transports::gradwire::{Gradwire, GradwireCargo};
 use gradwire_netsim::transports::reference::cargo::ReferenceCargo;
 use gradwire_netsim::transports::reference::flow_host::FlowHost;
@@ -131,7 +131,7 @@ fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2
     let reference = ReferenceSettings::of(&setup.fabric, SEED);
     let hosts = (0..4).map(|host| {
         let speaks = match (host % 2, rival) {
-            (1, Rival::Tcp) => Speaks::Tcp(Box::new(Dctcp::host(host, &reference))),
+            (1, Rival::Tcp) => Speaks::Tcp(Box::new(dctcp::host(host, &reference))),
             _ => Speaks::Gradwire(Box::new(Gradwire::new(host, &setup))),
         };
         Some(MeetingHost {

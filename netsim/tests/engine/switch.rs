@@ -1,6 +1,6 @@
 //! Switches do what their manuals say: strict priority, RED, shared memory, PFC, trimming.
 
-use gradwire_fabric::policy::{Pause, QosPolicy};
+use gradwire_fabric::policy::{Pause, QosPolicy, TrimDepth};
 use gradwire_fabric::topology::Fabric;
 use gradwire_netsim::engine::host::{Envelope, Load};
 use gradwire_protocol::job::Job;
@@ -376,7 +376,7 @@ fn pauses_save_an_incast_from_drops_and_slow_a_flow_that_has_no_part_in_it() {
 fn trimmed_packets_are_counted_and_their_headers_all_arrive_first() {
     let policy = QosPolicy {
         trims_to: Some(ByteCount::new(130)),
-        trims_above: ByteCount::new(8 * u64::from(BYTES) - 1),
+        trims_above: TrimDepth::Bytes(ByteCount::new(8 * u64::from(BYTES) - 1)),
         ..policy(None)
     };
     let say = || burst(Span::ZERO, 200, packet(2, BYTES));

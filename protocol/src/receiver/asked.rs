@@ -19,7 +19,7 @@ impl Receiver {
         let passage = self.note_order(header, lent);
         let Some(at) = self.message_of(header, lent) else {
             if self.is_forgotten(header) {
-                self.refusals.push_back(*header);
+                self.refuse_to(header);
             } else {
                 self.turn_away(header, lent);
             }

@@ -17,6 +17,8 @@ pub struct ReceiverCounters {
     pub given_up_segments: u64,
     /// Segments that arrived after their message was completed without them.
     pub late_segments: u64,
+    /// Segments of which only the header arrived, since a switch cut their packets.
+    pub trimmed_segments: u64,
     /// DATA packets that arrived with CE.
     pub marks: u64,
     /// Packets that contradict their message or come in excess.

@@ -64,7 +64,7 @@ impl Receiver {
             self.counters.refused += 1;
             return;
         }
-        self.refusals.push_back(*header);
+        self.refuse_to(header);
         match self.find(header.message) {
             Some(at) if self.messages[at].stage == ReceiveStage::Complete => {
                 self.close(at);
@@ -104,7 +104,7 @@ impl Receiver {
             return 0;
         };
         let header = *self.messages[at].header();
-        self.refusals.push_back(header);
+        self.refuse_to(&header);
         self.drop_message(at, ledger)
     }
 
@@ -140,18 +140,28 @@ impl Receiver {
         header.kind == PacketKind::Probe && self.closed.is_closed(serial)
     }
 
-    /// The next REFUSE.
-    pub(super) fn poll_refusal(&mut self, now: Instant, body: &mut Vec<u8>) -> Option<Header> {
-        let refused = self.refusals.pop_front()?;
+    /// Has REFUSE answer a packet.
+    pub(super) fn refuse_to(&mut self, header: &Header) {
+        self.answers.push_back(Header {
+            kind: PacketKind::Refuse,
+            segment: 0,
+            ..*header
+        });
+    }
+
+    /// The next REFUSE or TRIMMED. Neither has a body.
+    pub(super) fn poll_answer(&mut self, now: Instant, body: &mut Vec<u8>) -> Option<Header> {
+        let answer = self.answers.pop_front()?;
         body.clear();
         Some(Header {
-            kind: PacketKind::Refuse,
             flags: Flags::NONE,
             class: CONTROL,
-            segment: 0,
             length: 0,
-            sent_at: now.wire_micros().max(1),
-            ..refused
+            sent_at: match answer.kind {
+                PacketKind::Trimmed => answer.sent_at,
+                _ => now.wire_micros().max(1),
+            },
+            ..answer
         })
     }
 }

@@ -285,6 +285,18 @@ impl Sender {
 
     /// A current flight of the message at `at` is lost.
     fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
+        self.tail.on_loss();
+        self.counters.found_lost += 1;
+        self.land_lost(now, at, flight)
+    }
+
+    /// A current flight is lost, whether or not a link is to blame.
+    pub(super) fn land_lost(
+        &mut self,
+        now: Instant,
+        at: usize,
+        flight: &SegmentFlight,
+    ) -> FoundLost {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
         if may_miss && self.judge == HoleJudge::Paths {
@@ -302,8 +314,6 @@ impl Sender {
         let probe_at = sending.probe.at;
         self.note_probe(probe_at);
         self.spray.on_loss(flight.entropy);
-        self.tail.on_loss();
-        self.counters.found_lost += 1;
         FoundLost {
             all: 1,
             needed: u32::from(!may_miss),

@@ -4,7 +4,7 @@
 //! cannot do at all is left out, so that there is always a plan.
 
 use gradwire_fabric::policy::{
-    Balance, ClassQueue, DSCPS, QosPolicy, RESERVED, ServiceOrder, SwitchBuffer,
+    Balance, ClassQueue, DSCPS, QosPolicy, RESERVED, ServiceOrder, SwitchBuffer, TrimDepth,
 };
 use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Class, Dscp, Rate, Share, Span};
@@ -122,7 +122,7 @@ fn policy() -> impl Strategy<Value = (QosPolicy, Vec<Dscp>)> {
                 ramp: None,
                 pause: None,
                 trims_to: trims_to.map(ByteCount::new),
-                trims_above: ByteCount::new(0),
+                trims_above: TrimDepth::Memory,
             };
             (policy, seconds)
         },

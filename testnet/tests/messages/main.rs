@@ -10,3 +10,4 @@ mod pair;
 mod reports;
 mod stops;
 mod tolerances;
+mod trimmed;

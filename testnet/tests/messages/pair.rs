@@ -79,7 +79,7 @@ impl TestMessage {
         Self { tolerance, ..self }
     }
 
-    fn outgoing(self, endpoint: &Endpoint) -> SendRequest {
+    pub(crate) fn outgoing(self, endpoint: &Endpoint) -> SendRequest {
         let cut = Segmentation::new(self.bytes, endpoint.segment_bytes());
         let shape = MessageShape {
             segments: cut.segments(),

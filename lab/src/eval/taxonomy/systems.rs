@@ -146,9 +146,9 @@ pub const CROSSING: [CrossingSystem; 13] = [
         command: "gradwire sim compare fat-tree:k=4@40G permutation:1MB --transports irn,roce-pfc",
     },
     CrossingSystem {
-        name: "DCTCP, PIAS, pFabric, NDP",
+        name: "DCTCP, PIAS, pFabric, NDP, NSCC",
         changes: "the transport and the switches beneath, as references",
         command: "gradwire sim compare fat-tree:k=4@100G permutation:1MB \
-                  --transports dctcp,pias,pfabric,ndp",
+                  --transports dctcp,pias,pfabric,ndp,nscc",
     },
 ];

@@ -4,29 +4,17 @@
 //! by half of alpha, the running share of marked packets (Alizadeh et al., section 3.1; constants
 //! of RFC 8257); a loss halves it, a timeout restarts it, as in TCP (RFC 5681).
 
+use gradwire_protocol::units::Instant;
+
 use crate::transports::reference::scoreboard::REORDERING;
+use crate::transports::reference::windowed::{AckNews, FlowWindow};
 
 /// Weight of the newest round trip in alpha (g of the paper).
 const GAIN: f64 = 1.0 / 16.0;
 
-/// The information in an ACK.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AckNews {
-    /// Transmission that it is about.
-    pub(crate) number: u32,
-    /// Whether that one was marked.
-    pub(crate) marked: bool,
-    /// Transmissions that it shows to be lost.
-    pub(crate) lost: u32,
-    /// Number of the next transmission.
-    pub(crate) next_number: u32,
-    /// Packets that were in flight before it arrived.
-    pub(crate) in_flight: u32,
-}
-
 /// The window of a flow, in packets.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub struct DctcpWindow {
     size: f64,
     slow_start_below: f64,
     alpha: f64,
@@ -38,7 +26,7 @@ pub(crate) struct Window {
     answered_until: u32,
 }
 
-impl Window {
+impl DctcpWindow {
     /// A window that starts with this many packets.
     pub(crate) fn new(packets: u32) -> Self {
         Self {
@@ -50,32 +38,6 @@ impl Window {
             round_ends: 0,
             answered_until: 0,
         }
-    }
-
-    /// Whether one more packet may be in flight.
-    pub(crate) fn admits(&self, in_flight: u32) -> bool {
-        f64::from(in_flight) + 1.0 <= self.size
-    }
-
-    /// Takes note of an ACK.
-    pub(crate) fn on_ack(&mut self, news: &AckNews) {
-        self.count(news);
-        // The newest transmission that it shows to be lost has this number, or a lower one.
-        let lost = news.number.saturating_sub(REORDERING);
-        if news.lost > 0 && lost >= self.answered_until {
-            self.shrink_to(self.size / 2.0, news.next_number);
-        } else if news.marked && news.number >= self.answered_until {
-            self.shrink_to(self.size * (1.0 - self.alpha / 2.0), news.next_number);
-        } else if !news.marked && !self.admits(news.in_flight) {
-            let slow_start = self.size < self.slow_start_below;
-            self.size += if slow_start { 1.0 } else { 1.0 / self.size };
-        }
-    }
-
-    /// Notes a timeout: no answer has arrived for too long.
-    pub(crate) fn on_timeout(&mut self, next_number: u32) {
-        self.shrink_to(self.size / 2.0, next_number);
-        self.size = 1.0;
     }
 
     fn count(&mut self, news: &AckNews) {
@@ -96,12 +58,41 @@ impl Window {
     }
 }
 
+impl FlowWindow for DctcpWindow {
+    fn admits(&self, in_flight: u32) -> bool {
+        f64::from(in_flight) + 1.0 <= self.size
+    }
+
+    fn on_ack(&mut self, news: &AckNews) {
+        self.count(news);
+        // The newest transmission that it shows to be lost has this number, or a lower one.
+        let lost = news.number.saturating_sub(REORDERING);
+        if news.lost > 0 && lost >= self.answered_until {
+            self.shrink_to(self.size / 2.0, news.next_number);
+        } else if news.marked && news.number >= self.answered_until {
+            self.shrink_to(self.size * (1.0 - self.alpha / 2.0), news.next_number);
+        } else if !news.marked && !self.admits(news.in_flight) {
+            let slow_start = self.size < self.slow_start_below;
+            self.size += if slow_start { 1.0 } else { 1.0 / self.size };
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Instant, next_number: u32) {
+        self.shrink_to(self.size / 2.0, next_number);
+        self.size = 1.0;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use gradwire_protocol::units::Span;
+
     use super::*;
 
     fn news(number: u32) -> AckNews {
         AckNews {
+            now: Instant::START,
+            round_trip: Span::ZERO,
             number,
             marked: false,
             lost: 0,
@@ -112,7 +103,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_window_halve_it_once() {
-        let mut window = Window::new(16);
+        let mut window = DctcpWindow::new(16);
         let lost = |number| AckNews {
             lost: 1,
             ..news(number)
@@ -125,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_first_mark_halves_and_the_next_one_of_the_round_trip_does_nothing() {
-        let mut window = Window::new(10);
+        let mut window = DctcpWindow::new(10);
         window.on_ack(&AckNews {
             marked: true,
             ..news(0)
@@ -140,7 +131,7 @@ mod tests {
 
     #[test]
     fn alpha_follows_the_share_of_marks() {
-        let mut window = Window::new(10);
+        let mut window = DctcpWindow::new(10);
         for number in 0..4000 {
             window.on_ack(&AckNews {
                 marked: number % 4 == 0,
@@ -156,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_not_full_does_not_grow() {
-        let mut window = Window::new(10);
+        let mut window = DctcpWindow::new(10);
         window.on_ack(&AckNews {
             in_flight: 8,
             ..news(0)
@@ -168,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_timeout_starts_at_one_packet_and_slows_at_half_of_what_was() {
-        let mut window = Window::new(16);
-        window.on_timeout(20);
+        let mut window = DctcpWindow::new(16);
+        window.on_timeout(Instant::START, 20);
         assert!(window.admits(0) && !window.admits(1));
         for number in 20..27 {
             window.on_ack(&news(number));

@@ -31,6 +31,8 @@ pub struct ReferenceCargo {
     pub kind: CargoKind,
     /// Whether the packet that it answers was marked.
     pub marked: bool,
+    /// The path of a data packet; an answer repeats it.
+    pub entropy: u16,
     /// The flow.
     pub flow: u32,
     /// The packet of the flow: of data its own number, of an answer the number that it answers.

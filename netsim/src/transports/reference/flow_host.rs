@@ -184,6 +184,7 @@ impl<R: FlowRules> FlowHost<R> {
         } = departure.packet;
         self.desk.outbox.count(attempt);
         *cargo = ReferenceCargo::data(number, flow.bytes, now, departure.packet);
+        cargo.entropy = departure.entropy;
         let route = Route {
             destination: flow.destination,
             entropy: departure.entropy,

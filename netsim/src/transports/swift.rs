@@ -1,0 +1,102 @@
+//! Swift: a window that keeps the round trip at a target.
+//!
+//! Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter",
+//! SIGCOMM 2020. The rest of it is that of DCTCP (`reference::windowed`).
+//!
+//! Left out: the window for the host's own delay, since hosts here have none, and the shorter
+//! target of shorter paths.
+
+mod window;
+
+use super::reference::flow_host::FlowHost;
+use super::reference::retransmission::LEAST;
+use super::reference::windowed::Windowed;
+use super::settings::ReferenceSettings;
+use window::SwiftWindow;
+
+/// The rules of Swift.
+pub type Swift = Windowed<SwiftWindow>;
+
+/// A host without flows. Windows start with a bandwidth-delay product, as those of all transports
+/// here.
+pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Swift> {
+    Windowed::host(host, settings, SwiftWindow::new(settings), LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use gradwire_protocol::units::{Instant, Span};
+
+    use super::super::reference::cargo::{CargoKind, ReferenceCargo};
+    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
+    use super::*;
+    use crate::engine::host::{Envelope, Load};
+
+    fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Swift>> {
+        Star::new((0..hosts).map(|id| host(id, &settings())).collect(), judge)
+    }
+
+    fn passing() -> Judge {
+        Box::new(|_, _, _| StarVerdict::Pass)
+    }
+
+    #[test]
+    fn a_flow_alone_takes_the_time_of_the_closed_form() {
+        let mut star = star(2, passing());
+        star.begin(0, 0, 1, 2_000_000);
+        star.run(Instant::from_picos(u64::MAX));
+        assert_eq!(star.acknowledged(0), alone(2_000_000));
+    }
+
+    #[test]
+    fn two_flows_share_a_link() {
+        let mut star = star(3, passing());
+        star.begin(0, 0, 2, 20_000_000);
+        star.begin(1, 1, 2, 20_000_000);
+        star.run(Instant::from_picos(u64::MAX));
+        let both = alone(40_000_000).since(Instant::START).as_secs_f64();
+        for flow in [0, 1] {
+            let took = star.acknowledged(flow).since(Instant::START).as_secs_f64();
+            let off = took / both - 1.0;
+            assert!(off.abs() < 0.05, "flow {flow}: {took} of {both}");
+        }
+    }
+
+    /// Section 3.5: windows of less than a packet let a thousand senders share a link.
+    #[test]
+    fn hundreds_of_flows_have_less_than_a_packet_each_waiting() {
+        let mut star = star(401, passing());
+        for source in 0..400 {
+            star.begin(source, source as u32, 400, 400_000);
+        }
+        star.run(Instant::START + Span::from_millis(8));
+        star.deepest = 0;
+        star.run(Instant::START + Span::from_millis(10));
+        assert!(star.deepest < 300, "{} packets of 400", star.deepest);
+        star.run(Instant::from_picos(u64::MAX));
+        let ends = (0..400).map(|flow| star.acknowledged(flow));
+        let took = ends.max().expect("flows").since(Instant::START);
+        let ideal = alone(400 * 400_000).since(Instant::START);
+        let over = took.as_secs_f64() / ideal.as_secs_f64();
+        assert!(over < 1.1, "{over} times the time of the link");
+    }
+
+    #[test]
+    fn everything_arrives_when_every_third_data_packet_is_lost() {
+        let mut count = 0;
+        let lossy = move |envelope: &Envelope, cargo: &ReferenceCargo, _| {
+            count += usize::from(envelope.load == Load::Data);
+            let is_data = cargo.kind == CargoKind::Data;
+            match is_data && count % 3 == 0 {
+                true => StarVerdict::Drop,
+                false => StarVerdict::Pass,
+            }
+        };
+        let mut star = star(3, Box::new(lossy));
+        star.begin(0, 0, 2, 500_000);
+        star.begin(1, 1, 2, 500_000);
+        star.run(Instant::from_picos(u64::MAX));
+        star.acknowledged(0);
+        star.acknowledged(1);
+    }
+}

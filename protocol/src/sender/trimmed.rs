@@ -1,0 +1,46 @@
+//! Packets of which only the header has arrived, since a switch cut them.
+//!
+//! 1. The header shows the loss at once, whatever has arrived since: no time has to pass, and the
+//!    segment is repaired, or becomes a hole, as after any loss (rules 5 and 6 of
+//!    [`crate::sender`]).
+//! 2. A full queue has cut the packet, and no bad link: that counts as a mark.
+
+use super::Sender;
+use super::message::SegmentFlight;
+use crate::congestion::Feedback;
+use crate::rtt::Rtt;
+use crate::units::{ByteCount, Instant, Stamp};
+use crate::wire::Header;
+
+impl Sender {
+    /// Processes TRIMMED.
+    pub fn handle_trimmed(&mut self, now: Instant, header: &Header, rtt: &Rtt) {
+        self.on_heard(now);
+        let Some((at, flight)) = self.find_flight(now, header) else {
+            return;
+        };
+        let feedback = Feedback {
+            segments: 1,
+            marks: 1,
+            in_flight: ByteCount::new(self.in_flight),
+            ..Feedback::default()
+        };
+        self.land_lost(now, at, &flight);
+        self.counters.trimmed_segments += 1;
+        self.window.on_feedback(now, feedback, rtt);
+    }
+
+    /// The packet whose header this is, if it is in flight, and the place of its message.
+    fn find_flight(&self, now: Instant, header: &Header) -> Option<(usize, SegmentFlight)> {
+        let at = self.position(header.message)?;
+        let sent_at = Stamp::from_wire(header.sent_at, now.stamp());
+        let is_it = |flight: &&SegmentFlight| {
+            flight.message == header.message
+                && flight.segment == header.segment
+                && flight.sent_at == sent_at
+                && self.messages[at].is_current(flight)
+        };
+        let flights = self.classes.iter().flat_map(|class| &class.flights);
+        Some((at, *flights.into_iter().find(is_it)?))
+    }
+}
