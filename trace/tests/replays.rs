@@ -1,6 +1,6 @@
 //! Replays of schedules whose times are known: ByteScheduler's example, and two jobs in turns.
 
-use gradwire_netsim::fluid::FluidLink;
+use gradwire_netsim::fluid::{FluidExtent, FluidLink};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{Rate, Span};
@@ -32,6 +32,7 @@ fn scene(line: &str, hosts: u32, rate: Rate) -> Scene {
     Scene {
         workload: workload.expect("it is a pattern"),
         job: Job::default(),
+        extent: FluidExtent::Whole,
         network: TracedNetwork {
             links,
             nominal: rate,
@@ -120,4 +121,17 @@ fn a_partial_search_finds_most_of_the_gain() {
         gain += best;
     }
     assert!(gain > 0.0, "a schedule by arrival can be improved");
+}
+
+#[test]
+fn one_rank_of_a_ring_stands_for_all() {
+    for hosts in [2, 3, 4] {
+        let mut scene = scene("step:three:ddp,algorithm=ring,steps=3", hosts, UNIT);
+        scene.job.collectives.order = SendOrder::Arrival;
+        let all = millis(&scene);
+        scene.extent = FluidExtent::First;
+        scene.workload.step_ends[0].workers.truncate(1);
+        let one = millis(&scene);
+        assert!((one / all - 1.0).abs() < 0.001, "{one} for {all} ms");
+    }
 }

@@ -221,6 +221,7 @@ fn message(one: &MessageOutcome, names: &BTreeMap<(u32, u32), (&str, u32)>) -> T
 
 #[cfg(test)]
 mod tests {
+    use gradwire_netsim::fluid::FluidExtent;
     use gradwire_trace::graph;
     use gradwire_trace::network::TracedNetwork;
     use gradwire_trace::replay::{Scene, measured, replay};
@@ -261,6 +262,7 @@ mod tests {
             let scene = Scene {
                 job: job(&run.head).expect("it was a job"),
                 network: TracedNetwork::of(&run),
+                extent: FluidExtent::Whole,
                 workload: read,
             };
             let predicted = replay(&scene).expect("it is small").iteration_us();
