@@ -290,6 +290,7 @@ pub const RUN_SEGMENTS_MAX: usize = 64;
 pub struct SegmentRun {
     indices: [u32; RUN_SEGMENTS_MAX],
     len: usize,
+    repairs: usize,
 }
 
 impl Default for SegmentRun {
@@ -297,6 +298,7 @@ impl Default for SegmentRun {
         Self {
             indices: [0; RUN_SEGMENTS_MAX],
             len: 0,
+            repairs: 0,
         }
     }
 }
@@ -306,11 +308,12 @@ impl SegmentRun {
     pub const FIRST: Self = Self {
         indices: [0; RUN_SEGMENTS_MAX],
         len: 1,
+        repairs: 0,
     };
 
     /// Makes it a run of no segments, to be filled again.
     pub fn clear(&mut self) {
-        self.len = 0;
+        (self.len, self.repairs) = (0, 0);
     }
 
     /// Appends a segment.
@@ -322,13 +325,25 @@ impl SegmentRun {
         self.len += 1;
     }
 
-    /// Its segments if they follow each other.
-    pub fn range(&self) -> Option<Range<u32>> {
-        let segments = self.as_slice();
-        let first = *segments.first()?;
-        let follows = |(&segment, expected)| segment == expected;
-        let follow = segments.iter().zip(first..).all(follows);
-        follow.then(|| first..first + segments.len() as u32)
+    /// Appends a segment that was sent before.
+    ///
+    /// # Panics
+    /// When the run has [`RUN_SEGMENTS_MAX`] segments already, or one that was not sent before.
+    pub fn push_repair(&mut self, segment: u32) {
+        assert_eq!(self.repairs, self.len, "repairs stand first");
+        self.push(segment);
+        self.repairs += 1;
+    }
+
+    /// How many of its segments are sent again: its first ones.
+    pub fn repairs(&self) -> usize {
+        self.repairs
+    }
+
+    /// Its segments as ranges, each as long as segments follow each other.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> {
+        let pieces = self.as_slice().chunk_by(|&one, &next| next == one + 1);
+        pieces.map(|piece| piece[0]..piece[0] + piece.len() as u32)
     }
 
     /// The segments, in the order of sending.
@@ -413,6 +428,9 @@ impl<'a> Transmit<'a> {
         if self.template.kind != PacketKind::Data {
             return fields;
         }
+        if index < self.run.repairs() {
+            fields.flags = fields.flags.with(Flags::REPAIR);
+        }
         fields.count = self.count(index);
         let segment = fields.count.segment;
         if let Some(tags) = self.tags {
@@ -438,13 +456,20 @@ impl<'a> Transmit<'a> {
         }
     }
 
-    /// Whether the headers of the run only count up.
-    fn counts_up(&self) -> bool {
-        let are_equal = |range: Range<u32>| {
-            let tags = self.tags;
-            tags.is_none_or(|tags| tags.are_equal(range.start, range.end - 1))
-        };
-        self.template.kind == PacketKind::Data && self.run.range().is_some_and(are_equal)
+    /// The packet from which on the headers of the run only count up: its first one, or its first
+    /// new one. Their number, if no headers do.
+    fn counts_from(&self) -> usize {
+        let (repairs, packets) = (self.run.repairs(), self.packets());
+        let from = if repairs < packets { repairs } else { 0 };
+        let counting = &self.run.as_slice()[from..];
+        let follow = counting.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let (first, last) = (counting[0], counting[counting.len() - 1]);
+        let are_equal = |tags: &SegmentTags| tags.are_equal(first, last);
+        let is_data = self.template.kind == PacketKind::Data;
+        match is_data && follow && self.tags.is_none_or(are_equal) {
+            true => from,
+            false => packets,
+        }
     }
 
     /// Header of packet `index`, checksum zero.
@@ -455,11 +480,17 @@ impl<'a> Transmit<'a> {
     /// The headers of the run as bytes.
     pub fn headers(&self) -> RunHeaders<'_, 'a> {
         let mut template = [0; HEADER_BYTES];
-        self.header(0).encode(&mut template);
+        let counts_from = self.counts_from();
+        let first = if counts_from < self.packets() {
+            counts_from
+        } else {
+            0
+        };
+        self.header(first).encode(&mut template);
         RunHeaders {
             transmit: self,
             template,
-            counts_up: self.counts_up(),
+            counts_from,
         }
     }
 
@@ -483,10 +514,10 @@ impl<'a> Transmit<'a> {
 #[derive(Debug)]
 pub struct RunHeaders<'r, 'a> {
     transmit: &'r Transmit<'a>,
-    /// The first packet's header.
+    /// A packet's header.
     template: [u8; HEADER_BYTES],
-    /// Whether the others only count up from it.
-    counts_up: bool,
+    /// From this packet on the others only count up from it.
+    counts_from: usize,
 }
 
 impl<'a> RunHeaders<'_, 'a> {
@@ -506,7 +537,7 @@ impl<'a> RunHeaders<'_, 'a> {
             .first_chunk_mut::<HEADER_BYTES>()
             .expect("the caller leaves room");
         *out = self.template;
-        let count = match self.counts_up {
+        let count = match index >= self.counts_from {
             true => {
                 let count = self.transmit.count(index);
                 count.encode_into(out);

@@ -14,7 +14,7 @@ pub use crate::order::OrderTrust;
 use crate::receiver::ReceiverCounters;
 use crate::sender::{SenderCounters, SentMessage};
 use crate::units::{ByteCount, Class, Rank, Span};
-use crate::wire::{Flags, HEADER_BYTES, PacketKind};
+use crate::wire::{HEADER_BYTES, PacketKind};
 
 /// A job has at most this many traffic classes.
 pub const CLASSES_MAX: usize = 8;
@@ -125,9 +125,7 @@ impl PeerTraffic {
         let counters = self.of(header.class);
         counters.sent_packets += packets;
         counters.sent_bytes += packets * HEADER_BYTES as u64 + payload;
-        if header.flags.has(Flags::REPAIR) {
-            counters.repaired_segments += packets;
-        }
+        counters.repaired_segments += transmit.run.repairs() as u64;
     }
 
     /// A run of packets has arrived that begins with this one.

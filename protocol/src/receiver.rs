@@ -403,13 +403,13 @@ impl Receiver {
             (self.order).on_followers(PathMark::of(header), packets - 1, lent.settings);
         }
         let Some(at) = self.message_of(header, lent) else {
-            self.tell_skips(header, passage, lent.now);
+            self.tell_skips(header, passage, lent);
             return None;
         };
         let ack_by = self.messages[at].ack_by();
         self.note_mark(at, header, packets, ecn);
         let placement = self.on_data(at, header, packets, lent);
-        self.tell_skips(header, passage, lent.now);
+        self.tell_skips(header, passage, lent);
         // Most packets change no time and end no message; then nothing has to be looked at again.
         let unchanged = ack_by.is_some()
             && self.events.is_empty()
@@ -702,8 +702,9 @@ impl Receiver {
         if untold.is_none() && is_said && polled.is_whole {
             let path = self.skipped.pop();
             report.passed = path.map(|path| self.order.passed(path, settings.entropies));
-            if !self.skipped.is_empty() {
-                self.messages[at].report.ack_now(now);
+            let receiving = &mut self.messages[at];
+            if !self.skipped.is_empty() && !receiving.is_in_midstream(settings) {
+                receiving.report.ack_now(now);
             }
         }
         let (number, last) = self.reports;

@@ -437,21 +437,18 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
-        let (class, flags, entropy) = (taken.class, taken.flags, self.spray.take());
+        let (class, entropy) = (taken.class, self.spray.take());
         let segments = run.as_slice().len() as u64;
         let first = self.numbers.take(class, entropy, segments as u32);
         let template = Header {
             class,
-            flags,
             entropy,
             number: first.number,
             ..sending.template(now)
         };
-        if flags.has(Flags::REPAIR) {
-            self.counters.repaired_segments += segments;
-        } else {
-            self.counters.sent_segments += segments;
-        }
+        let repairs = run.repairs() as u64;
+        self.counters.repaired_segments += repairs;
+        self.counters.sent_segments += segments - repairs;
         let flights = &mut self.classes[usize::from(class.0)].flights;
         let departure = RunDeparture {
             at: now.stamp(),
@@ -459,7 +456,7 @@ impl Sender {
         };
         self.in_flight += sending.on_sent(run, departure, flights);
         self.losses.on_sent(segments);
-        if sending.takes_parity(flags) {
+        if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
         let wait = ReportWait {

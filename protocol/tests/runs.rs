@@ -15,7 +15,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use gradwire_protocol::wire::{HEADER_BYTES, Header, PacketKind};
+use gradwire_protocol::wire::{Flags, HEADER_BYTES, Header, PacketKind};
 
 const BYTES: u32 = 200_000;
 const KEY: MessageKey = MessageKey::new(1, 1, 0);
@@ -32,8 +32,8 @@ fn endpoint(rank: u16) -> Endpoint {
     endpoint
 }
 
-/// The DATA packets of a message, in the order in which they leave.
-fn packets(tolerance: Share) -> Vec<Header> {
+/// An endpoint that is about to send a message.
+fn sender(tolerance: Share) -> (Endpoint, u32) {
     let mut sender = endpoint(1);
     let segments = Segmentation::new(BYTES, sender.segment_bytes()).segments();
     let shape = MessageShape {
@@ -56,6 +56,12 @@ fn packets(tolerance: Share) -> Vec<Header> {
         tags,
     };
     sender.send(Instant::START, Rank(0), request);
+    (sender, segments)
+}
+
+/// The DATA packets of a message, in the order in which they leave.
+fn packets(tolerance: Share) -> Vec<Header> {
+    let (mut sender, segments) = sender(tolerance);
     let mut headers = Vec::new();
     while let Some(transmit) = sender.poll_transmit(Instant::START) {
         let run = (0..transmit.packets()).map(|index| transmit.header(index));
@@ -229,4 +235,26 @@ fn a_run_is_processed_by_few_calls() {
         runs.calls,
         headers.len()
     );
+}
+
+#[test]
+fn repairs_and_new_segments_leave_in_one_run() {
+    let (mut sender, _) = sender(Share::NONE);
+    let first = sender.poll_transmit(Instant::START).expect("a run");
+    let sent = first.packets();
+    let unsent = first.unsent_from(sent - 2);
+    sender.handle_unsent(Instant::START, &unsent);
+
+    let run = sender.poll_transmit(Instant::START).expect("a run");
+    assert!(run.packets() > 2, "{:?}", run.run);
+    let headers = run.headers();
+    for index in 0..run.packets() {
+        let header = run.header(index);
+        assert_eq!(header.segment as usize, sent - 2 + index);
+        assert_eq!(header.flags.has(Flags::REPAIR), index < 2, "packet {index}");
+        let mut written = [0; HEADER_BYTES];
+        headers.write(index, &mut written);
+        assert_eq!(written, encoded(&header), "packet {index}");
+    }
+    assert_eq!(sender.counters().sender.repaired_segments, 2);
 }

@@ -23,14 +23,14 @@ impl Receiver {
             } else {
                 self.turn_away(header, lent);
             }
-            self.tell_skips(header, passage, lent.now);
+            self.tell_skips(header, passage, lent);
             return;
         };
         self.take_probe(at, header, body, lent);
         self.tell_passage(header);
         self.watches_paths = true;
         self.look_at_paths(lent);
-        self.tell_skips(header, passage, lent.now);
+        self.tell_skips(header, passage, lent);
         let receiving = &self.messages[at];
         let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);

@@ -201,6 +201,11 @@ impl ReceiveMessage {
         self.grants.expected
     }
 
+    /// Whether enough segments are in flight for the next report.
+    pub(super) fn is_in_midstream(&self, settings: &EndpointSettings) -> bool {
+        settings.is_worth_an_ack(self.grants.expected)
+    }
+
     /// Lets the sender send up to `most` segments more; returns how many more are in flight, and
     /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {

@@ -3,7 +3,6 @@
 
 use super::{DataEffect, RankResources, Receiver};
 use crate::order::PathPassage;
-use crate::units::Instant;
 use crate::wire::{Flags, Header, PathMark};
 
 impl Receiver {
@@ -47,15 +46,23 @@ impl Receiver {
         }
     }
 
-    /// Has a report sent now if a packet of this message, or of one that is closed, has shown that
-    /// others are lost.
-    pub(super) fn tell_skips(&mut self, header: &Header, passage: PathPassage, now: Instant) {
+    /// Has a report sent if a packet of this message, or of one that is closed, has shown that
+    /// others are lost: now, unless so much of the message is still to come that the next report
+    /// is about to leave anyway. A report for each loss costs both hosts as much as a long run.
+    pub(super) fn tell_skips(
+        &mut self,
+        header: &Header,
+        passage: PathPassage,
+        lent: &RankResources<'_>,
+    ) {
         if passage != PathPassage::Skips || self.skipped.is_empty() {
             return;
         }
         let at = self.find(header.message).unwrap_or(0);
         if let Some(receiving) = self.messages.get_mut(at) {
-            receiving.report.ack_now(now);
+            if !receiving.is_in_midstream(lent.settings) {
+                receiving.report.ack_now(lent.now);
+            }
             self.note(at);
         }
     }

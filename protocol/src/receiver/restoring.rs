@@ -17,7 +17,7 @@ impl Receiver {
             self.on_parity(at, header, ecn, lent);
             self.note(at);
         }
-        self.tell_skips(header, passage, lent.now);
+        self.tell_skips(header, passage, lent);
         if self.watches_paths {
             self.look_at_paths(lent);
         }

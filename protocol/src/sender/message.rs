@@ -77,10 +77,10 @@ pub(super) struct ReportWait<'a> {
 }
 
 /// How the segments of a run are sent.
+#[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) struct TakenRun {
     pub(super) class: Class,
     pub(super) ecn: Ecn,
-    pub(super) flags: Flags,
 }
 
 /// How much of a message may be sent before its receiver grants any; by default no segment.
@@ -377,7 +377,8 @@ impl SendMessage {
     }
 
     /// Takes up to `most` segments of equal class and ECN into `run`: repairs first, since the
-    /// receiver has waited for them longest.
+    /// receiver has waited for them longest, and new ones of their turn behind them. A packet alone
+    /// costs both hosts as much as a long run.
     pub(super) fn take_run(
         &mut self,
         most: usize,
@@ -385,17 +386,45 @@ impl SendMessage {
         run: &mut SegmentRun,
     ) -> TakenRun {
         run.clear();
-        match self.repair.front() {
-            None => self.take_new(most as u32, run),
-            Some(first) => self.take_repairs(first, most, &settings.policy, run),
+        let policy = &settings.policy;
+        let Some(first) = self.repair.front() else {
+            return self.take_new(most, run);
+        };
+        let (class, ecn) = self.tags.class_and_ecn_again(policy, first);
+        let again = TakenRun { class, ecn };
+        self.take_repairs(again, most, policy, run);
+        let is_short = run.as_slice().last() == Some(&(self.segments() - 1));
+        if is_short || !self.repair.is_idle() || self.progress.next >= self.allowed() {
+            return again;
+        }
+        let next = self.tags.at(self.progress.next);
+        let turn = |segment| self.tags.turn(policy, class, segment);
+        if self.new_run() == again && turn(next) == turn(first) {
+            self.take_new(most, run);
+        }
+        again
+    }
+
+    /// How its next new segments are sent.
+    fn new_run(&self) -> TakenRun {
+        let lane = self.tags.lanes()[self.progress.lane];
+        let ecn = match lane.ecn {
+            Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
+            ecn => ecn,
+        };
+        TakenRun {
+            class: lane.class,
+            ecn,
         }
     }
 
-    fn take_new(&mut self, most: u32, run: &mut SegmentRun) -> TakenRun {
+    fn take_new(&mut self, most: usize, run: &mut SegmentRun) -> TakenRun {
+        let taken = self.new_run();
         let (last, allowed) = (self.segments() - 1, self.allowed());
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
-        let end = (progress.next + most).min(lane.end).min(allowed);
+        let room = (most - run.as_slice().len()) as u32;
+        let end = (progress.next + room).min(lane.end).min(allowed);
         while progress.next < end {
             let segment = self.tags.at(progress.next);
             run.push(segment);
@@ -408,15 +437,7 @@ impl SendMessage {
         if progress.next == lane.end {
             progress.lane += 1;
         }
-        let ecn = match lane.ecn {
-            Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
-            ecn => ecn,
-        };
-        TakenRun {
-            class: lane.class,
-            ecn,
-            flags: Flags::NONE,
-        }
+        taken
     }
 
     /// Whether half of the holes that it tolerates exist: then no more of it should be dropped.
@@ -424,33 +445,21 @@ impl SendMessage {
         self.repair.holes().ones() * 2 >= self.cut.holes_allowed(self.tolerance)
     }
 
-    fn take_repairs(
-        &mut self,
-        first: u32,
-        most: usize,
-        policy: &Policy,
-        run: &mut SegmentRun,
-    ) -> TakenRun {
-        let (class, ecn) = self.tags.class_and_ecn_again(policy, first);
+    fn take_repairs(&mut self, like: TakenRun, most: usize, policy: &Policy, run: &mut SegmentRun) {
         let last = self.segments() - 1;
         while let Some(segment) = self.repair.front() {
-            let alike = self.tags.class_and_ecn_again(policy, segment) == (class, ecn);
-            if !alike || run.as_slice().len() == most {
+            let (class, ecn) = self.tags.class_and_ecn_again(policy, segment);
+            if like != (TakenRun { class, ecn }) || run.as_slice().len() == most {
                 break;
             }
             self.repair.pop();
             if self.progress.acked.has(segment) {
                 continue;
             }
-            run.push(segment);
+            run.push_repair(segment);
             if segment == last {
                 break;
             }
-        }
-        TakenRun {
-            class,
-            ecn,
-            flags: Flags::REPAIR,
         }
     }
 
@@ -463,15 +472,8 @@ impl SendMessage {
     ) -> u64 {
         self.probe.on_sent();
         let (message, first) = (self.id(), departure.first);
-        let bytes = match run.range() {
-            Some(range) => self.take_off(range, departure.at),
-            None => {
-                let segments = run.as_slice().iter();
-                segments
-                    .map(|&one| self.take_off(one..one + 1, departure.at))
-                    .sum()
-            }
-        };
+        let leave = |range| self.take_off(range, departure.at);
+        let bytes = run.ranges().map(leave).sum();
         let numbered = (0..).zip(run.as_slice());
         flights.extend(numbered.map(|(number, &segment)| SegmentFlight {
             message,

@@ -18,7 +18,7 @@ use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
 use crate::priority::SendTurn;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Layer, Magnitude};
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind};
+use crate::wire::{HEADER_BYTES, Header, PacketKind};
 
 const _: () = assert!(
     GROUP_MAX as usize <= RUN_SEGMENTS_MAX,
@@ -32,9 +32,10 @@ impl SendMessage {
         granted.saturating_sub(self.progress.acked.ones())
     }
 
-    /// Whether its parity becomes due with a run of these flags: the last one of new segments.
-    pub(super) fn takes_parity(&self, flags: Flags) -> bool {
-        let is_last = self.sent() == self.segments() && !flags.has(Flags::REPAIR);
+    /// Whether its parity becomes due with a run: the last one of new segments.
+    pub(super) fn takes_parity(&self, run: &SegmentRun) -> bool {
+        let has_new = run.repairs() < run.as_slice().len();
+        let is_last = has_new && self.sent() == self.segments();
         is_last && self.tags.parity().is_some()
     }
 

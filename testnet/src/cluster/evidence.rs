@@ -277,8 +277,8 @@ impl Evidence {
         Ok(())
     }
 
-    /// A receiver tells by a BITMAP which segments it needs no more: those that are not there are
-    /// accepted as holes.
+    /// A receiver tells by a BITMAP which segments it needs no more, those before its window among
+    /// them: those that are not there are accepted as holes.
     pub(crate) fn accepted(
         &mut self,
         name: MessageName,
@@ -289,7 +289,8 @@ impl Evidence {
             return;
         };
         let (shown, arrived) = seen.arrived(report);
-        for segment in shown.filter(|&segment| arrived[segment]) {
+        let before = 0..shown.start;
+        for segment in before.chain(shown.filter(|&segment| arrived[segment])) {
             let segment = &mut seen.segments[segment];
             if segment.handed.is_none() {
                 segment.accepted.get_or_insert(at);

@@ -151,23 +151,50 @@ impl<M: Machine> DriverEngine<M> {
         }
     }
 
-    /// Hands the packets of a super-packet over in runs, or one by one through injected faults.
+    /// Hands the packets of a super-packet over in runs. Injected faults part the runs, as a packet
+    /// does that the network has lost.
     fn split(&mut self, arrival: &SuperPacket) {
         let now = self.clock.now();
         self.tally.malformed_packets += u64::from(arrival.bytes == 0);
         let mut slot = std::mem::take(&mut self.slot);
-        if self.setup.faults.is_some() {
-            for packet in arrival.packets(&mut slot) {
-                self.harm(now, packet, arrival);
+        let mut packets = &mut slot[arrival.at..][..arrival.bytes];
+        while !packets.is_empty() {
+            let (spared, verdict) = self.spare(now, packets, arrival);
+            let (mut whole, others) = packets.split_at_mut(spared);
+            while !whole.is_empty() {
+                let taken = self.deliver_run(now, whole, arrival);
+                whole = &mut whole[taken..];
             }
-        } else {
-            let mut packets = &mut slot[arrival.at..][..arrival.bytes];
-            while !packets.is_empty() {
-                let taken = self.deliver_run(now, packets, arrival);
-                packets = &mut packets[taken..];
+            let (harmed, others) = others.split_at_mut(arrival.packet_bytes.min(others.len()));
+            if !harmed.is_empty() {
+                self.harm(now, verdict, harmed, arrival);
             }
+            packets = others;
         }
         self.slot = slot;
+    }
+
+    /// Asks the injected faults about `packets`, up to the first one that does not simply pass;
+    /// returns the bytes before it and what happens to it.
+    fn spare(
+        &mut self,
+        now: Instant,
+        packets: &[u8],
+        arrival: &SuperPacket,
+    ) -> (usize, FaultVerdict) {
+        let Some(faults) = &self.setup.faults else {
+            return (packets.len(), FaultVerdict::Pass);
+        };
+        let is_delayed = faults.delay() > Span::ZERO;
+        let mut spared = 0;
+        for packet in packets.chunks(arrival.packet_bytes) {
+            let verdict = self.judge(now, packet);
+            if is_delayed || verdict != FaultVerdict::Pass {
+                return (spared, verdict);
+            }
+            spared += packet.len();
+        }
+        (spared, FaultVerdict::Pass)
     }
 
     /// Hands over the run that `packets` begin with, as far as it passes all checks; returns the
@@ -209,9 +236,15 @@ impl<M: Machine> DriverEngine<M> {
         (taken * apart).min(packets.len())
     }
 
-    /// Does to a packet what the injected faults decide.
-    fn harm(&mut self, now: Instant, packet: &mut [u8], arrival: &SuperPacket) {
-        match self.judge(now, packet) {
+    /// Does to a packet what the injected faults have decided.
+    fn harm(
+        &mut self,
+        now: Instant,
+        verdict: FaultVerdict,
+        packet: &mut [u8],
+        arrival: &SuperPacket,
+    ) {
+        match verdict {
             FaultVerdict::Pass => self.pass_on(now, packet, arrival),
             FaultVerdict::Drop => {}
             FaultVerdict::Hold(span) => {
