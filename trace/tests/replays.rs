@@ -122,16 +122,3 @@ fn a_partial_search_finds_most_of_the_gain() {
     }
     assert!(gain > 0.0, "a schedule by arrival can be improved");
 }
-
-#[test]
-fn one_rank_of_a_ring_stands_for_all() {
-    for hosts in [2, 3, 4] {
-        let mut scene = scene("step:three:ddp,algorithm=ring,steps=3", hosts, UNIT);
-        scene.job.collectives.order = SendOrder::Arrival;
-        let all = millis(&scene);
-        scene.extent = FluidExtent::First;
-        scene.workload.step_ends[0].workers.truncate(1);
-        let one = millis(&scene);
-        assert!((one / all - 1.0).abs() < 0.001, "{one} for {all} ms");
-    }
-}
