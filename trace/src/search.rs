@@ -7,7 +7,6 @@
 //!    partition), credit and order (the scheduler), chunk (partition of messages).
 //! 3. The best change is kept. The search ends when a round gains less than 0.1 %, or after 5
 //!    rounds.
-//! 4. Of the changes together a full replay must promise 5 %: a replay itself errs by as much.
 //!
 //! A trial is a partial replay ([`Depth::Partial`]): one iteration instead of all, which is the
 //! steady state, and of ranks that do the same only one ([`crate::folded`]).
@@ -24,8 +23,6 @@ use crate::whatif::{WhatIf, changed};
 
 /// A round that gains less than this ends the search.
 const GAIN_MIN: f64 = 0.001;
-/// Changes that promise less are not recommended.
-const PROMISE_MIN: f64 = 0.05;
 const ROUNDS_MAX: usize = 5;
 /// If computing fills more of the path than this, communication is hidden.
 const COMPUTE_BOUND: f64 = 0.995;
@@ -95,7 +92,7 @@ pub fn search(
         }
     };
     // A partial replay may mislead; what a full one does not confirm is not recommended.
-    let (changes, after_us) = match after_us < before_us * (1.0 - PROMISE_MIN) {
+    let (changes, after_us) = match after_us < before_us * (1.0 - GAIN_MIN) {
         true => (changes, after_us),
         false => (Vec::new(), before_us),
     };

@@ -113,9 +113,7 @@ fn text(report: &SearchReport) -> String {
         after_us / 1e3
     );
     match toml(report).as_str() {
-        "" => {
-            text += "nothing was found that promises 5 % or more: the step computes, or its links are full\n"
-        }
+        "" => text += "nothing was found that helps: the step computes, or its links are full\n",
         lines => text += lines,
     }
     text
