@@ -20,7 +20,7 @@ use clap::Args;
 use gradwire_fabric::fitting::{self, SendPattern};
 use gradwire_fabric::settings;
 use gradwire_fabric::topology::Fabric;
-use gradwire_netsim::fluid::FluidError;
+use gradwire_netsim::fluid::{FluidError, FluidExtent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::Span;
 use gradwire_trace::collective_costs::CollectiveCosts;
@@ -257,6 +257,7 @@ impl<'a> Planner<'a> {
                 workload: workload.map_err(|error| LabError::input(&line, error))?,
                 job: self.job.clone(),
                 network: self.costs.network(),
+                extent: FluidExtent::Whole,
             };
             let prediction = replay(&scene).map_err(too_large)?;
             Ok::<_, LabError>(prediction.iteration_us() * f64::from(scale))

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
-use gradwire_workloads::workload::Workload;
+use gradwire_workloads::workload::{Program, Workload};
 
 use crate::results::outcome::TaskOutcome;
 use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
@@ -50,6 +50,18 @@ pub struct FluidSetup<'a> {
     pub links: Vec<FluidLink>,
     /// From the last bit of a message on its link until its receiver has it.
     pub one_way: Span,
+    /// The hosts whose programs run.
+    pub extent: FluidExtent,
+}
+
+/// The hosts of a fluid run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FluidExtent {
+    /// All.
+    Whole,
+    /// All do the same at the same time, so only the first one runs: it receives a message when it
+    /// has sent its own of that place. Where messages differ by rank, as in a tree, all run.
+    First,
 }
 
 /// A message of a fluid run.
@@ -149,9 +161,13 @@ type PairQueue = BTreeMap<(MessageTurn, u32), Transfer>;
 struct FluidRun<'a> {
     setup: &'a FluidSetup<'a>,
     manifest: Arc<Manifest>,
+    /// The host that stands for all.
+    only: Option<u32>,
     players: BTreeMap<u32, MessagePlayer>,
     pairs: BTreeMap<(u32, u32), PairQueue>,
     shares: Shares,
+    /// What `rates` divide the links among.
+    demands: Vec<Demand>,
     rates: Vec<(Demand, sharing::LinkShare)>,
     later: BinaryHeap<Reverse<(Instant, Later)>>,
     on_their_way: BTreeMap<u32, FluidMessage>,
@@ -173,13 +189,19 @@ impl<'a> FluidRun<'a> {
             .map_err(|TooMany(n)| FluidError::Messages(n))?;
         let manifest = Arc::new(manifest);
         let packets = ReferenceSettings::of_messages(Rate::from_gbps(1));
+        let first = workload.programs.first().map(|program| program.host);
+        let only =
+            first.filter(|&host| setup.extent == FluidExtent::First && manifest.is_mirrored(host));
         let player = |program| MessagePlayer::new(program, &manifest, job, &packets);
-        let players = workload.programs.iter();
+        let runs = |one: &&Program| only.is_none_or(|host| host == one.host);
+        let players = workload.programs.iter().filter(runs);
         Ok(Self {
             players: players.map(|one| (one.host, player(one))).collect(),
             manifest,
+            only,
             pairs: BTreeMap::new(),
             shares: Shares::new(&setup.links),
+            demands: Vec::new(),
             rates: Vec::new(),
             later: BinaryHeap::new(),
             on_their_way: BTreeMap::new(),
@@ -226,7 +248,11 @@ impl<'a> FluidRun<'a> {
             pair.insert((turn, self.begun), transfer);
             self.begun += 1;
         }
-        self.rates = self.shares.divide(self.demands());
+        let demands = self.demands();
+        if demands != self.demands {
+            self.rates = self.shares.divide(&demands);
+            self.demands = demands;
+        }
     }
 
     /// The first message of each pair that its receiver takes.
@@ -235,7 +261,7 @@ impl<'a> FluidRun<'a> {
         let pairs = self.pairs.iter().filter_map(|(&hosts, queue)| {
             let taken = |transfer: &Transfer| {
                 let short = ByteCount::new(transfer.message.bytes) <= unscheduled;
-                let receiver = &self.players[&hosts.1];
+                let receiver = &self.players[&self.only.unwrap_or(hosts.1)];
                 short || transfer.has_left || receiver.has_started(transfer.message.tasks.1)
             };
             let (&(turn, number), _) = queue.iter().find(|(_, transfer)| taken(transfer))?;
@@ -316,9 +342,13 @@ impl<'a> FluidRun<'a> {
     fn tell(&mut self, what: Later) {
         match what {
             Later::Arrives(number) => {
-                let message = self.on_their_way[&number];
-                if let Some(player) = self.players.get_mut(&message.hosts.1) {
-                    player.received(self.now, number);
+                let to = self.on_their_way[&number].hosts.1;
+                let (to, heard) = match self.only {
+                    Some(host) => (host, self.manifest.mirror(number)),
+                    None => (to, Some(number)),
+                };
+                if let (Some(player), Some(heard)) = (self.players.get_mut(&to), heard) {
+                    player.received(self.now, heard);
                 }
             }
             Later::Acknowledged(number) => {

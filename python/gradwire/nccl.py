@@ -24,6 +24,9 @@ VERSIONS = (8, 9, 10, 11, 12)
 TUNER_VERSIONS = (3, 4, 5, 6)
 """Versions of NCCL's tuner interface that the plugin has."""
 
+PROFILER_VERSIONS = (4, 5, 6)
+"""Versions of NCCL's profiler interface that the plugin has: NCCL 2.27 and later."""
+
 HANDLE_BYTES = 128
 REQUESTS = 32
 """Requests of one connection that may be open."""
@@ -283,6 +286,7 @@ def check(path: Path | None = None) -> Finding:
         return Finding(False, f"{path} cannot be loaded: {error}")
     symbols = [f"ncclNetPlugin_v{version}" for version in VERSIONS]
     symbols += [f"ncclTunerPlugin_v{version}" for version in TUNER_VERSIONS]
+    symbols += [f"ncclProfiler_v{version}" for version in PROFILER_VERSIONS]
     missing = [symbol for symbol in symbols if not hasattr(loaded, symbol)]
     if missing:
         return Finding(False, f"{path} has no {', '.join(missing)}: reinstall gradwire")

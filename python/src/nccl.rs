@@ -7,6 +7,8 @@
 //!   older shapes.
 //! - `tuner`: the symbols `ncclTunerPlugin_v3` to `_v6`: NCCL uses the protocol Simple between
 //!   hosts.
+//! - `profiler`: the symbols `ncclProfiler_v4` to `_v6`, which record NCCL's collectives and
+//!   messages; `profile`: the file of them.
 //! - `launch`: the environment that NCCL's process gives the plugin. `voice`: its lines in NCCL's
 //!   log.
 //!
@@ -23,6 +25,8 @@
 mod abi;
 mod launch;
 mod plugin;
+mod profile;
+mod profiler;
 mod tables;
 mod tuner;
 mod voice;
@@ -31,6 +35,7 @@ pub use abi::{
     NcclResult, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12, VirtualDevice,
     WideVirtualDevice,
 };
+pub use profiler::{PROFILER_V4, PROFILER_V5, PROFILER_V6, ProfilerTableV4, ProfilerTableV5};
 pub use tables::{
     NET_V8, NET_V9, NET_V10, NET_V11, NET_V12, NetTableV8, NetTableV9, NetTableV10, NetTableV11,
     NetTableV12,

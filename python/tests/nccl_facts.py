@@ -161,6 +161,51 @@ def the_check_finds_a_plugin_that_works_and_says_why_one_does_not() -> None:
     assert "nosuch0" in json.loads(refused.stdout)["found"]
 
 
+def _profiled(version: int, folder: Path) -> list[dict[str, Any]]:
+    """Let both ranks of a communicator record an all-reduce; return their traces."""
+    program = Path(__file__).parent / "programs" / "nccl_profile.py"
+    environment = dict(os.environ, GRADWIRE_EVENTS=str(folder))
+    for rank in (0, 1):
+        command = [sys.executable, str(program), str(rank), str(version)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads((folder / f"events-rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("version", nccl.PROFILER_VERSIONS)
+def nccls_collectives_and_messages_are_a_trace(version: int, tmp_path: Path) -> None:
+    left, right = (trace["traceEvents"] for trace in _profiled(version, tmp_path))
+    operation = {"kind": "all_reduce", "group": 0, "bytes": 4 << 20}
+    for events in (left, right):
+        assert [one["args"].get("operation") for one in events].count(operation) == 1
+        [collective] = [one for one in events if "operation" in one["args"]]
+        ends = [one["ts"] + one["dur"] for one in events]
+        assert collective["ts"] + collective["dur"] >= max(ends) - 1
+
+    def named(events: list[dict[str, Any]], word: str) -> list[dict[str, int]]:
+        return [one["args"]["message"] for one in events if f".{word}~>" in one["name"]]
+
+    assert named(left, "SEND") == named(right, "RECV") != []
+    assert named(right, "SEND") == named(left, "RECV") != []
+    assert {one["bytes"] for one in named(left, "SEND")} == {512 << 10}
+
+
+def the_command_aligns_nccls_trace_and_says_which_passes_it_lacks(tmp_path: Path) -> None:
+    gradwire = Path(sys.executable).parent / "gradwire"
+    if not gradwire.exists():
+        pytest.skip("the gradwire command is not installed beside this Python")
+    _profiled(max(nccl.PROFILER_VERSIONS), tmp_path)
+
+    def trace(verb: str) -> subprocess.CompletedProcess[str]:
+        command = [str(gradwire), "trace", verb, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    aligned, replayed = trace("align"), trace("replay")
+    assert aligned.returncode == 0, aligned.stderr
+    assert replayed.returncode != 0
+    assert "the forward passes of 0 steps" in replayed.stderr
+
+
 def nccl_itself_finds_its_own_symbols_only_where_it_has_them() -> None:
     """The real library, if it is installed: its strings name the symbols that it looks for."""
     spec = next(Path(sys.prefix).glob("lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2"), "")
@@ -172,5 +217,7 @@ def nccl_itself_finds_its_own_symbols_only_where_it_has_them() -> None:
     assert max(known) == nccl.VERSIONS[-1]
     tuners = {int(found) for found in re.findall(rb"ncclTunerPlugin_v(\d+)", content)}
     assert set(nccl.TUNER_VERSIONS) <= tuners
+    profilers = {int(found) for found in re.findall(rb"ncclProfiler_v(\d+)", content)}
+    assert set(nccl.PROFILER_VERSIONS) <= profilers
     version = ctypes.c_int()
     assert ctypes.CDLL(str(spec)).ncclGetVersion(ctypes.byref(version)) == 0

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use gradwire_fabric::fitting::round_trip;
 use gradwire_fabric::topology::Fabric;
-use gradwire_netsim::fluid::{self, FluidError, FluidLink, FluidSetup};
+use gradwire_netsim::fluid::{self, FluidError, FluidExtent, FluidLink, FluidSetup};
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
@@ -105,6 +105,7 @@ impl CollectiveCosts {
             job: &self.job,
             links: self.links.clone(),
             one_way: self.one_way,
+            extent: FluidExtent::First,
         })?;
         let ends = outcome.tasks.iter().filter_map(|task| task.ended);
         let last = ends.max().unwrap_or(Instant::START);

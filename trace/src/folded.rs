@@ -1,11 +1,14 @@
-//! A smaller scene that takes as long: one iteration instead of all, and of workers that do the
-//! same only one.
+//! A smaller scene that takes as long: one iteration instead of all, and of ranks that do the same
+//! only one.
 //!
-//! Workers of parameter servers that run equal programs on equal links send and receive the same at
-//! the same time, so each gets an equal part of a server's link. One of them stands for all, with
-//! that part as the server's link. Ranks of an all-reduce stay: each is the neighbour of another.
+//! Ranks are alike when their programs, links and groups are. Workers of parameter servers then
+//! send and receive the same at the same time, so each gets an equal part of a server's link. One
+//! of them stands for all, with that part as the server's link. Of the ranks of an all-reduce one
+//! stands for all, too ([`FluidExtent::First`]): each sends at the time at which the others do.
+//! Their messages differ in the layers that they hold, so the order in which they leave may differ
+//! from the whole run's.
 
-use gradwire_netsim::fluid::FluidLink;
+use gradwire_netsim::fluid::{FluidExtent, FluidLink};
 use gradwire_protocol::units::Rate;
 use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::{Program, Task, Work};
@@ -14,6 +17,9 @@ use crate::replay::Scene;
 
 /// Forward passes that a folded scene keeps: the ends of one warm and one measured iteration.
 const PASSES: u32 = 3;
+/// Rates and times of ranks that are alike differ by this share at most; the clock of a trace and
+/// the windows by which rates are measured are not exact.
+const APART: f64 = 0.01;
 
 /// The folded scene.
 pub fn fold(scene: &Scene) -> Scene {
@@ -28,9 +34,19 @@ pub fn fold(scene: &Scene) -> Scene {
         return scene.clone();
     }
     match alike(&folded) {
-        Some(workers) => keep_one(&mut folded, &workers),
-        None => folded,
+        Some(Likeness::OfPeers(peers)) => stand_for(&mut folded, &peers),
+        Some(Likeness::OfWorkers(workers)) => keep_one(&mut folded, &workers),
+        None => {}
     }
+    folded
+}
+
+/// The ranks that do the same.
+enum Likeness {
+    /// All ranks, each the neighbour of others.
+    OfPeers(Vec<u32>),
+    /// The workers of parameter servers.
+    OfWorkers(Vec<u32>),
 }
 
 /// Cuts all programs behind the first passes.
@@ -63,29 +79,66 @@ fn cut(scene: &mut Scene) {
     }
 }
 
-/// The workers of servers, if all are alike.
-fn alike(scene: &Scene) -> Option<Vec<u32>> {
-    let ends = scene.workload.step_ends.first()?;
-    let workers: Vec<u32> = ends.workers.iter().map(|worker| worker.host).collect();
-    let servers = (scene.workload.programs.iter()).filter(|one| !workers.contains(&one.host));
-    let pairs = scene.workload.groups.iter().all(|group| {
-        group.len() == 2 && group.iter().filter(|rank| workers.contains(rank)).count() == 1
-    });
-    if servers.count() == 0 || !pairs || scene.workload.step_ends.len() > 1 {
+/// Whether all ranks that compute are alike, and which.
+fn alike(scene: &Scene) -> Option<Likeness> {
+    let [ends] = &scene.workload.step_ends[..] else {
         return None;
-    }
+    };
+    let workers: Vec<u32> = ends.workers.iter().map(|worker| worker.host).collect();
+    let others = scene.workload.programs.len() - workers.len();
+    let groups = scene.workload.groups.iter();
+    let mut groups = groups.filter(|group| !group.is_empty());
+    let ranks_inside = |group: &[u32]| group.iter().filter(|rank| workers.contains(rank)).count();
+    let fits = match others {
+        0 => groups.all(|group| group.len() == workers.len() && ranks_inside(group) == group.len()),
+        _ => groups.all(|group| group.len() == 2 && ranks_inside(group) == 1),
+    };
     let program = |host: u32| scene.workload.programs.iter().find(|one| one.host == host);
+    let link = |host: u32| scene.network.links[host as usize];
     let first = program(*workers.first()?)?;
-    let link = scene.network.links[first.host as usize];
+    let own = link(first.host);
     let equal = workers.iter().all(|&host| {
-        let other = program(host);
-        scene.network.links[host as usize] == link
-            && other.is_some_and(|other| same(scene, first, other))
+        let other = link(host);
+        let rates = [(own.up, other.up), (own.down, other.down)];
+        let rates = rates.map(|(one, other)| [one, other].map(|rate| rate.as_bits_per_second()));
+        rates.iter().all(|&[one, other]| is_near(one, other))
+            && program(host).is_some_and(|other| same(scene, first, other))
     });
-    equal.then_some(workers)
+    (fits && equal).then_some(match others {
+        0 => Likeness::OfPeers(workers),
+        _ => Likeness::OfWorkers(workers),
+    })
 }
 
-/// Whether two workers do the same with the same servers.
+fn is_near(one: u64, other: u64) -> bool {
+    one.abs_diff(other) as f64 <= APART * one.max(other) as f64
+}
+
+/// Lets the first of some equal ranks run alone.
+fn stand_for(scene: &mut Scene, peers: &[u32]) {
+    scene.extent = FluidExtent::First;
+    let first = scene.workload.programs[0].host;
+    share_links(scene, peers);
+    for ends in &mut scene.workload.step_ends {
+        ends.workers.retain(|worker| worker.host == first);
+    }
+}
+
+/// Gives some ranks the mean of their links.
+fn share_links(scene: &mut Scene, ranks: &[u32]) {
+    let links = &mut scene.network.links;
+    let mean = |side: fn(&FluidLink) -> Rate| {
+        let rates = ranks.iter().map(|&rank| side(&links[rank as usize]));
+        let sum: u64 = rates.map(Rate::as_bits_per_second).sum();
+        Rate::from_bits_per_second(sum / ranks.len() as u64)
+    };
+    let (up, down) = (mean(|link| link.up), mean(|link| link.down));
+    for &rank in ranks {
+        links[rank as usize] = FluidLink { up, down };
+    }
+}
+
+/// Whether two ranks do the same in the same group or with the same server.
 fn same(scene: &Scene, one: &Program, other: &Program) -> bool {
     let server = |group: u32, own: u32| {
         let ranks = scene.workload.groups[group as usize].iter();
@@ -109,14 +162,18 @@ fn same(scene: &Scene, one: &Program, other: &Program) -> bool {
                     },
                 ) => {
                     (kind, bytes) == (of, long)
-                        && server(*group, one.host) == server(*with, other.host)
+                        && (group == with || server(*group, one.host) == server(*with, other.host))
+                }
+                (Work::Compute { span, unit }, Work::Compute { span: of, unit: on }) => {
+                    unit == on && is_near(span.as_picos(), of.as_picos())
                 }
                 (work, same) => work == same,
             })
 }
 
 /// Keeps the first of some equal workers.
-fn keep_one(scene: &mut Scene, workers: &[u32]) -> Scene {
+fn keep_one(scene: &mut Scene, workers: &[u32]) {
+    share_links(scene, workers);
     let (kept, others) = (workers[0], &workers[1..]);
     let is_other = |group: u32, groups: &[Vec<u32>]| {
         groups[group as usize]
@@ -168,5 +225,4 @@ fn keep_one(scene: &mut Scene, workers: &[u32]) -> Scene {
     for ends in &mut scene.workload.step_ends {
         ends.workers.retain(|worker| worker.host == kept);
     }
-    scene.clone()
 }

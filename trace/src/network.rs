@@ -1,17 +1,18 @@
 //! The links of a run, as its messages show them: the rate of each host's link in both directions,
 //! and the time of one way.
 //!
-//! A message counts with its mean rate from when its first packet left until its last one arrived.
-//! The bits of all messages of a link are counted in windows of time; its capacity is the mean of
-//! the windows' rates, each weighted by its bits, so that windows count in which there was
-//! something to send. It has the headers, acknowledgements and pauses that the run had.
+//! A message counts with its mean rate from when its first packet left until its last one did,
+//! which is one way before it arrived. The bits of all messages of a link are counted in windows of
+//! time; its capacity is the mean of the windows' rates, each weighted by its bits, so that windows
+//! count in which there was something to send. It has the headers, acknowledgements and pauses that
+//! the run had.
 
 use std::collections::BTreeMap;
 
 use gradwire_netsim::fluid::FluidLink;
 use gradwire_protocol::units::{Rate, Span};
 
-use crate::run::TracedRun;
+use crate::run::{MatchedMessage, TracedRun};
 
 /// A host that neither sent nor received has this link, which is not used.
 const UNUSED: Rate = Rate::from_gbps(1_000);
@@ -48,9 +49,11 @@ impl TracedNetwork {
             .iter()
             .map(|one| one.received.1)
             .fold(begin, f64::max);
+        let way = one_way(&messages);
         let width = ((end - begin) / WINDOWS as f64).max(f64::MIN_POSITIVE);
         for one in &messages {
-            let times = (one.sent.0 - begin, one.received.1 - begin);
+            // A replay adds one way to the time on the link.
+            let times = (one.sent.0 - begin, one.received.1 - way - begin);
             let bits = f64::from(one.message.bytes) * 8.0;
             for side in [(one.message.from, true), (one.message.to, false)] {
                 let windows = sides.entry(side).or_insert_with(|| vec![0.0; WINDOWS]);
@@ -76,22 +79,23 @@ impl TracedNetwork {
             .head
             .gbps
             .map(|gbps| Rate::from_bits_per_second((gbps * 1e9) as u64));
-        let ways = messages
-            .iter()
-            .filter(|one| one.message.bytes <= SHORT_BYTES);
-        let mut ways: Vec<f64> = ways.map(|one| one.received.1 - one.sent.0).collect();
-        ways.sort_by(f64::total_cmp);
-        let way = ways
-            .get(ways.len() / 2)
-            .copied()
-            .unwrap_or_default()
-            .max(0.0);
         Self {
             links,
             nominal: known.unwrap_or(fastest),
             one_way: Span::from_picos((way * 1e6) as u64),
         }
     }
+}
+
+/// How long one way takes, in microseconds: the median of short messages.
+fn one_way(messages: &[MatchedMessage]) -> f64 {
+    let short = messages
+        .iter()
+        .filter(|one| one.message.bytes <= SHORT_BYTES);
+    let mut ways: Vec<f64> = short.map(|one| one.received.1 - one.sent.0).collect();
+    ways.sort_by(f64::total_cmp);
+    let median = ways.get(ways.len() / 2).copied();
+    median.unwrap_or_default().max(0.0)
 }
 
 /// Spreads the bits of a message evenly over the windows of its time.

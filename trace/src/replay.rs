@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_netsim::fluid::{self, FluidError, FluidOutcome, FluidSetup};
+use gradwire_netsim::fluid::{self, FluidError, FluidExtent, FluidOutcome, FluidSetup};
 use gradwire_netsim::results::outcome::TaskOutcome;
 use gradwire_netsim::results::steps::Steps;
 use gradwire_protocol::job::Job;
@@ -29,6 +29,8 @@ pub struct Scene {
     pub job: Job,
     /// Its links.
     pub network: TracedNetwork,
+    /// The ranks that are replayed.
+    pub extent: FluidExtent,
 }
 
 /// A predicted run.
@@ -59,6 +61,7 @@ pub fn replay(scene: &Scene) -> Result<Prediction, FluidError> {
         job: &scene.job,
         links: scene.network.links.clone(),
         one_way: scene.network.one_way,
+        extent: scene.extent,
     })?;
     let (iterations_us, compute_us) = iterations(&scene.workload, &outcome.tasks);
     Ok(Prediction {

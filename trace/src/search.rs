@@ -85,8 +85,8 @@ pub fn search(
     }
     let changes = walk.changes;
     let after_us = match changed(scene, &changes) {
-        Ok(after) => replay(&after)?.iteration_us(),
-        Err(_) => before_us,
+        Ok(after) if !changes.is_empty() => replay(&after)?.iteration_us(),
+        _ => before_us,
     };
     // A partial replay may mislead; what a full one does not confirm is not recommended.
     let (changes, after_us) = match after_us < before_us * (1.0 - GAIN_MIN) {

@@ -1,6 +1,6 @@
 //! Replays of schedules whose times are known: ByteScheduler's example, and two jobs in turns.
 
-use gradwire_netsim::fluid::FluidLink;
+use gradwire_netsim::fluid::{FluidExtent, FluidLink};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{Rate, Span};
@@ -32,6 +32,7 @@ fn scene(line: &str, hosts: u32, rate: Rate) -> Scene {
     Scene {
         workload: workload.expect("it is a pattern"),
         job: Job::default(),
+        extent: FluidExtent::Whole,
         network: TracedNetwork {
             links,
             nominal: rate,

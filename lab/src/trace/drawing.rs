@@ -30,7 +30,10 @@ pub fn page(scene: &Scene, prediction: &Prediction, path: &CriticalPath) -> Stri
     );
     let picture = figure("", &picture(scene, prediction, path));
     let title = "Where the time goes";
-    document(title, &format!("<h1>{title}</h1>\n<p>{told}</p>\n{picture}"))
+    document(
+        title,
+        &format!("<h1>{title}</h1>\n<p>{told}</p>\n{picture}"),
+    )
 }
 
 /// A bar of a rank: its row part, its colour, its times, and its name.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 use crate::files;
 use crate::sim::traced;
+use gradwire_netsim::fluid::FluidExtent;
 use gradwire_trace::clocks::AlignedClocks;
 use gradwire_trace::event::Trace;
 use gradwire_trace::graph;
@@ -69,6 +70,7 @@ pub fn scene(places: &[PathBuf], alignment: Alignment) -> Result<(Scene, Vec<f64
         network: TracedNetwork::of(&run),
         job: traced::job(&run.head)?,
         workload,
+        extent: FluidExtent::Whole,
     };
     Ok((scene, measured(&run)))
 }

@@ -54,44 +54,42 @@ impl Shares {
     }
 
     /// The share of each demand; those of earlier turns take what they can before others.
-    pub(super) fn divide(&mut self, mut demands: Vec<Demand>) -> Vec<(Demand, LinkShare)> {
+    pub(super) fn divide(&mut self, demands: &[Demand]) -> Vec<(Demand, LinkShare)> {
+        let mut demands = demands.to_vec();
         demands.sort_unstable();
         self.left.copy_from_slice(&self.whole);
         let mut shares = Vec::with_capacity(demands.len());
         for equal in demands.chunk_by(|one, other| one.turn == other.turn) {
-            self.fill(equal, &mut shares);
+            self.fill(equal.to_vec(), &mut shares);
         }
         shares
     }
 
     /// Raises the shares of equal demands together until each meets a link that is full.
-    fn fill(&mut self, equal: &[Demand], shares: &mut Vec<(Demand, LinkShare)>) {
-        let mut open: Vec<Demand> = equal.to_vec();
-        for demand in &open {
-            for link in links(demand) {
-                self.users[link] += 1;
-            }
+    fn fill(&mut self, mut open: Vec<Demand>, shares: &mut Vec<(Demand, LinkShare)>) {
+        for link in open.iter().flat_map(links) {
+            self.users[link] += 1;
         }
+        let mut full = Vec::new();
         while !open.is_empty() {
             let room = |link: usize| self.left[link].max(0.0) / f64::from(self.users[link]);
-            let tightest = open
-                .iter()
-                .flat_map(links)
-                .map(room)
-                .fold(f64::MAX, f64::min);
+            let rooms = open.iter().flat_map(links).map(room);
+            let tightest = rooms.fold(f64::MAX, f64::min);
             let limit = tightest * (1.0 + LEAST) + f64::MIN_POSITIVE;
-            let full: Vec<(Demand, LinkSide)> = (open.iter())
-                .filter_map(|demand| {
-                    let [up, down] = links(demand).map(room);
-                    let side = if down < up {
-                        LinkSide::Down
-                    } else {
-                        LinkSide::Up
-                    };
-                    (up.min(down) <= limit).then_some((*demand, side))
-                })
-                .collect();
-            for &(demand, bound) in &full {
+            open.retain(|demand| {
+                let [up, down] = links(demand).map(room);
+                let side = if down < up {
+                    LinkSide::Down
+                } else {
+                    LinkSide::Up
+                };
+                let is_full = up.min(down) <= limit;
+                if is_full {
+                    full.push((*demand, side));
+                }
+                !is_full
+            });
+            for (demand, bound) in full.drain(..) {
                 for link in links(&demand) {
                     self.left[link] -= tightest;
                     self.users[link] -= 1;
@@ -106,7 +104,6 @@ impl Shares {
                     },
                 ));
             }
-            open.retain(|demand| full.iter().all(|(filled, _)| filled != demand));
         }
     }
 }
@@ -136,7 +133,7 @@ mod tests {
             up: rate,
             down: rate,
         }; 4];
-        let shares = Shares::new(&links).divide(demands.to_vec());
+        let shares = Shares::new(&links).divide(demands);
         let of = |demand: &Demand| shares.iter().find(|(one, _)| one == demand);
         let gbps = demands
             .iter()

@@ -16,6 +16,8 @@ pub(super) struct NcclLaunch {
     has_certificates: bool,
     interface: Option<String>,
     pub(super) log: Option<String>,
+    /// The folder in which NCCL's events are to be written.
+    pub(super) events: Option<String>,
     /// Whether the user has chosen NCCL's protocols.
     pub(super) names_protocols: bool,
 }
@@ -36,6 +38,7 @@ impl NcclLaunch {
             has_certificates: certificates.into_iter().any(|name| given(name).is_some()),
             interface: given("GRADWIRE_IFNAME").or_else(|| given("NCCL_SOCKET_IFNAME")),
             log: given("GRADWIRE_LOG"),
+            events: given("GRADWIRE_EVENTS"),
             names_protocols: given("NCCL_PROTO").is_some(),
         }
     }

@@ -95,7 +95,10 @@ fn sections_of_the_changelog_are_unreleased_then_dated_versions() {
 #[test]
 fn released_versions_are_short_enough_to_read() {
     let changelog = read("CHANGELOG.md");
-    let starts: Vec<usize> = sections(&changelog).iter().map(|(line, ..)| *line).collect();
+    let starts: Vec<usize> = sections(&changelog)
+        .iter()
+        .map(|(line, ..)| *line)
+        .collect();
     let ends = starts.iter().skip(1).copied();
     let ends = ends.chain([changelog.text.lines().count() + 1]);
     let long = starts.iter().zip(ends).skip(1);

@@ -1,5 +1,6 @@
 //! Traces of simulated runs, read back whole and damaged.
 
+use gradwire_netsim::fluid::FluidExtent;
 use gradwire_trace::clocks::AlignedClocks;
 use gradwire_trace::critical::CriticalPath;
 use gradwire_trace::graph;
@@ -47,6 +48,7 @@ fn a_trace_gives_back_the_programs_and_their_time() {
         let scene = Scene {
             job: job(&run.head).expect("it was a job"),
             network: TracedNetwork::of(&run),
+            extent: FluidExtent::Whole,
             workload: read,
         };
         let predicted = replay(&scene).expect("it is small").iteration_us();
@@ -150,6 +152,7 @@ fn read_all(texts: &[String]) -> Result<(), String> {
     let scene = Scene {
         job: job(&run.head).map_err(|error| told(&error))?,
         network: TracedNetwork::of(&run),
+        extent: FluidExtent::Whole,
         workload,
     };
     let _ = measured(&run);

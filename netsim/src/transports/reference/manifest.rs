@@ -10,7 +10,7 @@
 //! Where switches add up ([`Summing::Switches`]), an all-reduce whose algorithm is left open has
 //! one message from each seat to the next, whose packets are contributions ([`SumFlow`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use gradwire_collectives::aggregation::MEMBERS_MAX;
@@ -262,6 +262,33 @@ impl Manifest {
         }
     }
 
+    /// Whether each message out of a host has a [mirror](Self::mirror), and no message in has two.
+    pub(crate) fn is_mirrored(&self, host: u32) -> bool {
+        let seats = self.places.get(&host).into_iter().flatten().flatten();
+        let shapes = seats.map(|place| {
+            let meeting = &self.meetings[place.meeting as usize];
+            (meeting.shape as usize, place.seat as usize)
+        });
+        let different: BTreeSet<(usize, usize)> = shapes.collect();
+        different.iter().all(|&(shape, seat)| {
+            let seats = &self.shapes[shape].seats;
+            let CollectiveOutline {
+                sends, receives, ..
+            } = &seats[seat].outline;
+            let mirrors = (0..sends.len()).map(|index| mirror(seats, seat, index));
+            mirrors.flatten().count() == receives.len() && sends.len() == receives.len()
+        })
+    }
+
+    /// The message that is in to the sender of `message` what that one is out: the one of the same
+    /// place that another seat sends to it. `None` if there is not exactly one.
+    pub(crate) fn mirror(&self, message: u32) -> Option<u32> {
+        let (meeting, seat, index) = self.find(message);
+        let seats = &self.shapes[meeting.shape as usize].seats;
+        let from = mirror(seats, seat, index as usize)?;
+        Some(meeting.first + seats[from].before + index)
+    }
+
     fn task(&self, meeting: &Meeting, seat: usize) -> u32 {
         self.tasks[meeting.tasks as usize + seat]
     }
@@ -275,6 +302,16 @@ impl Manifest {
         let seat = seats.partition_point(|seat| seat.before <= within) - 1;
         (meeting, seat, within - seats[seat].before)
     }
+}
+
+/// The only seat whose message of a place goes to `seat`.
+fn mirror(seats: &[MeetingSeat], seat: usize, index: usize) -> Option<usize> {
+    let goes_there = |from: &usize| {
+        let send = seats[*from].outline.sends.get(index);
+        send.is_some_and(|send| usize::from(send.to) == seat)
+    };
+    let mut from = (0..seats.len()).filter(goes_there);
+    from.next().filter(|_| from.next().is_none())
 }
 
 /// A manifest under construction.
