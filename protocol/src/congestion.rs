@@ -17,8 +17,8 @@
 //!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
 //!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
 //!    losses that links explain ([`links`]): halved at each loss, the window of a path that takes
-//!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path makes
-//!    up for a cut within milliseconds.
+//!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path
+//!    makes up for a cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
 //!    lost, then by half of that share: some switches drop before they build measurable delay. But
@@ -253,7 +253,10 @@ impl CongestionWindow {
     pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) -> bool {
         self.heard = now;
         let has_queue = self.has_queue(rtt);
-        self.links.note(&feedback, has_queue);
+        match has_queue {
+            true => self.links.note_beside_queue(&feedback),
+            false => self.links.note_alone(&feedback),
+        }
         let is_long = rtt.least() >= self.limits.delay_target;
         let has_queue = has_queue && !(is_long && self.links.explain_losses());
         let blames_queue = has_queue && feedback.lost > 0 && !self.has_marked;

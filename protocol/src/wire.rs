@@ -36,12 +36,12 @@
 //! is meaningful. A packet of another version or kind is counted and dropped, never answered.
 //!
 //! A message's sender speaks DATA, PARITY, PROBE, CLOSE and RESET, its receiver ACK, BITMAP, STOP,
-//! REFUSE and TRIMMED. CLOSE, RESET, REFUSE and TRIMMED have no body. ACK, BITMAP and STOP carry a [`SegmentReport`]
-//! after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a [`ProbeBody`]. PARITY
-//! carries the XOR of a group of segments ([`crate::parity`]), filled up with zeros to the length
-//! of the message's first one; its `segment` is the group, `magnitude` the number of segments in
-//! it, and `layer` the XOR of the low 16 bits of their indices. [`crate::sender`] and
-//! [`crate::receiver`] decide when to send them.
+//! REFUSE and TRIMMED. CLOSE, RESET, REFUSE and TRIMMED have no body. ACK, BITMAP and STOP carry a
+//! [`SegmentReport`] after the header, and a bitmap ([`crate::bitmap`]); PROBE carries a
+//! [`ProbeBody`]. PARITY carries the XOR of a group of segments ([`crate::parity`]), filled up with
+//! zeros to the length of the message's first one; its `segment` is the group, `magnitude` the
+//! number of segments in it, and `layer` the XOR of the low 16 bits of their indices.
+//! [`crate::sender`] and [`crate::receiver`] decide when to send them.
 //!
 //! SUM and TOTAL belong to no message: a rank and an aggregator in the network exchange them. Their
 //! payload is 32-bit integers, big-endian as switches compute; `segment` is the slot of the

@@ -52,6 +52,6 @@ pub use error::{EndError, OpenError, RankJoinError, ResidualError};
 pub use gradwire_transport::control::{CertificateError, CertificateFiles};
 pub use gradwire_transport::interface;
 pub use metrics::Snapshot;
-pub use open::{AUTO_MTU_MAX, OpenRank, Opening};
+pub use open::{OpenRank, Opening};
 pub use promise::{Done, EndedOperation, RankTask, Ticket};
 pub use rank::LocalRank;

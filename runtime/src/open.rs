@@ -16,10 +16,6 @@ use crate::error::{OpenError, RankJoinError};
 use crate::log;
 use crate::rank::LocalRank;
 
-/// Largest packet if the job leaves the MTU open, even if an interface takes more, as loopback
-/// does: a loss should not cost more than on a real network.
-pub const AUTO_MTU_MAX: u32 = 9_000;
-
 /// The arguments for opening a rank.
 #[derive(Clone, Debug)]
 pub struct Opening {

@@ -9,12 +9,10 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Rank, Span};
 use gradwire_transport::driver::{DriverGuest, DriverSetup, GuestName};
 use gradwire_transport::faults::FaultInjector;
-use gradwire_transport::interface;
+use gradwire_transport::interface::{self, AUTO_MTU_MAX};
 use gradwire_transport::pair::{PairOffer, PairTerms, PairedProcess};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::wires::{Wires, WiresError};
-
-use crate::open::AUTO_MTU_MAX;
 
 /// A process cannot take pairs.
 #[derive(Debug, thiserror::Error)]

@@ -15,11 +15,12 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
-    self, ControlPlane, ControlSender, JoinRole, LeaveError, Membership, RosterPeer,
+    self, ControlPlane, ControlSender, JoinRole, LeaveError, Membership, OnEvent, RosterPeer,
 };
 use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
+use gradwire_transport::interface::AUTO_MTU_MAX;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::RankLife;
 use gradwire_transport::wires::Wires;
@@ -31,7 +32,7 @@ use crate::in_network::{AggregatorLine, AggregatorTerms};
 use crate::inbox::{ANSWER_PATIENCE, DriverInbox};
 use crate::metrics::snapshot::RankSubject;
 use crate::metrics::{self, Snapshot, SnapshotSource};
-use crate::open::{AUTO_MTU_MAX, OpenRank};
+use crate::open::OpenRank;
 use crate::pool::CallbackPool;
 use crate::promise::{
     CallbackPlace, CallbackPromise, Done, EndedOperation, PendingCount, RankTask, Submission,
@@ -83,10 +84,8 @@ impl LocalRank {
         timeout: Duration,
     ) -> Result<Self, RankJoinError> {
         let inbox = Arc::new(DriverInbox::default());
-        let events = Arc::clone(&inbox);
-        let on_event = Box::new(move |event| events.take(event));
         let token = membership.token.clone();
-        let control = control::join(role, membership, timeout, on_event)?;
+        let control = control::join(role, membership, timeout, listener(&inbox))?;
         let OpenRank {
             job,
             rank,
@@ -104,8 +103,7 @@ impl LocalRank {
         let wire = wire_of(&near.reached, world_size, sockets.name());
         let endpoint = endpoint_of(&job, identity, near.path.map(|path| (near.reached, path)));
         let segment_bytes = endpoint.segment_bytes();
-        let hosts = vicinity::hosts(control.roster());
-        let communicator = Communicator::new(endpoint, &job).with_hosts(hosts);
+        let communicator = communicator_of(endpoint, &job, control.roster());
         let terms = aggregator_terms(&job, identity, (&sockets, token));
         let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
@@ -120,14 +118,12 @@ impl LocalRank {
             idle: pace.idle,
             caller_spin: pace.caller_spin,
         };
-        let seat = RankDriver::new(communicator, Arc::clone(&recorder), Arc::clone(&pool))
-            .with_sums(&job)
-            .heard_by_others(control.sender());
+        let seat = RankDriver::new(communicator, &job, &recorder, &pool);
+        let seat = seat.heard_by_others(control.sender());
         let link = driver::spawn(seat, setup, RankDriver::hand_out);
         inbox.connect(link.map_err(RankJoinError::Driver)?);
         let aggregator = AggregatorLine::of(terms, &inbox);
         control.barrier(timeout)?;
-        let vigil = vigil_over(near.lives, control.sender());
         drop(near.names);
         let watch = SnapshotSource::new(subject, &inbox);
         let watched_at = metrics::open(&job.metrics, local_rank, &watch);
@@ -140,9 +136,9 @@ impl LocalRank {
             wire,
             job,
             segment_bytes,
+            vigil: Mutex::new(Some(vigil_over(near.lives, control.sender()))),
             control: Mutex::new(Some(control)),
             inbox,
-            vigil: Mutex::new(Some(vigil)),
             aggregator: Mutex::new(aggregator),
             pool,
             recorder,
@@ -512,6 +508,16 @@ impl Drop for LocalRank {
         drop(self.control().take());
         self.end();
     }
+}
+
+/// Hands events of the control plane to the driver.
+fn listener(inbox: &Arc<DriverInbox>) -> OnEvent {
+    let inbox = Arc::clone(inbox);
+    Box::new(move |event| inbox.take(event))
+}
+
+fn communicator_of(endpoint: Endpoint, job: &Job, roster: &[RosterPeer]) -> Communicator {
+    Communicator::new(endpoint, job).with_hosts(vicinity::hosts(roster))
 }
 
 fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {

@@ -67,16 +67,19 @@ struct WaitingCaller {
 impl RankDriver {
     pub(crate) fn new(
         communicator: Communicator,
-        recorder: Arc<FlightRecorder>,
-        pool: Arc<CallbackPool>,
+        job: &Job,
+        recorder: &Arc<FlightRecorder>,
+        pool: &Arc<CallbackPool>,
     ) -> Self {
         let mut communicator = communicator;
+        let is_summed = job.collectives.algorithm == ReduceAlgorithm::InNetwork;
+        let sums = is_summed.then(|| NetworkSums::new(&communicator, job));
         if recorder.is_on() {
             communicator.keep_journal();
         }
         Self {
             communicator,
-            sums: None,
+            sums,
             now: Instant::START,
             waiting: BTreeMap::new(),
             operations: OperationTally::default(),
@@ -85,8 +88,8 @@ impl RankDriver {
             standing: FailureNews::Unknown,
             inquiry: None,
             asked: None,
-            recorder,
-            pool,
+            recorder: Arc::clone(recorder),
+            pool: Arc::clone(pool),
             failure: None,
         }
     }
@@ -96,14 +99,6 @@ impl RankDriver {
     pub(crate) fn heard_by_others(mut self, voice: ControlSender) -> Self {
         self.communicator = self.communicator.with_inquiries();
         self.voice = Some(voice);
-        self
-    }
-
-    /// Lets an aggregator sum, if the job wants that.
-    pub(crate) fn with_sums(mut self, job: &Job) -> Self {
-        if job.collectives.algorithm == ReduceAlgorithm::InNetwork {
-            self.sums = Some(NetworkSums::new(&self.communicator, job));
-        }
         self
     }
 

@@ -7,12 +7,12 @@ use gradwire_protocol::launch::LaunchFacts;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
+use gradwire_transport::interface::AUTO_MTU_MAX;
 use gradwire_transport::shm::{
     HostNeighbours, InboxNames, MemoryOffer, MemoryShortage, MemoryTerms, OwnInbox, RankLife,
 };
 
 use crate::error::RankJoinError;
-use crate::open::AUTO_MTU_MAX;
 
 /// Twice as long as waking a thread takes on a virtual machine.
 const CALLER_SPIN: Span = Span::from_micros(200);

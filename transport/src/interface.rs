@@ -6,6 +6,10 @@ use std::net::IpAddr;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 
+/// Largest packet if the job leaves the MTU open, even if an interface takes more, as loopback
+/// does: a loss should not cost more than on a real network.
+pub const AUTO_MTU_MAX: u32 = 9_000;
+
 /// The largest IP packet that the interface with `address` takes, in bytes.
 ///
 /// # Errors

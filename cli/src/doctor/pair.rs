@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::machine::Ecn;
-use gradwire_runtime::AUTO_MTU_MAX;
-use gradwire_transport::interface;
+use gradwire_transport::interface::{self, AUTO_MTU_MAX};
 use gradwire_transport::probe::SOCKETS;
 use gradwire_transport::probe::{PathMtu, PathReach, ProbeClient, ProbeConnectError, RoundTrips};
 use serde::{Deserialize, Serialize};

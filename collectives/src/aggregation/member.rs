@@ -26,7 +26,7 @@ const TIMEOUT_MAX: Span = Span::from_millis(100);
 
 /// What is summed, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SumShape {
+pub(super) struct MemberShape {
     pub(super) point: FixedPoint,
     pub(super) part: SumPart,
     /// Bytes of the tensor.
@@ -37,7 +37,7 @@ pub(super) struct SumShape {
     pub(super) window: u32,
 }
 
-impl SumShape {
+impl MemberShape {
     /// Bytes of the tensor in each block but the last.
     pub(super) fn block_bytes(&self) -> usize {
         (self.point).tensor_bytes(usize::from(self.first.packet_bytes))
@@ -52,7 +52,7 @@ impl SumShape {
 /// A rank's part in the sum of one tensor.
 #[derive(Debug)]
 pub(super) struct MemberSum {
-    shape: SumShape,
+    shape: MemberShape,
     exponents: Vec<u8>,
     worker: SumWorker,
     /// The packets of all slots.
@@ -81,7 +81,7 @@ pub(super) struct MemberCounts {
 
 impl MemberSum {
     /// The sum of a tensor whose blocks have these exponents.
-    pub(super) fn new(now: Instant, shape: SumShape, exponents: Vec<u8>, rtt: &Rtt) -> Self {
+    pub(super) fn new(now: Instant, shape: MemberShape, exponents: Vec<u8>, rtt: &Rtt) -> Self {
         let first = shape.first.number;
         let terms = WorkerTerms {
             window: shape.window,

@@ -25,7 +25,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{Instant, JobId, Span};
 use gradwire_protocol::wire::{Flags, PacketKind};
 
-use super::member::{MemberCounts, MemberSum, SumShape};
+use super::member::{MemberCounts, MemberShape, MemberSum};
 use super::packets::{LeavingSums, SumHeader, SumPath, SumStream, WINDOW_MAX};
 use super::{MEMBERS_MAX, SumKind};
 use crate::communicator::Communicator;
@@ -124,7 +124,7 @@ struct GroupSums {
 struct QueuedSum {
     id: OperationId,
     operation: Operation,
-    shape: SumShape,
+    shape: MemberShape,
     stage: SumStage,
 }
 
@@ -203,7 +203,7 @@ impl NetworkSums {
     }
 
     /// The shape of the sum of an operation; `None` if the ranks do it alone in any case.
-    fn shape(&mut self, operation: &Operation) -> Option<SumShape> {
+    fn shape(&mut self, operation: &Operation) -> Option<MemberShape> {
         let bytes = operation.buffer.len();
         if operation.collective != Collective::AllReduce || bytes < TENSOR_MIN {
             return None;
@@ -217,7 +217,7 @@ impl NetworkSums {
         shape
     }
 
-    fn carried(&self, operation: &Operation, bytes: usize) -> Option<SumShape> {
+    fn carried(&self, operation: &Operation, bytes: usize) -> Option<MemberShape> {
         let ranks = &operation.group.ranks;
         let seat = ranks.iter().position(|rank| *rank == self.identity.rank)?;
         let part = match operation.op {
@@ -230,7 +230,7 @@ impl NetworkSums {
         let is_whole = bytes.is_multiple_of(operation.dtype.bytes());
         let fits = (2..=MEMBERS_MAX).contains(&ranks.len()) && operation.group.id < GROUPS;
         let has_bytes = operation.buffer.bytes().is_some();
-        (is_plain && is_whole && fits && has_bytes).then(|| SumShape {
+        (is_plain && is_whole && fits && has_bytes).then(|| MemberShape {
             point,
             part,
             bytes,

@@ -12,6 +12,7 @@
 
 mod window;
 
+use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Span};
 
 use super::reference::acknowledger::Acknowledger;
@@ -100,7 +101,7 @@ impl FlowRules for Nscc {
         }
         let ack = NsccAck {
             bytes: self.bytes(missing - flow.board.missing()),
-            marked: cargo.marked,
+            ecn: if cargo.marked { Ecn::Ce } else { Ecn::Ect },
             round_trip,
             in_flight: self.bytes(flow.board.in_flight()),
         };

@@ -2,9 +2,9 @@
 //!
 //! Links that lose packets lose as many beside a queue as without one; a full queue loses many more
 //! than nothing. So links explain the losses of a round trip if it lost no more, chance included,
-//! than calm round trips do, and if packets beside queues are not lost clearly more often. A loss is
-//! found a round trip late, when its queue may have gone, so a round trip is calm only some round
-//! trips after the last queue and the last cut.
+//! than calm round trips do, and if packets beside queues are not lost clearly more often. A loss
+//! is found a round trip late, when its queue may have gone, so a round trip is calm only some
+//! round trips after the last queue and the last cut.
 
 use super::Feedback;
 
@@ -60,15 +60,19 @@ impl LossCount {
 }
 
 impl LinkLosses {
-    /// Takes the news of an acknowledgement.
-    pub(super) fn note(&mut self, feedback: &Feedback, has_queue: bool) {
+    /// Takes the news of an acknowledgement that comes while no queue is seen.
+    pub(super) fn note_alone(&mut self, feedback: &Feedback) {
         self.round.add(feedback);
-        if has_queue {
-            self.calm_rounds = 0;
-            self.queued.add(feedback);
-        } else if self.calm_rounds >= CALM_AFTER {
+        if self.calm_rounds >= CALM_AFTER {
             self.calm.add(feedback);
         }
+    }
+
+    /// Takes the news of an acknowledgement that comes while a queue is seen.
+    pub(super) fn note_beside_queue(&mut self, feedback: &Feedback) {
+        self.round.add(feedback);
+        self.calm_rounds = 0;
+        self.queued.add(feedback);
     }
 
     /// Whether the losses of this round trip are no more than links would lose, too.

@@ -499,7 +499,7 @@ impl PlannedOperation {
         let mut rng = draw::stream(seed, "disturb", self.index as u64);
         self.delays = vec![Span::ZERO; usize::from(ranks)];
         if faults.has(ClusterFault::SmallLimits) {
-            // Groups are at different steps, so ranks return to a step that they may have forgotten.
+            // Groups are at different steps: ranks return to a step that they may have forgotten.
             let ahead = u32::from(self.group.id) % 3;
             self.step = Step(self.step.0.wrapping_add(ahead));
         }

@@ -16,6 +16,7 @@
 //! Constants are those of the Ultra Ethernet specification 1.0, section 3.6.13, in units of the
 //! packet and scaled by the bandwidth-delay product to that of 100 Gb/s and 12 us.
 
+use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Instant, Span};
 
 use crate::transports::settings::ReferenceSettings;
@@ -52,8 +53,8 @@ const ADAPT_TARGETS: u64 = 4;
 pub(crate) struct NsccAck {
     /// Bytes that it is news about.
     pub(crate) bytes: f64,
-    /// Whether its packet was marked.
-    pub(crate) marked: bool,
+    /// The ECN bits of its packet.
+    pub(crate) ecn: Ecn,
     /// Time from its packet to it.
     pub(crate) round_trip: Span,
     /// Bytes still in flight.
@@ -158,11 +159,17 @@ impl NsccWindow {
         self.note_least(ack.round_trip);
         let delay = beyond(ack.round_trip, self.round_trip);
         let is_long = delay >= self.terms.target;
-        self.average(delay, ack.marked);
-        if self.adapts(now, ack.in_flight, ack.marked, delay) {
+        // A long delay without a mark is of a queue that has just emptied.
+        let has_emptied = ack.ecn != Ecn::Ce && delay > self.terms.target;
+        self.average(if has_emptied {
+            self.round_trip.divided(4)
+        } else {
+            delay
+        });
+        if self.adapts(now, ack.in_flight, ack.ecn, delay) {
             return;
         }
-        match (ack.marked, is_long) {
+        match (ack.ecn == Ecn::Ce, is_long) {
             (false, true) => self.growth += FAIR * self.terms.packet * self.terms.scale * ack.bytes,
             (false, false) => self.grow(ack.bytes, delay),
             (true, true) => self.shrink(now),
@@ -187,8 +194,8 @@ impl NsccWindow {
         self.adapting.after_nack = true;
         self.note_least(round_trip);
         // The queue that trimmed it held a round trip of packets.
-        self.average(self.terms.round_trip, true);
-        if !self.adapts(now, in_flight, true, Span::ZERO) {
+        self.average(self.terms.round_trip);
+        if !self.adapts(now, in_flight, Ecn::Ce, Span::ZERO) {
             self.lose(1);
         }
     }
@@ -210,14 +217,8 @@ impl NsccWindow {
         }
     }
 
-    /// A long delay without a mark is of a queue that has just emptied.
-    fn average(&mut self, delay: Span, marked: bool) {
-        let sample = if marked || delay <= self.terms.target {
-            delay.as_picos() as f64
-        } else {
-            self.round_trip.as_picos() as f64 / 4.0
-        };
-        self.delay += NEW_DELAY * (sample - self.delay);
+    fn average(&mut self, delay: Span) {
+        self.delay += NEW_DELAY * (delay.as_picos() as f64 - self.delay);
     }
 
     fn grow(&mut self, bytes: f64, delay: Span) {
@@ -248,9 +249,9 @@ impl NsccWindow {
     }
 
     /// Quick Adapt: whether it happened, or this answer is of before it.
-    fn adapts(&mut self, now: Instant, in_flight: f64, marked: bool, delay: Span) -> bool {
+    fn adapts(&mut self, now: Instant, in_flight: f64, ecn: Ecn, delay: Span) -> bool {
         let (adapting, target) = (&mut self.adapting, self.terms.target);
-        let mut is_done = marked && adapting.ignored < adapting.to_ignore;
+        let mut is_done = ecn == Ecn::Ce && adapting.ignored < adapting.to_ignore;
         if !is_done && adapting.ends.is_none_or(|ends| ends < now) {
             let is_bad = adapting.after_nack || delay > target * ADAPT_TARGETS;
             let is_little = adapting.achieved < self.largest * ADAPT_SHARE;
@@ -283,10 +284,10 @@ mod tests {
         NsccWindow::new(Instant::START, NsccTerms::of(&settings()))
     }
 
-    fn ack(marked: bool, delay: Span) -> NsccAck {
+    fn ack(ecn: Ecn, delay: Span) -> NsccAck {
         NsccAck {
             bytes: 4150.0,
-            marked,
+            ecn,
             round_trip: settings().base_rtt + delay,
             in_flight: 40_000.0,
         }
@@ -310,10 +311,10 @@ mod tests {
     fn marks_alone_leave_the_window_and_with_delay_they_shrink_it() {
         let mut window = window();
         let largest = window.bytes;
-        let short = ack(true, Span::from_micros(2));
+        let short = ack(Ecn::Ce, Span::from_micros(2));
         let now = answers(&mut window, Instant::START, 100, &short);
         assert!(window.bytes >= largest - 1.0);
-        let long = ack(true, Span::from_micros(12));
+        let long = ack(Ecn::Ce, Span::from_micros(12));
         answers(&mut window, now, 100, &long);
         assert!(window.bytes < 0.8 * largest, "{}", window.bytes);
     }
@@ -322,7 +323,7 @@ mod tests {
     fn trimmed_packets_leave_what_comes_through() {
         let mut window = window();
         window.on_nack(Instant::START, settings().base_rtt, 60_000.0);
-        let through = ack(false, Span::ZERO);
+        let through = ack(Ecn::Ect, Span::ZERO);
         window.on_ack(Instant::START + Span::from_micros(1), &through);
         let later = Instant::START + Span::from_micros(20);
         window.on_nack(later, settings().base_rtt, 60_000.0);
