@@ -126,7 +126,8 @@ pub const FORMS: [WorkloadForm; 11] = [
         "step:vgg16:ddp,steps=3",
         "steps of training a model: ddp (buckets), tensors (one by one), ps=8 (servers), \
          gossip=ring (pairs average models), summa=4x4x2 (matrices sharded over rows, columns and \
-         layers of hosts) or plan=2d-11tr-1s (each block in a way of its own)",
+         layers of hosts), megatron=32 (split over all) or plan=2d-11tr-1s (each block in a way of \
+         its own)",
     ),
     form(
         POISSON,

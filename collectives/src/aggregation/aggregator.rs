@@ -396,9 +396,12 @@ mod tests {
         let mut aggregator = paired();
         for _ in 0..20_000 {
             let mut sum = header(random.random_range(0..2));
-            sum.number = random.random_range(0..400);
-            sum.stream.group = random.random_range(0..500);
-            sum.stream.era = random.random_range(0..3);
+            if random.random_bool(0.5) {
+                // The others fill the streams.
+                sum.number = random.random_range(0..400);
+                sum.stream.group = random.random_range(0..500);
+                sum.stream.era = random.random_range(0..3);
+            }
             let mut packet = [0; 64 + BYTES as usize];
             on_wire(sum, JobId(random.random_range(0..5))).encode(&mut packet);
             for _ in 0..random.random_range(0..3) {

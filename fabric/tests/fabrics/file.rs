@@ -147,7 +147,7 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
         (
             shaped("latncy = \"1us\""),
             "line 2: unknown key `latncy` in the root table (did you mean `latency`?); known keys \
-             are name, shape, oversubscription, latency, loss, mtu, framing, buffer, mark, \
+             are name, shape, oversubscription, latency, loss, mtu, framing, buffer, mark, trim, \
              balance, slow-send, slow-receive, rates, latencies, switch, link, fault",
         ),
         (
