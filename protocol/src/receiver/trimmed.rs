@@ -13,12 +13,14 @@ const UNTOLD_MAX: usize = 4096;
 impl Receiver {
     /// Processes the header of a DATA packet that has lost its payload.
     pub(crate) fn handle_trimmed(&mut self, header: &Header) {
-        let open = self.find(header.message).map(|at| &self.messages[at]);
-        let is_needed = open.is_none_or(|receiving| {
-            receiving.fits(header)
-                && receiving.stage != ReceiveStage::Complete
-                && !receiving.received.has(header.segment)
-        });
+        let is_needed = match self.find(header.message).map(|at| &self.messages[at]) {
+            Some(receiving) => {
+                receiving.fits(header)
+                    && receiving.stage != ReceiveStage::Complete
+                    && !receiving.received.has(header.segment)
+            }
+            None => !self.closed.is_closed(self.closed.serial(header.message)),
+        };
         if !is_needed || self.answers.len() == UNTOLD_MAX {
             return;
         }

@@ -44,7 +44,7 @@ pub(crate) enum ReceiverPatience {
     MayEnd { addends: u64 },
 }
 
-/// What is known of all messages.
+/// The known facts of all messages.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     segment_bytes: u32,

@@ -45,7 +45,7 @@ const EVENTS_PER_SECOND: u64 = 100;
 /// Events at one instant; more mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u64 = 200_000;
 
-/// What a run did.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClusterTally {
     /// A hash of every packet's header and time.

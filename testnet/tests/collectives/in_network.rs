@@ -27,7 +27,7 @@ const OPERATIONS: u32 = 3;
 /// From the aggregator's fault to the end of all operations.
 const FALLBACK: Span = Span::from_millis(2_000);
 
-/// What happens to the aggregator.
+/// The aggregator's fate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum AggregatorFate {
     Works,
@@ -39,7 +39,7 @@ enum AggregatorFate {
     Missing,
 }
 
-/// A rank: what the driver of a real one drives.
+/// A rank without its driver.
 struct SumRank {
     communicator: Communicator,
     sums: NetworkSums,
@@ -47,7 +47,7 @@ struct SumRank {
 }
 
 impl SumRank {
-    /// Takes what has ended.
+    /// Takes the operations that have ended.
     fn pump(&mut self, now: Instant) {
         loop {
             let ended = match self.sums.poll_completion() {
@@ -188,7 +188,7 @@ impl SumWorld {
         }
     }
 
-    /// Sends what all have to send.
+    /// Sends the packets of all.
     fn send(&mut self) {
         let now = self.now;
         let mut leaving = Vec::new();

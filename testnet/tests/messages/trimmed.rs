@@ -34,7 +34,7 @@ impl Ends {
         }
     }
 
-    /// Brings what is on its way, trimmed if `cuts` says so, and sends what follows.
+    /// Brings the packets on their way, trimmed if `cuts` says so, and sends the next ones.
     fn step(&mut self, cuts: &mut impl FnMut(&Header) -> bool) {
         self.now = self.now + WAY;
         for (to, header, body) in std::mem::take(&mut self.posted) {

@@ -98,7 +98,7 @@ fn a_lost_acknowledgement_is_no_loss_of_segments() {
     };
     let mut pair = Pair::new(Job::default(), path);
     pair.network.record();
-    for _ in 0..10 {
+    for _ in 0..60 {
         pair.transfer(PairMessage::tolerant(8 << 20, 0.2));
     }
     let trace = pair.network.trace().lines();
