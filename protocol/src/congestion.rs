@@ -16,7 +16,7 @@
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
 //!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
 //!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
-//!    losses that links explain ([`links`]): halved at each loss, the window of a path that takes
+//!    losses that links explain (`links`): halved at each loss, the window of a path that takes
 //!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path
 //!    makes up for a cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.

@@ -18,7 +18,7 @@ const IP_AND_UDP_BYTES: u32 = 48;
 /// `overhead` are the job's own ([`Job::packet_overhead`](crate::job::Job::packet_overhead)).
 ///
 /// # Panics
-/// When `mtu` carries fewer than [`SEGMENT_BYTES_MIN`] bytes; jobs allow no such MTU.
+/// When `mtu` carries fewer than `SEGMENT_BYTES_MIN` bytes; jobs allow no such MTU.
 pub fn segment_bytes(mtu: u32, overhead: u32) -> u32 {
     let room = mtu.min(65_535).saturating_sub(IP_AND_UDP_BYTES + overhead);
     let bytes = room / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;

@@ -13,8 +13,8 @@ import torch
 import rebuilding
 import serving
 from gradwire import ps
+from gradwire.ps import redundancy
 from gradwire.ps.codes import Code
-from gradwire.ps.redundancy import Hello, common_snapshot
 from gradwire.ps.setup import Setup
 from rebuilding import Servers
 from serving import Place
@@ -143,11 +143,11 @@ def any_five_of_ten_servers_restore_all_state(servers: Servers, redundancy: str)
 
 
 def holders_without_a_common_snapshot_are_one_clear_error() -> None:
-    one, other = Hello(True, ((4, 64), (8, 64))), Hello(True, ((12, 64),))
-    assert common_snapshot({0: one, 2: one}) == (8, 64)
+    one, other = redundancy.Hello(True, ((4, 64), (8, 64))), redundancy.Hello(True, ((12, 64),))
+    assert redundancy.common_snapshot({0: one, 2: one}) == (8, 64)
     said = "server 0 has that after 4 and 8 updates; server 3 has that after 12 updates; start"
     with pytest.raises(ps.FailedError, match=said):
-        common_snapshot({0: one, 3: other})
+        redundancy.common_snapshot({0: one, 3: other})
 
 
 def _seeded() -> torch.Generator:

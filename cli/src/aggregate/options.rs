@@ -29,7 +29,7 @@ pub struct Aggregate {
     /// GRADWIRE_TOKEN_FILE.
     #[arg(long)]
     pub token: Option<String>,
-    /// The ranks' job file, for [transport], [faults] and security; by default GRADWIRE_JOB, else
+    /// The ranks' job file, for transport, faults and security; by default GRADWIRE_JOB, else
     /// the default job.
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,

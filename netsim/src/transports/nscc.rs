@@ -1,7 +1,7 @@
 //! NSCC, the sender's congestion control of Ultra Ethernet, with REPS over switches that trim.
 //!
 //! Ultra Ethernet specification 1.0 (2025), section 3.6.13. A sender starts with one and a half
-//! bandwidth-delay products and moves its window by marks, round trips and NACKs ([`window`]);
+//! bandwidth-delay products and moves its window by marks, round trips and NACKs (`window`);
 //! packets recycle the entropies that came back unmarked (`reference::reps`). Switches cut
 //! packets that find a bandwidth-delay product in a queue, and mark from a fifth of that on, more
 //! with depth; a receiver answers each packet: ACK, or NACK if only the header came, so the
