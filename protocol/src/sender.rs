@@ -437,7 +437,7 @@ impl Sender {
             return self.poll_parity(now, settings, run);
         };
         let most = room.min(self.run_packets(settings)) as usize;
-        self.cover(at, settings);
+        self.cover(at, rtt, settings);
         let sending = &mut self.messages[at];
         sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);

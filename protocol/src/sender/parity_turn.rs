@@ -1,8 +1,9 @@
 //! Parity behind messages: how much, and which packet is next.
 //!
-//! 1. Parity covers the last segments of a message, as many as may be in flight: a loss before them
-//!    is repaired while they are sent. How much follows is decided when the first of them leaves,
-//!    by the loss measured until then ([`Sender::cover`]).
+//! 1. Parity covers the last segments of a message, as many as are sent in the least round trip: a
+//!    loss before them is repaired while they are sent. More may be in flight, in the queues of
+//!    hosts. How much follows is decided when the first of them leaves, by the loss measured until
+//!    then ([`Sender::cover`]).
 //! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
 //!    A group whose segments have all arrived needs none.
 //! 3. Parity is in flight as segments are, until a report echoes a packet that was sent later. It
@@ -16,6 +17,7 @@ use super::{Burst, Sender, full_packet};
 use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
 use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
 use crate::priority::SendTurn;
+use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Layer, Magnitude};
 use crate::wire::{HEADER_BYTES, Header, PacketKind};
@@ -65,15 +67,18 @@ impl SendMessage {
 impl Sender {
     /// Decides about the parity of a message before the first segment leaves that it may cover.
     #[inline]
-    pub(super) fn cover(&mut self, at: usize, settings: &EndpointSettings) {
+    pub(super) fn cover(&mut self, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
         if settings.parity != ParityRule::None && !self.messages[at].parity.is_decided {
-            self.cover_end(at, settings);
+            self.cover_end(at, rtt, settings);
         }
     }
 
     #[inline(never)]
-    fn cover_end(&mut self, at: usize, settings: &EndpointSettings) {
-        let window = self.window.bytes().get() / full_packet(settings);
+    fn cover_end(&mut self, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
+        // A window is sent in a smoothed round trip.
+        let part = rtt.least().as_secs_f64() / rtt.smoothed().max(rtt.least()).as_secs_f64();
+        let window = (self.window.bytes().get() as f64 * part.min(1.0)) as u64;
+        let window = window / full_packet(settings);
         let loss = match self.tail.record() {
             PathRecord::Clean => 0.0,
             PathRecord::Lossy => self.losses.share(),
