@@ -5,10 +5,10 @@
 //!   the slot over, which happens only after every member has got it.
 //! - A member is a pair of its own, so that no member speaks for another: the first packet binds it
 //!   to a training job, and to a seat in each group.
-//! - A packet that contradicts what is known is dropped, and counted. Members that get no answer
-//!   end their sum without the aggregator.
+//! - The aggregator drops and counts a packet that contradicts an earlier one. Members that get no
+//!   answer end their sum without it.
 //!
-//! It has no timers: members repeat what is missing.
+//! It has no timers: members repeat packets that have no answer.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +49,7 @@ pub struct AggregatorCounts {
     pub sums: u64,
     /// Contributions that had come before.
     pub repeated: u64,
-    /// Packets that contradict what is known.
+    /// Packets that contradict earlier ones.
     pub refused: u64,
 }
 

@@ -1,8 +1,8 @@
 //! DCTCP: a window that shrinks in proportion to the share of marked packets.
 //!
 //! Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010; constants of RFC 8257. The receiver
-//! repeats the mark of each packet in its ACK. The rest is in `reference::windowed`, which also
-//! says what is left out.
+//! repeats the mark of each packet in its ACK. The rest, and the parts of DCTCP that are left out,
+//! are in `reference::windowed`.
 
 mod window;
 

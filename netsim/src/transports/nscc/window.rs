@@ -4,7 +4,7 @@
 //!
 //! | | queues shorter than the target | longer |
 //! |---|---|---|
-//! | unmarked | grow in proportion to what is missing to the target | grow a little |
+//! | unmarked | grow in proportion to the distance from the target | grow a little |
 //! | marked | another path, no change | shrink by the average delay, once a round trip |
 //!
 //! - Growth is collected and applied after [`ADJUST_PACKETS`] packets or a round trip.
