@@ -149,7 +149,9 @@ impl FlowRules for Nscc {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
+    use super::super::reference::star::{
+        Judge, Star, StarVerdict, alone, losing, losing_third, settings,
+    };
     use super::*;
     use crate::engine::host::{Host, Load};
 
@@ -171,10 +173,7 @@ mod tests {
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(trimming));
-        star.begin(0, 0, 1, 2_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        assert_eq!(star.acknowledged(0), alone(2_000_000));
+        star(2, Box::new(trimming)).assert_closed_form();
     }
 
     #[test]
@@ -194,11 +193,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_vanishes_is_sent_again_after_the_timeout() {
-        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 9) => StarVerdict::Drop,
-            _ => StarVerdict::Pass,
-        };
-        let mut star = star(2, Box::new(lost));
+        let mut star = star(2, losing(9));
         star.begin(0, 0, 1, 40_860);
         star.run(Instant::from_picos(u64::MAX));
         assert_eq!(star.hosts[0].counts().repaired, 1);
@@ -209,19 +204,6 @@ mod tests {
 
     #[test]
     fn everything_arrives_when_every_third_packet_vanishes() {
-        let mut count = 0;
-        let lossy = move |envelope: &Envelope, cargo: &ReferenceCargo, waiting: usize| {
-            count += 1;
-            match count % 3 == 0 {
-                true => StarVerdict::Drop,
-                false => trimming(envelope, cargo, waiting),
-            }
-        };
-        let mut star = star(3, Box::new(lossy));
-        star.begin(0, 0, 2, 500_000);
-        star.begin(1, 1, 2, 500_000);
-        star.run(Instant::from_picos(u64::MAX));
-        star.acknowledged(0);
-        star.acknowledged(1);
+        star(3, losing_third(Box::new(trimming))).assert_two_arrive();
     }
 }

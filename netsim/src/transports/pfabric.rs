@@ -192,9 +192,11 @@ impl FlowRules for PFabric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
+    use super::super::reference::star::{
+        Judge, Star, StarVerdict, alone, losing, losing_data, passing, settings,
+    };
     use super::*;
-    use crate::engine::host::{Host, Load};
+    use crate::engine::host::Host;
 
     fn star(hosts: u32, judge: Judge) -> Star<FlowHost<PFabric>> {
         Star::new(
@@ -207,15 +209,12 @@ mod tests {
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(|_, _, _| StarVerdict::Pass));
-        star.begin(0, 0, 1, 2_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        assert_eq!(star.acknowledged(0), alone(2_000_000));
+        star(2, passing()).assert_closed_form();
     }
 
     #[test]
     fn a_short_flow_passes_a_long_one() {
-        let mut star = star(3, Box::new(|_, _, _| StarVerdict::Pass));
+        let mut star = star(3, passing());
         star.begin(0, 0, 2, 2_000_000);
         star.run(Instant::from_picos(50_000_000));
         star.begin(1, 1, 2, 40_860);
@@ -231,11 +230,7 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_sent_again_after_three_round_trips() {
-        let lost = |_: &Envelope, cargo: &ReferenceCargo, _| match (cargo.kind, cargo.number) {
-            (CargoKind::Data, 9) => StarVerdict::Drop,
-            _ => StarVerdict::Pass,
-        };
-        let mut star = star(2, Box::new(lost));
+        let mut star = star(2, losing(9));
         star.begin(0, 0, 1, 40_860);
         star.run(Instant::from_picos(u64::MAX));
         assert_eq!(star.hosts[0].counts().repaired, 1);
@@ -260,19 +255,6 @@ mod tests {
 
     #[test]
     fn everything_arrives_when_every_third_data_packet_is_lost() {
-        let mut count = 0;
-        let lossy = move |envelope: &Envelope, _: &ReferenceCargo, _| {
-            count += usize::from(envelope.load == Load::Data);
-            match envelope.load == Load::Data && count % 3 == 0 {
-                true => StarVerdict::Drop,
-                false => StarVerdict::Pass,
-            }
-        };
-        let mut star = star(3, Box::new(lossy));
-        star.begin(0, 0, 2, 500_000);
-        star.begin(1, 1, 2, 500_000);
-        star.run(Instant::from_picos(u64::MAX));
-        star.acknowledged(0);
-        star.acknowledged(1);
+        star(3, losing_data(3)).assert_two_arrive();
     }
 }

@@ -266,9 +266,11 @@ impl FlowRules for Roce {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
+    use super::super::reference::star::{
+        Judge, Star, StarVerdict, alone, losing_data, passing, settings,
+    };
     use super::*;
-    use crate::engine::host::{Host, Load};
+    use crate::engine::host::Host;
 
     fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Roce>> {
         Star::new(
@@ -281,10 +283,7 @@ mod tests {
 
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, Box::new(|_, _, _| StarVerdict::Pass));
-        star.begin(0, 0, 1, 2_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        assert_eq!(star.acknowledged(0), alone(2_000_000));
+        star(2, passing()).assert_closed_form();
     }
 
     #[test]
@@ -332,19 +331,6 @@ mod tests {
 
     #[test]
     fn everything_arrives_when_every_tenth_data_packet_is_lost() {
-        let mut count = 0;
-        let lossy = move |envelope: &Envelope, _: &ReferenceCargo, _| {
-            count += usize::from(envelope.load == Load::Data);
-            match envelope.load == Load::Data && count % 10 == 0 {
-                true => StarVerdict::Drop,
-                false => StarVerdict::Pass,
-            }
-        };
-        let mut star = star(3, Box::new(lossy));
-        star.begin(0, 0, 2, 500_000);
-        star.begin(1, 1, 2, 500_000);
-        star.run(Instant::from_picos(u64::MAX));
-        star.acknowledged(0);
-        star.acknowledged(1);
+        star(3, losing_data(10)).assert_two_arrive();
     }
 }

@@ -27,25 +27,16 @@ pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Swift> {
 mod tests {
     use gradwire_protocol::units::{Instant, Span};
 
-    use super::super::reference::cargo::{CargoKind, ReferenceCargo};
-    use super::super::reference::star::{Judge, Star, StarVerdict, alone, settings};
+    use super::super::reference::star::{Judge, Star, alone, losing_data, passing, settings};
     use super::*;
-    use crate::engine::host::{Envelope, Load};
 
     fn star(hosts: u32, judge: Judge) -> Star<FlowHost<Swift>> {
         Star::new((0..hosts).map(|id| host(id, &settings())).collect(), judge)
     }
 
-    fn passing() -> Judge {
-        Box::new(|_, _, _| StarVerdict::Pass)
-    }
-
     #[test]
     fn a_flow_alone_takes_the_time_of_the_closed_form() {
-        let mut star = star(2, passing());
-        star.begin(0, 0, 1, 2_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        assert_eq!(star.acknowledged(0), alone(2_000_000));
+        star(2, passing()).assert_closed_form();
     }
 
     #[test]
@@ -83,20 +74,6 @@ mod tests {
 
     #[test]
     fn everything_arrives_when_every_third_data_packet_is_lost() {
-        let mut count = 0;
-        let lossy = move |envelope: &Envelope, cargo: &ReferenceCargo, _| {
-            count += usize::from(envelope.load == Load::Data);
-            let is_data = cargo.kind == CargoKind::Data;
-            match is_data && count % 3 == 0 {
-                true => StarVerdict::Drop,
-                false => StarVerdict::Pass,
-            }
-        };
-        let mut star = star(3, Box::new(lossy));
-        star.begin(0, 0, 2, 500_000);
-        star.begin(1, 1, 2, 500_000);
-        star.run(Instant::from_picos(u64::MAX));
-        star.acknowledged(0);
-        star.acknowledged(1);
+        star(3, losing_data(3)).assert_two_arrive();
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
-use super::cargo::ReferenceCargo;
+use super::cargo::{CargoKind, ReferenceCargo};
 use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
 use crate::transports::settings::ReferenceSettings;
 
@@ -51,6 +51,45 @@ pub(crate) enum StarVerdict {
 
 /// Decides the fate of a packet, given how many data packets wait for its port.
 pub(crate) type Judge = Box<dyn FnMut(&Envelope, &ReferenceCargo, usize) -> StarVerdict>;
+
+/// Loses nothing.
+pub(crate) fn passing() -> Judge {
+    Box::new(|_, _, _| StarVerdict::Pass)
+}
+
+/// Loses the data packet of this number.
+pub(crate) fn losing(number: u32) -> Judge {
+    Box::new(
+        move |_, cargo, _| match cargo.kind == CargoKind::Data && cargo.number == number {
+            true => StarVerdict::Drop,
+            false => StarVerdict::Pass,
+        },
+    )
+}
+
+/// Loses every nth data packet.
+pub(crate) fn losing_data(nth: u32) -> Judge {
+    let mut count = 0;
+    Box::new(move |envelope, _, _| {
+        count += u32::from(envelope.load == Load::Data);
+        match envelope.load == Load::Data && count % nth == 0 {
+            true => StarVerdict::Drop,
+            false => StarVerdict::Pass,
+        }
+    })
+}
+
+/// Loses every third packet of any kind; `judge` decides about the others.
+pub(crate) fn losing_third(mut judge: Judge) -> Judge {
+    let mut count = 0;
+    Box::new(move |envelope, cargo, waiting| {
+        count += 1;
+        match count % 3 == 0 {
+            true => StarVerdict::Drop,
+            false => judge(envelope, cargo, waiting),
+        }
+    })
+}
 
 #[derive(Debug)]
 enum Event {
@@ -139,6 +178,22 @@ impl<H: Host<Cargo = ReferenceCargo>> Star<H> {
         entry
             .unwrap_or_else(|| panic!("flow {flow} is acknowledged: {:?}", self.log))
             .0
+    }
+
+    /// Asserts that a flow that has the star of two hosts alone takes the time of [`alone`].
+    pub(crate) fn assert_closed_form(mut self) {
+        self.begin(0, 0, 1, 2_000_000);
+        self.run(Instant::from_picos(u64::MAX));
+        assert_eq!(self.acknowledged(0), alone(2_000_000));
+    }
+
+    /// Asserts that two flows to the last of three hosts arrive.
+    pub(crate) fn assert_two_arrive(mut self) {
+        self.begin(0, 0, 2, 500_000);
+        self.begin(1, 1, 2, 500_000);
+        self.run(Instant::from_picos(u64::MAX));
+        self.acknowledged(0);
+        self.acknowledged(1);
     }
 
     fn at(&mut self, at: Instant, event: Event) {
