@@ -486,12 +486,8 @@ impl<'a> Transmit<'a> {
     pub fn headers(&self) -> RunHeaders<'_, 'a> {
         let mut template = [0; HEADER_BYTES];
         let counts_from = self.counts_from();
-        let first = if counts_from < self.packets() {
-            counts_from
-        } else {
-            0
-        };
-        self.header(first).encode(&mut template);
+        self.header(counts_from.min(self.packets() - 1))
+            .encode(&mut template);
         RunHeaders {
             transmit: self,
             template,

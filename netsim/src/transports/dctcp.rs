@@ -121,17 +121,7 @@ mod tests {
     #[test]
     fn two_flows_share_a_link_and_its_queue_stays_near_the_threshold() {
         let mut star = star(3, marking(20));
-        star.begin(0, 0, 2, 20_000_000);
-        star.begin(1, 1, 2, 20_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        let both = alone(40_000_000).since(Instant::START).as_secs_f64();
-        for flow in [0, 1] {
-            let took = star.acknowledged(flow).since(Instant::START).as_secs_f64();
-            assert!(
-                (took / both - 1.0).abs() < 0.05,
-                "flow {flow}: {took} of {both}"
-            );
-        }
+        star.assert_shared_link();
         assert_eq!(
             star.hosts
                 .iter()

@@ -178,17 +178,7 @@ mod tests {
 
     #[test]
     fn an_incast_is_near_the_time_of_its_link() {
-        let mut star = star(8, Box::new(trimming));
-        for source in 0..7 {
-            star.begin(source, source as u32, 7, 1_000_000);
-        }
-        star.run(Instant::from_picos(u64::MAX));
-        let ideal = alone(7_000_000).since(Instant::START).as_secs_f64();
-        let ends = (0..7).map(|flow| star.acknowledged(flow));
-        let took = ends.max().expect("seven flows").since(Instant::START);
-        let took = took.as_secs_f64();
-        assert!(took < 1.05 * ideal, "took {took}, ideal {ideal}");
-        assert_eq!(star.hosts[7].counts().duplicates, 0);
+        star(8, Box::new(trimming)).assert_incast();
     }
 
     #[test]

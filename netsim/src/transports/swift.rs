@@ -41,16 +41,7 @@ mod tests {
 
     #[test]
     fn two_flows_share_a_link() {
-        let mut star = star(3, passing());
-        star.begin(0, 0, 2, 20_000_000);
-        star.begin(1, 1, 2, 20_000_000);
-        star.run(Instant::from_picos(u64::MAX));
-        let both = alone(40_000_000).since(Instant::START).as_secs_f64();
-        for flow in [0, 1] {
-            let took = star.acknowledged(flow).since(Instant::START).as_secs_f64();
-            let off = took / both - 1.0;
-            assert!(off.abs() < 0.05, "flow {flow}: {took} of {both}");
-        }
+        star(3, passing()).assert_shared_link();
     }
 
     /// Section 3.5: windows of less than a packet let a thousand senders share a link.

@@ -99,6 +99,12 @@ impl Model {
         sum(self.gradients.iter().map(|one| one.backward))
     }
 
+    /// The backward pass of one layer.
+    pub fn backward_of(&self, layer: u16) -> Span {
+        let own = self.gradients.iter().filter(|one| one.layer == layer);
+        sum(own.map(|one| one.backward))
+    }
+
     /// Returns this model with sizes and times divided by `by`: on an unchanged fabric computing
     /// and sending keep their ratio, and a run takes a `by`-th of the time. Latencies then weigh
     /// `by` times as much. A gradient keeps at least one element.

@@ -189,8 +189,7 @@ impl WorkerSteps for GridSteps<'_> {
         let model = &self.training.model;
         let layers: Vec<_> = (0..).zip(&model.layers).collect();
         for (layer, one) in layers.into_iter().rev() {
-            let own = model.gradients.iter().filter(|one| one.layer == layer);
-            let span = own.fold(Span::ZERO, |all, one| all + one.backward);
+            let span = model.backward_of(layer);
             let name = format!("backward {}", one.name);
             let Some(matrix) = self.matrices[usize::from(layer)] else {
                 self.layer(name, span, step);

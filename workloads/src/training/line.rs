@@ -108,8 +108,7 @@ impl WorkerSteps for LineSteps<'_> {
         let model = &self.training.model;
         let layers: Vec<_> = (0..).zip(&model.layers).collect();
         for (number, layer) in layers.into_iter().rev() {
-            let own = model.gradients.iter().filter(|one| one.layer == number);
-            let span = own.fold(Span::ZERO, |all, one| all + one.backward);
+            let span = model.backward_of(number);
             let name = format!("backward {}", layer.name);
             self.pass(&name, span, step);
             let elements = self.sums[usize::from(number)].backward;

@@ -187,6 +187,34 @@ impl<H: Host<Cargo = ReferenceCargo>> Star<H> {
         assert_eq!(self.acknowledged(0), alone(2_000_000));
     }
 
+    /// Asserts that seven flows to the last of eight hosts take the time of its link, of which 5 %
+    /// are left for the rest, and that no packet arrives twice.
+    pub(crate) fn assert_incast(mut self) {
+        for source in 0..7 {
+            self.begin(source, source as u32, 7, 1_000_000);
+        }
+        self.run(Instant::from_picos(u64::MAX));
+        let ideal = alone(7_000_000).since(Instant::START).as_secs_f64();
+        let ends = (0..7).map(|flow| self.acknowledged(flow));
+        let took = ends.max().expect("seven flows").since(Instant::START);
+        let took = took.as_secs_f64();
+        assert!(took < 1.05 * ideal, "took {took}, ideal {ideal}");
+        assert_eq!(self.hosts[7].counts().duplicates, 0);
+    }
+
+    /// Asserts that two flows to the last of three hosts share its link and end together.
+    pub(crate) fn assert_shared_link(&mut self) {
+        self.begin(0, 0, 2, 20_000_000);
+        self.begin(1, 1, 2, 20_000_000);
+        self.run(Instant::from_picos(u64::MAX));
+        let both = alone(40_000_000).since(Instant::START).as_secs_f64();
+        for flow in [0, 1] {
+            let took = self.acknowledged(flow).since(Instant::START).as_secs_f64();
+            let off = took / both - 1.0;
+            assert!(off.abs() < 0.05, "flow {flow}: {took} of {both}");
+        }
+    }
+
     /// Asserts that two flows to the last of three hosts arrive.
     pub(crate) fn assert_two_arrive(mut self) {
         self.begin(0, 0, 2, 500_000);
