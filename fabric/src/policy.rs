@@ -123,7 +123,7 @@ pub enum TrimDepth {
     Memory,
     /// So many bytes.
     Bytes(ByteCount),
-    /// What the port sends in this time.
+    /// The bytes that the port sends in this time.
     Time(Span),
 }
 

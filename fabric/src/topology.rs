@@ -80,7 +80,7 @@ pub struct HostSpells {
     pub receive: Option<SlowSpells>,
 }
 
-/// What switches do with data packets for which they have no room, or which they would drop early.
+/// How switches treat data packets for which they have no room, or which they would drop early.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trimming {
     /// They drop them.

@@ -166,7 +166,7 @@ struct FluidRun<'a> {
     players: BTreeMap<u32, MessagePlayer>,
     pairs: BTreeMap<(u32, u32), PairQueue>,
     shares: Shares,
-    /// What `rates` divide the links among.
+    /// The demands among which `rates` divide the links.
     demands: Vec<Demand>,
     rates: Vec<(Demand, sharing::LinkShare)>,
     later: BinaryHeap<Reverse<(Instant, Later)>>,

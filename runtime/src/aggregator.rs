@@ -1,11 +1,11 @@
 //! `gradwire aggregate`: an aggregator as a process, for the sums of ranks of many jobs.
 //!
 //! 1. Ranks dial its address and pair with it by the token that both have; each pair has keys of
-//!    its own. What a pair must agree on is in the words that both compare: security and checksum.
+//!    its own. Both compare words that name the settings of a pair: security and checksum.
 //! 2. A driver moves packets; [`AggregatorMachine`] decides about them.
 //! 3. A rank is forgotten when its process ends: the connection that paired it remains for that.
 //!
-//! Whoever has the token can take part in any job of this aggregator: jobs of people who do not
+//! An owner of the token can take part in any job of this aggregator: jobs of people who do not
 //! trust each other need an aggregator each. A rank is trusted with its contributions, as ranks
 //! trust each other. The aggregator sees them in clear: AEAD protects packets on their way only.
 
@@ -68,7 +68,7 @@ pub struct NetworkAggregator {
     members: BTreeMap<JobId, (GuestName, PairLine)>,
 }
 
-/// What ranks and aggregators must have in common to pair, in words that both compare.
+/// The settings that a rank and its aggregator share, in words that both compare.
 pub(crate) fn subject(job: &Job) -> String {
     let security = match job.security {
         PacketSecurity::Aead => "aead",
@@ -157,7 +157,7 @@ impl NetworkAggregator {
         }
     }
 
-    /// What it has done so far; zeros when it does not answer.
+    /// Its counts; zeros when it does not answer.
     pub fn counts(&self) -> AggregatorCounts {
         let (tell, told) = sync_channel(1);
         let asked = self.command(move |machine| {

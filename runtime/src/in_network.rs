@@ -35,7 +35,7 @@ const REDIAL: Duration = Duration::from_millis(1_000);
 /// How long a rank that starts waits for the aggregator.
 const START_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What a rank tells an aggregator, and how it protects packets.
+/// A rank's offer to an aggregator, and how it protects packets.
 #[derive(Debug)]
 pub(crate) struct AggregatorTerms {
     pub(crate) job: Job,

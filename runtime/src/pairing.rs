@@ -1,5 +1,5 @@
-//! What two processes need to exchange packets over a pair: the terms of each side, and the peer as
-//! the driver reaches it.
+//! Two processes that exchange packets over a pair: the terms of each side, and the peer as the
+//! driver reaches it.
 
 use std::net::IpAddr;
 use std::time::Duration;

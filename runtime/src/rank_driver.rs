@@ -366,7 +366,7 @@ impl RankDriver {
         }
     }
 
-    /// What people should hear of sums in the network, and their end if everything has ended.
+    /// Tells people about sums in the network, and ends these if everything has ended.
     fn end_sums(&mut self) {
         let Some(sums) = &mut self.sums else {
             return;
@@ -443,7 +443,7 @@ impl Machine for RankDriver {
     }
 
     fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
-        // What did not leave for the aggregator leaves again in time.
+        // Packets that did not leave for the aggregator leave again in time.
         let is_own = |sums: &NetworkSums| sums.is_pair(unsent.template.job);
         if !self.sums.as_ref().is_some_and(is_own) {
             self.communicator.handle_unsent(now, unsent);

@@ -40,7 +40,7 @@ pub struct AggregatorMachine {
     counts: AggregatorCounts,
 }
 
-/// What an aggregator has done so far.
+/// The counts of an aggregator.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AggregatorCounts {
     /// Contributions that were added.
@@ -145,7 +145,7 @@ impl AggregatorMachine {
         });
     }
 
-    /// What it has done so far.
+    /// Its counts.
     pub const fn counts(&self) -> AggregatorCounts {
         self.counts
     }

@@ -24,7 +24,7 @@ pub const SLOWEST: u64 = 4 << 20;
 const TIMEOUT_MIN: Span = Span::from_millis(2);
 const TIMEOUT_MAX: Span = Span::from_millis(100);
 
-/// What is summed, and how.
+/// The shape of a sum, and its numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberShape {
     pub(super) point: FixedPoint,
@@ -233,7 +233,7 @@ impl MemberSum {
         again.map_or(end, |again| again.min(end))
     }
 
-    /// The summed tensor, and what it took.
+    /// The summed tensor, and its counts.
     pub(super) fn into_result(self) -> (Vec<u8>, MemberCounts) {
         (self.result, self.counts)
     }

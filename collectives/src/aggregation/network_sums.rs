@@ -79,7 +79,7 @@ pub struct AggregatorPair {
     pub receive_buffer: u64,
 }
 
-/// What a person should hear.
+/// News for people.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SumNotice {
     /// The job wants all sums in the network, but no aggregator carries this one.
@@ -192,7 +192,7 @@ impl NetworkSums {
         self.counts
     }
 
-    /// What a person should hear. Each is returned once.
+    /// News for people. Each is returned once.
     pub fn poll_notice(&mut self) -> Option<SumNotice> {
         self.notices.pop_front()
     }
@@ -367,7 +367,7 @@ impl NetworkSums {
                 let result = Some(sum.into_result());
                 return self.decide(now, communicator, (queued, result));
             }
-            // Also what started before another sum failed.
+            // Also sums that started before another one failed.
             SumStage::Sums(sum) if !self.is_ready(now) || sum.ends_at() <= now => {
                 return self.decide(now, communicator, (queued, None));
             }
@@ -499,7 +499,7 @@ impl NetworkSums {
         }
     }
 
-    /// Fails what waits for the aggregator. The communicator fails the rest.
+    /// Fails the operations that wait for the aggregator. The communicator fails the rest.
     fn fail(
         &mut self,
         now: Instant,

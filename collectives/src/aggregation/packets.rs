@@ -1,4 +1,4 @@
-//! The packets of sums on the wire: which fields of the header say what, and how they leave.
+//! The packets of sums on the wire: the meaning of header fields, and how packets leave.
 //!
 //! - A rank and an aggregator are a job of two: the rank is [`MEMBER`], the aggregator
 //!   [`AGGREGATOR`]. So each pair has keys of its own.
@@ -40,7 +40,7 @@ pub struct SumStream {
     pub era: u32,
 }
 
-/// What a header of a sum says.
+/// The meaning of a header of a sum.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SumHeader {
     /// Whose sums.

@@ -360,7 +360,7 @@ fn possible(
 ) -> Option<ReductionWay> {
     let is_whole = operation.collective == Collective::AllReduce;
     match way {
-        // What the aggregator does not carry.
+        // The aggregator does not carry these.
         ReduceAlgorithm::Auto | ReduceAlgorithm::InNetwork => None,
         ReduceAlgorithm::Direct => Some(ReductionWay::Direct),
         ReduceAlgorithm::Ring => Some(if ring::chunks_max(world) > 0 {

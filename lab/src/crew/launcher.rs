@@ -34,7 +34,7 @@ pub struct Crew {
     aggregator: Option<CrewAggregator>,
 }
 
-/// What the members of a crew have in common.
+/// The settings that the members of a crew share.
 struct CrewTerms<'a> {
     job: &'a Job,
     token: String,

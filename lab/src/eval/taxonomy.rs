@@ -40,10 +40,10 @@ use plan::{CellPlan, FABRIC, LEAST_WORKERS, TRAINED_STEPS};
 use systems::{CROSSING, systems};
 use trained::TrainedModel;
 
-/// What a training must keep of the gain that exchange brings, in loss: that of the synchronous
-/// lossless all-reduce over the best worker that learns alone. A way whose exchange does not work
-/// keeps nothing, and stale or partly missing values cost progress, not most of it. The bound
-/// follows from the problem and its seed, not from the cells.
+/// The share that a training must keep of the gain that exchange brings, in loss: that of the
+/// synchronous lossless all-reduce over the best worker that learns alone. A way whose exchange
+/// does not work keeps nothing, and stale or partly missing values cost progress, not most of it.
+/// The bound follows from the problem and its seed, not from the cells.
 const KEPT_GAIN: f64 = 0.5;
 /// How far losses of one synchronous lossless model may be apart: it makes the same steps in every
 /// cell, and only the order of its sums, of 32-bit floats, differs.

@@ -33,7 +33,7 @@ pub(super) enum MessageWay {
     In,
 }
 
-/// What an event is of.
+/// The subject of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProfiledWork {
     /// A collective.

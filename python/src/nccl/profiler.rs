@@ -136,13 +136,13 @@ macro_rules! profiler {
     };
 }
 
-/// What NCCL 2.27 looks for.
+/// NCCL 2.27 looks for this symbol.
 #[unsafe(export_name = "ncclProfiler_v4")]
 pub static PROFILER_V4: ProfilerTableV4 = profiler!(init_v4);
-/// What NCCL 2.28 looks for.
+/// NCCL 2.28 looks for this symbol.
 #[unsafe(export_name = "ncclProfiler_v5")]
 pub static PROFILER_V5: ProfilerTableV5 = profiler!(init_v5);
-/// What NCCL 2.29 and later look for.
+/// NCCL 2.29 and later look for this symbol.
 #[unsafe(export_name = "ncclProfiler_v6")]
 pub static PROFILER_V6: ProfilerTableV5 = profiler!(init_v5);
 
@@ -257,7 +257,7 @@ unsafe extern "C" fn start(held: *mut c_void, out: Place, event: *const EventHea
     })
 }
 
-/// What a descriptor is of; `None` if that is not recorded.
+/// The subject of a descriptor; `None` if that is not recorded.
 ///
 /// # Safety
 /// The descriptor is of the kind that its first byte names.

@@ -327,7 +327,7 @@ fn encoded_tensors_without_a_key_leave_nothing_for_others() {
             tensor_key: 0,
             ..all_reduce(3, 0, gradients(DType::F32, rank, 0, elements))
         });
-        // Another tensor of the same shape: what the codec left out of the first is not in it.
+        // Another tensor of the same shape has no rest of the first one.
         let zeros = vec![0; elements * 4];
         let ends = world.perform(|_| Operation {
             loss: encoded(codec, 0.0),

@@ -175,7 +175,7 @@ impl<M: Machine> DriverEngine<M> {
     }
 
     /// Asks the injected faults about `packets`, up to the first one that does not simply pass;
-    /// returns the bytes before it and what happens to it.
+    /// returns the bytes before it and its fate.
     fn spare(
         &mut self,
         now: Instant,
@@ -236,7 +236,7 @@ impl<M: Machine> DriverEngine<M> {
         (taken * apart).min(packets.len())
     }
 
-    /// Does to a packet what the injected faults have decided.
+    /// Gives a packet the fate that the injected faults have decided.
     fn harm(
         &mut self,
         now: Instant,

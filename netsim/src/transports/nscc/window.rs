@@ -61,7 +61,7 @@ pub(crate) struct NsccAck {
     pub(crate) in_flight: f64,
 }
 
-/// What all windows of a fabric share.
+/// The terms that all windows of a fabric share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NsccTerms {
     /// Bytes of a full packet.
