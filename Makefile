@@ -154,7 +154,7 @@ bench: $(VENV)/bench.stamp  ## measure the cost of a packet, and all-reduces wit
 
 .PHONY: fuzz
 fuzz: target/tools/bin/cargo-fuzz  ## run each fuzz target for FUZZ_SECONDS (60)
-	for target in codec decode receiver; do \
+	for target in aggregator codec decode receiver; do \
 	    printf '\n== fuzz: %s, %s s\n' "$$target" "$(FUZZ_SECONDS)"; \
 	    RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run "$$target" -- \
 	        -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1; \

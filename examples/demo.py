@@ -109,12 +109,18 @@ def launch(run: Run, network: Network, out: Path) -> None:
             stderr=errors,
             text=True,
         )
+        started = time.monotonic()
         limit = threading.Timer(LIMIT_SECONDS, process.terminate)
         limit.start()
         for line in process.stdout or ():
             show(run, line.strip())
         code = process.wait()
         limit.cancel()
+    if code != 0 and time.monotonic() - started >= LIMIT_SECONDS:
+        raise SystemExit(
+            f"\ndemo: {run.name} was ended after {LIMIT_SECONDS} s, which is ten times what it takes "
+            "on two idle cores: look with `top` for what else is running, then try again"
+        )
     if code != 0:
         tail = "\n".join(log.read_text().splitlines()[-15:])
         raise SystemExit(f"\ndemo: {run.name} failed (exit code {code}); {log} ends with:\n{tail}")

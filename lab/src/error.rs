@@ -72,7 +72,7 @@ pub enum LabError {
     /// A result was wrong.
     #[error("check failed: {0}")]
     Check(String),
-    /// A process that was started has failed; the others were ended.
+    /// One of the started processes has failed, so the others were ended.
     #[error("{who}: {message}")]
     Process {
         /// Which one.

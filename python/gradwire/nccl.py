@@ -230,7 +230,7 @@ class Net:
         return comm if comm.value else None
 
     def accept(self, listening: c_void_p) -> c_void_p | None:
-        """Return the receiving end of a connection; ``None``: ask again."""
+        """Return the receiving end of a connection, or ``None`` if the peer has not connected yet."""
         comm, device = c_void_p(), c_void_p()
         self._call("accept", listening, byref(comm), byref(device))
         return comm if comm.value else None
@@ -242,7 +242,7 @@ class Net:
         return handle
 
     def isend(self, comm: c_void_p, memory: Memory, size: int) -> c_void_p | None:
-        """Send the first bytes of memory; ``None``: as many requests are open as may be."""
+        """Send the first bytes of memory, or return ``None`` while too many requests are open."""
         request = c_void_p()
         phandle = (None,) if self.version >= _PROFILER_SINCE else ()
         self._call("isend", comm, memory, size, 0, None, *phandle, byref(request))

@@ -38,7 +38,7 @@ pub struct Scene {
 pub struct Prediction {
     /// When tasks and messages began and ended.
     pub outcome: FluidOutcome,
-    /// Time of each step, on the worker that is last, in microseconds.
+    /// How long each step takes on its slowest worker, in microseconds.
     pub iterations_us: Vec<f64>,
     /// How long the slowest worker computes in a step, in microseconds.
     pub compute_us: f64,

@@ -78,7 +78,7 @@ fn finish(progress: &ProgressBar, tuning: Tuning) -> Result<(), LabError> {
     tuning.crews.into_iter().try_for_each(Crew::end)
 }
 
-/// The algorithms with so many ranks.
+/// The algorithms that run with this number of ranks.
 struct Tuning {
     world: u16,
     network: &'static str,

@@ -114,7 +114,7 @@ impl FixedPoint {
     }
 }
 
-/// How much of a sum a rank wants.
+/// Whether ranks want the sum itself or its mean.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SumPart {
     /// The sum.

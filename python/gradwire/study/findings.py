@@ -1,6 +1,6 @@
 """The findings: cells of all seeds together, and the steps that each needed to reach its aim.
 
-Not here: expectations of them (``expectations``), and their presentation (``table``).
+``expectations`` says what they should be, ``table`` presents them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ pub enum Purpose {
     Data(Class),
     /// Packets of all classes of gradients.
     Gradients,
-    /// Packets of others only, with a share of the link.
+    /// Only other applications' packets, which have a share of the link.
     Others,
 }
 

@@ -73,7 +73,7 @@ impl PlanProgress {
         self.sends[outbound] = SendStage::Started;
     }
 
-    /// Notes that a message out has arrived. Returns false if it had already.
+    /// Marks an outgoing message as arrived. Returns false if it was marked before.
     pub(super) fn finish_send(&mut self, outbound: usize) -> bool {
         let stage = std::mem::replace(&mut self.sends[outbound], SendStage::Sent);
         let is_new = stage != SendStage::Sent;
