@@ -42,7 +42,7 @@ SECTIONS = {
     ],
     "Network": ["switches"],
     "Simulate": ["simulator", "models", "plans", "evaluation", "taxonomy"],
-    "Reference": ["job", "command", "glossary", "limits"],
+    "Reference": ["job", "command", "glossary", "supported", "limits"],
 }
 PROJECT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "benches/README.md"]
 BESIDE = ["LICENSE-MIT", "LICENSE-APACHE", "examples/sim/report.png"]
