@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the command in real containers, with an engine's default limits and with worse ones:
 # packaging/container.sh COMMAND [ROOT]. The engine is podman, whose defaults are Docker's: 64 MiB
-# of /dev/shm, few capabilities, a filter of system calls. The root is a fresh Debian by debootstrap,
-# or a copy of the folder ROOT, which has one. Needs root. Prints what each container said; fails
-# where one says something else than docs/clusters.md. `PODMAN="podman --runtime runc"` chooses
-# another runtime.
+# of /dev/shm, few capabilities, a filter of system calls. The root is a fresh Debian by
+# debootstrap, or a copy of the folder ROOT, which has one. Needs root. Prints what each container
+# said; fails where one says something else than docs/clusters.md. `PODMAN="podman --runtime crun"`
+# chooses another runtime.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command=$(realpath "$1")
