@@ -28,7 +28,11 @@ def main() -> None:
         if network == "plugin":
             os.environ.update(nccl.variables(), GRADWIRE_TOKEN="a check on one host")
         sys.path.insert(0, str(Path(sys.argv[0]).parent))
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        try:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                raise
         said = log.read_text() if log.exists() else ""
     if (IN_USE in said) != (network == "plugin"):
         raise SystemExit(f"NCCL did not go by {network}:\n{said[-3000:]}")
