@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
 # Runs the command in real containers, with an engine's default limits and with worse ones:
-# packaging/container.sh COMMAND. The engine is podman, whose defaults are Docker's: 64 MiB of
-# /dev/shm, few capabilities, a filter of system calls. The root is a fresh Debian by debootstrap.
-# Needs root. Prints what each container said; fails where one says something else than
-# docs/clusters.md. `PODMAN="podman --runtime runc"` chooses another runtime.
+# packaging/container.sh COMMAND [ROOT]. The engine is podman, whose defaults are Docker's: 64 MiB
+# of /dev/shm, few capabilities, a filter of system calls. The root is a fresh Debian by
+# debootstrap, or a copy of the folder ROOT, which has one. Needs root. Prints what each container
+# said; fails where one says something else than docs/clusters.md. `PODMAN="podman --runtime crun"`
+# chooses another runtime.
 set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command=$(realpath "$1")
 read -ra engine <<<"${PODMAN:-podman}"
+setpriv --dump | grep -q sys_resource || engine+=(--runtime "$here/runc-without-limits")
 root=$(mktemp -d -p /var/tmp)
 trap 'rm -rf --one-file-system "$root"' EXIT
+if [ $# = 2 ]; then
+    cp -a "$2/." "$root"
+else
+    debootstrap --variant=minbase bookworm "$root" >/dev/null
+fi
 chmod 755 "$root" # any user of a container reads it
-debootstrap --variant=minbase bookworm "$root" >/dev/null
 install "$command" "$root/usr/bin/gradwire"
 
 # Runs the command in a container with the options before `--`. Its network has loopback only.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs a wheel in a fresh Debian without compilers, trains with two ranks, and prints the times.
-# It needs root and debootstrap, and fetches PyTorch: packaging/fresh.sh dist/gradwire-*.whl
+# Installs a wheel in a fresh Debian without compilers, trains with two ranks, and prints the times:
+# packaging/fresh.sh WHEEL [ROOT]. The Debian comes by debootstrap, or is a copy of the folder ROOT,
+# where debootstrap has put one with python3-venv and ca-certificates. Needs root; fetches PyTorch.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 wheel=$(realpath "$1")
@@ -10,7 +11,11 @@ root=$(mktemp -d -p /var/tmp)
 trap 'rm -rf --one-file-system "$root"' EXIT
 
 packages=python3-venv,ca-certificates
-debootstrap --variant=minbase --include="$packages" bookworm "$root" >/dev/null
+if [ $# = 2 ]; then
+    cp -a "$2/." "$root"
+else
+    debootstrap --variant=minbase --include="$packages" bookworm "$root" >/dev/null
+fi
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp "$wheel" "$here/examples/train_mnist.py" "$root/srv/"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the tests marked `oldest_torch` with the oldest and the newest PyTorch that is claimed, each
 # on the oldest Python that is claimed and on a newer one, by night. It prints a row for each pair,
-# as docs/from-gloo-or-nccl.md has them, and leaves out, with the reason, a pair whose Python this
-# machine lacks or for which PyTorch has no wheel. One environment exists at a time; it borrows the
-# CUDA libraries of .venv, which PyTorch loads and no test uses.
+# as docs/supported.md has them, and leaves out, with the reason, a pair whose Python this machine
+# lacks or for which PyTorch has no wheel. One environment exists at a time. It borrows from .venv
+# the CUDA libraries, which PyTorch loads and no test uses, and gradwire itself: the core knows no
+# Python, and each pair compiles its own binding.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,19 +34,20 @@ pinned() {
     sed -nE "s/^(($pattern)==[^ ]*)$/\1/p" "$@"
 }
 
-# Installs PyTorch, gradwire as `make test` builds it, and the needs of the tests. These and those
-# of PyTorch come in the newest version for this Python: the pinned ones are for another one.
+# Installs PyTorch, gradwire as .venv has it, and the needs of the tests. These and those of PyTorch
+# come in the newest version for this Python: the pinned ones are for another one.
 install() {
     local python=$1 list=$2
-    rm -rf "$place" build
+    rm -rf "$place"
     "$python" -m venv "$place"
     local pip=("$place/bin/python" -m pip --disable-pip-version-check install -q --no-compile)
     cp -rs "$lender/nvidia" "$(packages_of "$place")"
     "${pip[@]}" --no-deps $(pinned 'torch|nvidia-curand' "$list") || return 2
     "${pip[@]}" filelock fsspec jinja2 networkx numpy sympy typing_extensions \
         expecttest jsonschema pytest pyyaml \
-        $(pinned 'ninja|semantic-version|setuptools|setuptools-rust' requirements.txt)
-    SETUPTOOLS_RUST_CARGO_PROFILE=dev "${pip[@]}" --no-deps --no-build-isolation .
+        $(pinned 'ninja|setuptools' requirements.txt)
+    cp -r "$lender"/gradwire "$lender"/gradwire-*.dist-info "$(packages_of "$place")"
+    rm -rf "$(packages_of "$place")"/gradwire/_native/torch-*
     "$place/bin/python" -m gradwire.build
 }
 

@@ -42,10 +42,15 @@ SECTIONS = {
     ],
     "Network": ["switches"],
     "Simulate": ["simulator", "models", "plans", "evaluation", "taxonomy"],
-    "Reference": ["job", "command", "glossary", "limits"],
+    "Reference": ["job", "command", "glossary", "supported", "limits"],
 }
 PROJECT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "benches/README.md"]
-BESIDE = ["LICENSE-MIT", "LICENSE-APACHE", "examples/sim/report.png"]
+BESIDE = [
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "deploy/p4/aggregator.p4",
+    "examples/sim/report.png",
+]
 
 
 def main() -> None:

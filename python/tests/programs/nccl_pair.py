@@ -1,6 +1,6 @@
 """Plays NCCL: two processes call the net plugin as NCCL's proxy threads do, without NCCL or a GPU.
 
-Arguments: the report, the versions of the interface, and how many connections come and go. Both
+Arguments: the report, the version of the interface, and how many connections come and go. Both
 processes run the same scenes in the same order; ``Peer`` is NCCL's bootstrap between them. The
 last scene kills process 1.
 """
@@ -13,10 +13,13 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gradwire import nccl
 from gradwire.nccl import Net, NetError
@@ -26,6 +29,8 @@ SIZES = (0, 1, 127, 128, 129, 4096, 70_000, 1 << 20)
 SPARE = 300
 IN_FLIGHT = 8
 PATIENCE = 60.0
+FLAGGED_BYTES = 256 << 10
+FLAGGED_ROUNDS = 20
 
 
 class Peer:
@@ -188,8 +193,7 @@ def exchange(link: Link, sizes: tuple[int, ...]) -> list[str]:
 def messages(net: Net, peer: Peer) -> dict[str, Any]:
     """Sizes around all borders, many times; and one of 64 MiB."""
     link = Link(net, peer)
-    sizes = SIZES * 4 + ((64 << 20,) if net.version == nccl.VERSIONS[-1] else ())
-    wrong = exchange(link, sizes)
+    wrong = exchange(link, (*SIZES * 4, 64 << 20))
     peer.meet()
     link.close()
     return {"wrong": wrong}
@@ -199,13 +203,12 @@ def limits(net: Net, peer: Peer) -> dict[str, Any]:
     """The 33rd request; a message that is too long; several receives at once; foreign memory."""
     link = Link(net, peer)
     room = ctypes.create_string_buffer(64)
-    posted = [net.irecv(link.receiving, room, 0) for _ in range(nccl.REQUESTS)]
-    further = net.irecv(link.receiving, room, 0)
+    sent = [net.isend(link.sending, room, 0) for _ in range(nccl.REQUESTS)]
+    further = [net.isend(link.sending, room, 0)]
     peer.meet()
-    for _ in posted:
-        request = until(lambda: net.isend(link.sending, room, 0))
-        nccl.finished(net, request, PATIENCE)
-    lengths = {nccl.finished(net, request, PATIENCE) for request in posted if request}
+    posted = [net.irecv(link.receiving, room, 0) for _ in range(nccl.REQUESTS)]
+    further += [net.irecv(link.receiving, room, 0)]
+    lengths = {nccl.finished(net, request, PATIENCE) for request in sent + posted if request}
     refused = code_of(lambda: net.irecv(link.receiving, room, 64, count=2))
     foreign = code_of(lambda: net.register(link.receiving, room, kind=2))
     long = ctypes.create_string_buffer(101)
@@ -216,8 +219,8 @@ def limits(net: Net, peer: Peer) -> dict[str, Any]:
     peer.meet()
     link.close()
     return {
-        "posted": sum(request is not None for request in posted),
-        "further": further is not None,
+        "posted": [sum(request is not None for request in some) for some in (sent, posted)],
+        "further": any(further),
         "lengths": sorted(lengths),
         "several": refused,
         "foreign": foreign,
@@ -227,8 +230,9 @@ def limits(net: Net, peer: Peer) -> dict[str, Any]:
 
 
 def connecting(net: Net, peer: Peer) -> dict[str, Any]:
-    """Connect long before accept, and a listener that serves twice, and one that never does."""
+    """Accept before and after connect; a listener that serves twice, and one that never does."""
     handle, listening = net.listen()
+    idle = [net.accept(listening) for _ in range(100)]
     peer.give(handle.raw)
     theirs = ctypes.create_string_buffer(peer.take(), nccl.HANDLE_BYTES)
     early = [net.connect(theirs) for _ in range(100)]
@@ -255,10 +259,63 @@ def connecting(net: Net, peer: Peer) -> dict[str, Any]:
     net.close(listening, "Listen")
     peer.meet()
     return {
+        "idle": any(idle),
         "early": any(early),
         "unaccepted": any(unaccepted),
         "gone": code_of(lambda: net.connect(theirs)),
     }
+
+
+class Poller(threading.Thread):
+    """Reads the memory of a receive while it is written, as a GPU does under NCCL's protocol LL.
+
+    A word of eight bytes has a flag and four bytes of data. When a word has this round's flag, its
+    data must be of this round, too.
+    """
+
+    def __init__(self, room: Any, round_: int) -> None:
+        """Begin to read."""
+        super().__init__(daemon=True)
+        self.words = np.frombuffer(room, np.uint32).reshape(-1, 2)
+        self.round, self.torn, self.partial, self.is_over = round_, 0, 0, False
+        self.start()
+
+    def run(self) -> None:
+        """Count the words whose data is older than their flag, and reads amid the message."""
+        while not self.is_over:
+            data, flag = self.words.copy().T
+            has_come = flag == self.round
+            self.torn += int((has_come & (data != self.round)).sum())
+            self.partial += bool(has_come.any() and not has_come.all())
+
+    def end(self) -> None:
+        """Stop reading."""
+        self.is_over = True
+        self.join()
+
+
+def flags(net: Net, peer: Peer) -> dict[str, Any]:
+    """Poll the flags of words while they arrive, round by round in the same memory."""
+    link = Link(net, peer)
+    room = ctypes.create_string_buffer(FLAGGED_BYTES)
+    memory = ctypes.create_string_buffer(FLAGGED_BYTES)
+    numbers = np.frombuffer(memory, np.uint32)
+    torn = late = partial = 0
+    for round_ in range(1, FLAGGED_ROUNDS + 1):
+        numbers[:] = round_
+        receive = until(lambda: net.irecv(link.receiving, room, FLAGGED_BYTES))
+        poller = Poller(room, round_)
+        peer.meet()
+        send = until(lambda: net.isend(link.sending, memory, FLAGGED_BYTES))
+        for request in (send, receive):
+            nccl.finished(net, request, PATIENCE)
+        late += int((poller.words != round_).sum())
+        poller.end()
+        torn += poller.torn
+        partial += poller.partial
+    peer.meet()
+    link.close()
+    return {"torn": torn, "late": late, "partial": partial}
 
 
 def closing(net: Net, peer: Peer) -> dict[str, Any]:
@@ -344,25 +401,20 @@ def killed(net: Net, peer: Peer) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run all scenes for each version, and report what was seen."""
-    path, versions, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    """Run all scenes, and report what was seen."""
+    path, version, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     peer, report, lines = Peer(), dict[str, Any](), list[str]()
 
     def keep() -> None:
         with open(path, "w") as out:
             json.dump(report, out)
 
-    scenes = (messages, limits, connecting, closing, communicators)
-    net = None
-    for version in map(int, versions.split(",")):
-        net = Net(nccl.library(), version, lambda _level, line: lines.append(line))
-        net.init()
-        report[str(version)] = {}
-        for scene in scenes:
-            print(version, scene.__name__, file=sys.stderr, flush=True)
-            report[str(version)][scene.__name__] = scene(net, peer)
-            net._log = lambda _level, line: lines.append(line)
-    assert net is not None
+    net = Net(nccl.library(), version, lambda _level, line: lines.append(line))
+    net.init()
+    for scene in (messages, limits, connecting, flags, closing, communicators):
+        print(scene.__name__, file=sys.stderr, flush=True)
+        report[scene.__name__] = scene(net, peer)
+        net._log = lambda _level, line: lines.append(line)
     if count:
         report["turnover"] = turnover(net, peer, count)
     report["lines"] = lines
