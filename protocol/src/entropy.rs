@@ -13,34 +13,33 @@ use std::collections::VecDeque;
 
 use crate::units::{Entropy, Span, Stamp};
 
+/// Maximum number of paths to a peer.
+const PATHS_MAX: u8 = 64;
+
 /// Turns for which a path rests after a CE mark. More would herd packets onto the others where all
 /// are marked, as in an oversubscribed core.
-const MARK_TURNS: u64 = 1;
+const MARK_TURNS: u32 = 1;
 /// Turns for which a path rests after a loss, and at most.
-const LOSS_TURNS: u64 = 32;
+const LOSS_TURNS: u32 = 32;
 /// Paths that wait to be taken again, at most.
 const RETURNED_MAX: usize = 8;
 /// Weight of a new time in the average, as a divisor.
 const TIME_WEIGHT: u64 = 32;
 
-/// One path to a peer.
-#[derive(Clone, Copy, Debug, Default)]
-struct SprayPath {
-    /// Number of the run from which on it may be taken.
-    rests_until: u64,
-    /// When its last run left.
-    sent: Stamp,
-    /// When the last one left of those that have arrived, or are lost.
-    landed: Stamp,
-}
-
-/// The paths to one peer.
+/// The paths to one peer. What it keeps of each begins with the first run, or the first mark or
+/// loss: a fabric has millions of pairs, most of them idle.
 #[derive(Clone, Debug)]
 pub struct Spray {
-    paths: Vec<SprayPath>,
+    paths: u8,
     next: usize,
-    /// Runs so far.
-    taken: u64,
+    /// Runs so far. It wraps.
+    taken: u32,
+    /// By path, the run from which on it may be taken; empty before the first mark or loss.
+    rests_until: Vec<u32>,
+    /// By path, when its last run left, as packets are stamped; empty before the first run.
+    sent: Vec<u32>,
+    /// Bit p: the last run of path p is in flight.
+    in_flight: u64,
     /// Paths to be taken again, in this order.
     returned: VecDeque<u8>,
     /// Average time until a packet is known to have arrived; zero before the first.
@@ -48,13 +47,16 @@ pub struct Spray {
 }
 
 impl Spray {
-    /// `paths` paths, at least one, beginning at `start` so that ranks do not move in step.
+    /// `paths` paths, 1 to 64, beginning at `start` so that ranks do not move in step.
     pub fn new(paths: u8, start: u64) -> Self {
-        let paths = usize::from(paths.max(1));
+        let paths = paths.clamp(1, PATHS_MAX);
         Self {
-            paths: vec![SprayPath::default(); paths],
-            next: (start % paths as u64) as usize,
+            paths,
+            next: (start % u64::from(paths)) as usize,
             taken: 0,
+            rests_until: Vec::new(),
+            sent: Vec::new(),
+            in_flight: 0,
             returned: VecDeque::new(),
             usual: Span::ZERO,
         }
@@ -62,58 +64,74 @@ impl Spray {
 
     /// The path for the next run.
     pub fn take(&mut self) -> Entropy {
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         while let Some(path) = self.returned.pop_front() {
             if !self.rests(usize::from(path)) {
                 return Entropy(path);
             }
         }
         let path = self.take_in_turn();
-        self.next = (path + 1) % self.paths.len();
+        self.next = (path + 1) % self.count();
         Entropy(path as u8)
     }
 
+    fn count(&self) -> usize {
+        usize::from(self.paths)
+    }
+
     fn take_in_turn(&self) -> usize {
-        let turn = (self.next..self.paths.len()).chain(0..self.next);
+        let turn = (self.next..self.count()).chain(0..self.next);
         let mut in_flight = None;
-        for at in turn.clone().filter(|&at| !self.rests(at)) {
-            let path = self.paths[at];
-            if path.sent <= path.landed {
-                return at;
+        for path in turn.clone().filter(|&path| !self.rests(path)) {
+            if self.in_flight >> path & 1 == 0 {
+                return path;
             }
-            in_flight.get_or_insert(at);
+            in_flight.get_or_insert(path);
         }
-        let rested = || turn.min_by_key(|&at| self.paths[at].rests_until);
+        let rested = || turn.min_by_key(|&path| self.runs_to_rest(path));
         in_flight.or_else(rested).unwrap_or(self.next)
     }
 
     fn rests(&self, path: usize) -> bool {
-        self.paths[path].rests_until > self.taken
+        self.runs_to_rest(path) > 0
+    }
+
+    /// Runs for which a path rests still. What lies further ahead is long ago.
+    fn runs_to_rest(&self, path: usize) -> u32 {
+        let until = self.rests_until.get(path);
+        let left = until.map_or(0, |until| until.wrapping_sub(self.taken));
+        match left <= LOSS_TURNS * u32::from(self.paths) {
+            true => left,
+            false => 0,
+        }
     }
 
     /// A run leaves on this path.
     pub fn on_sent(&mut self, entropy: Entropy, at: Stamp) {
-        if let Some(path) = self.paths.get_mut(usize::from(entropy.0)) {
-            path.sent = at;
+        if self.sent.is_empty() {
+            self.sent = vec![0; self.count()];
+        }
+        if let Some(sent) = self.sent.get_mut(usize::from(entropy.0)) {
+            *sent = at.on_wire();
+            self.in_flight |= 1 << entropy.0;
         }
     }
 
     /// A packet of this path, sent at `sent`, is known by `now` to have arrived. Marks of the same
     /// report come first.
     pub fn on_arrival(&mut self, entropy: Entropy, sent: Stamp, now: Stamp) {
-        let at = usize::from(entropy.0);
-        let Some(path) = self.paths.get_mut(at) else {
-            return;
-        };
-        let is_newest = sent > path.landed;
-        path.landed = path.landed.max(sent);
+        let path = usize::from(entropy.0);
         let took = now.since(sent);
         if self.usual == Span::ZERO {
             self.usual = took;
         }
         let is_fast = took <= self.usual;
         self.usual = self.usual.beyond(self.usual.divided(TIME_WEIGHT)) + took.divided(TIME_WEIGHT);
-        if is_newest && is_fast && !self.rests(at) && !self.returned.contains(&entropy.0) {
+        if self.sent.get(path) != Some(&sent.on_wire()) || self.in_flight >> path & 1 == 0 {
+            return;
+        }
+        self.in_flight &= !(1 << path);
+        if is_fast && !self.rests(path) && !self.returned.contains(&entropy.0) {
             if self.returned.len() == RETURNED_MAX {
                 self.returned.pop_front();
             }
@@ -123,7 +141,7 @@ impl Spray {
 
     /// Packets on these paths (bit e for entropy e) arrived with CE.
     pub fn on_marks(&mut self, entropies: u64) {
-        for path in 0..self.paths.len().min(64) {
+        for path in 0..self.count() {
             if entropies >> path & 1 == 1 {
                 self.rest(path, MARK_TURNS);
             }
@@ -132,18 +150,21 @@ impl Spray {
 
     /// A packet on this path was lost.
     pub fn on_loss(&mut self, entropy: Entropy) {
-        let at = usize::from(entropy.0);
-        if let Some(path) = self.paths.get_mut(at) {
-            path.landed = path.sent;
-            self.rest(at, LOSS_TURNS);
+        let path = usize::from(entropy.0);
+        if path < self.count() {
+            self.in_flight &= !(1 << path);
+            self.rest(path, LOSS_TURNS);
         }
     }
 
     /// A path rests for this many turns more.
-    fn rest(&mut self, path: usize, turns: u64) {
-        let turn = self.paths.len() as u64;
-        let until = self.paths[path].rests_until.max(self.taken) + turns * turn;
-        self.paths[path].rests_until = until.min(self.taken + LOSS_TURNS * turn);
+    fn rest(&mut self, path: usize, turns: u32) {
+        let turn = u32::from(self.paths);
+        let runs = (self.runs_to_rest(path) + turns * turn).min(LOSS_TURNS * turn);
+        if self.rests_until.is_empty() {
+            self.rests_until = vec![self.taken; self.count()];
+        }
+        self.rests_until[path] = self.taken.wrapping_add(runs);
     }
 }
 
