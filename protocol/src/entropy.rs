@@ -127,11 +127,11 @@ impl Spray {
         }
         let is_fast = took <= self.usual;
         self.usual = self.usual.beyond(self.usual.divided(TIME_WEIGHT)) + took.divided(TIME_WEIGHT);
-        if self.sent.get(path) != Some(&sent.on_wire()) || self.in_flight >> path & 1 == 0 {
-            return;
+        if self.sent.get(path) == Some(&sent.on_wire()) {
+            self.in_flight &= !(1 << path);
         }
-        self.in_flight &= !(1 << path);
-        if is_fast && !self.rests(path) && !self.returned.contains(&entropy.0) {
+        let is_listed = self.returned.contains(&entropy.0);
+        if is_fast && !is_listed && !self.rests(path) {
             if self.returned.len() == RETURNED_MAX {
                 self.returned.pop_front();
             }
