@@ -71,7 +71,8 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 ///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
-/// - two packets where hosts send flows unannounced,
+/// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
+///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -97,6 +98,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     if open("loss.early_drop") {
         job.loss.early_drop = early_drop(fabric);
     }
+    let trims = fabric.trimming == Trimming::On && job.greatest_tolerance().is_none();
     let transport = &mut job.transport;
     if open("transport.mtu") {
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
@@ -112,6 +114,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.unscheduled = match senders {
             SendPattern::ToRoots => ByteCount::new(mtu),
             SendPattern::InTurns => of_bdp(4, 16 << 10),
+            SendPattern::Unannounced if trims => of_bdp(3, 16 << 10),
             SendPattern::Unannounced => ByteCount::new(2 * mtu),
         };
     }

@@ -472,7 +472,10 @@ impl Endpoint {
             PacketKind::Refuse => peer.sender.handle_refuse(now, header),
             // An aggregator speaks them, and no rank of the job.
             PacketKind::Sum | PacketKind::Total => self.foreign += 1,
-            PacketKind::Trimmed => peer.sender.handle_trimmed(now, header, &peer.rtt),
+            PacketKind::Trimmed => {
+                let settings = self.common.settings(peer.reach);
+                (peer.sender).handle_trimmed(now, header, &peer.rtt, settings);
+            }
         }
         None
     }
@@ -626,7 +629,8 @@ impl Machine for Endpoint {
             return;
         }
         (peer.standing, peer.heard) = (PeerStanding::Well, now);
-        peer.receiver.handle_trimmed(header);
+        let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+        peer.receiver.handle_trimmed(header, &mut lent);
         self.common.grants.on_arrival(now, at as u32);
         self.grant(now);
         self.touch(now, at);

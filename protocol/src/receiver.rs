@@ -77,6 +77,7 @@ use self::message::{ReceiveMessage, ReceiveStage};
 use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue};
+use self::trimmed::TrimmedMessages;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
@@ -156,6 +157,7 @@ pub struct Receiver {
     closed: ClosedMessages,
     /// The REFUSE and TRIMMED that are due.
     answers: VecDeque<Header>,
+    trimmed: TrimmedMessages,
     early_segments: u64,
     /// When the sender was last told that this rank lives, but takes no more messages.
     turned_away: Option<Instant>,
@@ -219,6 +221,7 @@ impl Receiver {
             absent: AbsentMessages::default(),
             closed: ClosedMessages::default(),
             answers: VecDeque::new(),
+            trimmed: TrimmedMessages::default(),
             early_segments: 0,
             turned_away: None,
             events: VecDeque::new(),
@@ -344,9 +347,8 @@ impl Receiver {
                 self.granted.on_grant(lent.now, lent.settings.gap);
             }
         } else {
-            let serial = receiving.serial;
             let turn = lent.grants.turn(request.step, request.urgency);
-            lent.grants.wait(turn, lent.place, serial);
+            receiving.wait_in(turn, lent);
         }
         self.complete_if_done(at, lent);
         self.note(at);
@@ -493,6 +495,7 @@ impl Receiver {
             // Its sender would not probe if the segments that it sent before were on their way.
             receiving.announce(header.segment);
         }
+        receiving.on_trimmed(self.trimmed.take(serial));
         lent.grants
             .expect(lent.now, lent.place, receiving.expected());
         self.closed.on_open(serial);

@@ -459,6 +459,7 @@ impl Sender {
             first,
         };
         self.in_flight += sending.on_sent(run, departure, flights);
+        self.spray.on_sent(entropy, departure.at);
         self.losses.on_sent(segments);
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
@@ -588,12 +589,16 @@ impl Sender {
         let hidden = sending.parity.hidden_losses(report.restored);
         self.unscheduled -= sending.release();
         let in_flight = ByteCount::new(self.in_flight);
+        self.spray.on_marks(report.ce_entropies);
         let acked = acknowledge(sending, packet);
+        sending.spend_grants();
         let landed = sending.parity.land(echo) + sending.land_late(header);
         self.in_flight -= acked.bytes + landed;
+        for run in sending.take_landed() {
+            self.spray.on_arrival(run.path, run.sent_at, now.stamp());
+        }
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
-        self.spray.on_marks(report.ce_entropies);
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }

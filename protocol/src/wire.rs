@@ -166,6 +166,8 @@ impl Flags {
     /// On a STOP: the receiver has not waited for the segments that it names as missing. Those that
     /// come later are not reported, so later packets that arrive prove no loss.
     pub const LATE: Self = Self(64);
+    /// On a TRIMMED: the receiver will grant the segment again, so its repair waits for a grant.
+    pub const REGRANTED: Self = Self(128);
 
     /// These flags and `other`'s.
     #[must_use]

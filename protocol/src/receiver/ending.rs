@@ -144,6 +144,7 @@ impl Receiver {
     pub(super) fn refuse_to(&mut self, header: &Header) {
         self.answers.push_back(Header {
             kind: PacketKind::Refuse,
+            flags: Flags::NONE,
             segment: 0,
             ..*header
         });
@@ -154,7 +155,6 @@ impl Receiver {
         let answer = self.answers.pop_front()?;
         body.clear();
         Some(Header {
-            flags: Flags::NONE,
             class: CONTROL,
             length: 0,
             sent_at: match answer.kind {

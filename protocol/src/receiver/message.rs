@@ -12,7 +12,7 @@ use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::{BudgetVerdict, Ledger};
-use crate::grants::GrantNeed;
+use crate::grants::{GrantNeed, GrantTurn};
 use crate::message::{MessageOutline, ReceiveRequest, SumName};
 use crate::order::ArrivalOrder;
 use crate::parity::{ParityGroup, ParityGroups, ParityLayout};
@@ -58,6 +58,12 @@ struct GrantState {
     freed: u32,
     /// Holes that it has named so far.
     named: u32,
+    /// How many were used up by packets that were trimmed.
+    trimmed: u32,
+    /// Its turn, once it is posted.
+    turn: GrantTurn,
+    /// Whether it waits for its turn.
+    waits: bool,
     /// How many of all these are still in flight, as far as is known.
     expected: u32,
     /// The last grant, until it is heard.
@@ -148,6 +154,9 @@ impl ReceiveMessage {
                 start,
                 freed: 0,
                 named: 0,
+                trimmed: 0,
+                turn: None,
+                waits: false,
                 expected: start,
                 unheard: None,
                 timed: None,
@@ -209,19 +218,21 @@ impl ReceiveMessage {
     /// Lets the sender send up to `most` segments more; returns how many more are in flight, and
     /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
-        let segments = self.cut.segments();
         let received = self.received.ones();
         let grants = &mut self.grants;
+        // A trimmed packet has used up a grant, and its segment needs another one.
+        let segments = self.cut.segments() + grants.trimmed;
         let more = most.min(segments.saturating_sub(grants.granted + grants.freed));
         grants.granted += more;
         // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
         // the rest of it, too: segments that have arrived are not in flight.
         let before = grants.expected;
         let sendable = grants.granted + grants.freed;
-        grants.expected = before.max((before + more).min(sendable.saturating_sub(received)));
+        let landed = received + grants.trimmed;
+        grants.expected = before.max((before + more).min(sendable.saturating_sub(landed)));
         if more > 0 {
             let grant = UnheardGrant {
-                before: grants.granted - more,
+                before: (grants.granted - more).saturating_sub(grants.trimmed),
                 made: now,
             };
             grants.unheard = Some(grant);
@@ -232,7 +243,38 @@ impl ReceiveMessage {
             true => GrantNeed::More,
             false => GrantNeed::Nothing,
         };
+        grants.waits = need == GrantNeed::More;
         (grants.expected - before, need)
+    }
+
+    /// It waits for grants of its turn from now on.
+    pub(super) fn wait_in(&mut self, turn: GrantTurn, lent: &mut RankResources<'_>) {
+        (self.grants.turn, self.grants.waits) = (turn, true);
+        lent.grants.wait(turn, lent.place, self.serial);
+    }
+
+    /// This many packets of segments that it needs were trimmed: each has used up a grant. Returns
+    /// how many segments were in flight before.
+    pub(super) fn on_trimmed(&mut self, packets: u32) -> u32 {
+        self.grants.trimmed += packets;
+        self.settle_some(packets)
+    }
+
+    /// A trimmed packet has used up a grant: waits for another one, unless it waits already or is
+    /// not posted.
+    pub(super) fn wait_again(&mut self, lent: &mut RankResources<'_>) {
+        if self.is_posted() && !self.grants.waits {
+            self.wait_in(self.grants.turn, lent);
+        }
+    }
+
+    /// Whether the segments of its trimmed packets are granted again: all of it must arrive.
+    pub(super) fn regrants(&self) -> bool {
+        match self.stage {
+            ReceiveStage::Early => true,
+            ReceiveStage::Posted(tolerance) => tolerance.is_none(),
+            ReceiveStage::Complete => false,
+        }
     }
 
     /// Whether its sender may not have heard of a grant.
@@ -290,7 +332,7 @@ impl ReceiveMessage {
         let more = beyond.saturating_sub(grants.freed);
         grants.freed += more;
         let before = grants.expected;
-        let landed = self.received.ones() + self.holes.named();
+        let landed = self.received.ones() + self.holes.named() + grants.trimmed;
         let most = (grants.granted + grants.freed).saturating_sub(landed);
         grants.expected = (before + more).saturating_sub(news).min(most);
         (before, grants.expected)

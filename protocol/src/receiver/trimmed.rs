@@ -1,19 +1,51 @@
 //! DATA packets that a switch has cut to their header: their sender is told at once.
 //!
-//! Nothing else follows from such a header. It may have overtaken whole packets, so it says nothing
-//! about the order of its path, echoes no time, and opens no message.
+//! 1. The packet has used up a grant, and its segment needs another one. If all of its message must
+//!    arrive, the message waits for that in turn, and so does the repair ([`Flags::REGRANTED`]):
+//!    many senders whose packets were cut in one queue would fill it again.
+//! 2. Nothing else follows from such a header. It may have overtaken whole packets, so it says
+//!    nothing about the order of its path, echoes no time, and opens no message: what it has used
+//!    up is noted until a packet does ([`TrimmedMessages`]).
 
-use super::Receiver;
 use super::message::ReceiveStage;
-use crate::wire::{Header, PacketKind};
+use super::{RankResources, Receiver};
+use crate::units::MessageSerial;
+use crate::wire::{Flags, Header, PacketKind};
 
 /// Headers whose senders wait to be told, at most. Others are found lost by time.
 const UNTOLD_MAX: usize = 4096;
+/// Messages of which only headers have come that are remembered, at most.
+const UNOPENED_MAX: usize = 4096;
+
+/// Messages of which only headers have arrived, and how many.
+#[derive(Debug, Default)]
+pub(super) struct TrimmedMessages(Vec<(MessageSerial, u32)>);
+
+impl TrimmedMessages {
+    /// Another header has arrived; returns whether it is remembered.
+    fn add(&mut self, serial: MessageSerial) -> bool {
+        if let Some((_, packets)) = self.0.iter_mut().find(|(known, _)| *known == serial) {
+            *packets += 1;
+        } else if self.0.len() < UNOPENED_MAX {
+            self.0.push((serial, 1));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The message opens: how many of its headers have arrived before.
+    pub(super) fn take(&mut self, serial: MessageSerial) -> u32 {
+        let at = self.0.iter().position(|&(known, _)| known == serial);
+        at.map_or(0, |at| self.0.swap_remove(at).1)
+    }
+}
 
 impl Receiver {
     /// Processes the header of a DATA packet that has lost its payload.
-    pub(crate) fn handle_trimmed(&mut self, header: &Header) {
-        let is_needed = match self.find(header.message).map(|at| &self.messages[at]) {
+    pub(crate) fn handle_trimmed(&mut self, header: &Header, lent: &mut RankResources<'_>) {
+        let found = self.find(header.message);
+        let is_needed = match found.map(|at| &self.messages[at]) {
             Some(receiving) => {
                 receiving.fits(header)
                     && receiving.stage != ReceiveStage::Complete
@@ -25,9 +57,32 @@ impl Receiver {
             return;
         }
         self.counters.trimmed_segments += 1;
+        let regrants = !lent.grants.is_unlimited()
+            && match found {
+                Some(at) => self.regrant(at, lent),
+                None => self.trimmed.add(self.closed.serial(header.message)),
+            };
+        let flags = match regrants {
+            true => Flags::REGRANTED,
+            false => Flags::NONE,
+        };
         self.answers.push_back(Header {
             kind: PacketKind::Trimmed,
+            flags,
             ..*header
         });
+    }
+
+    /// A packet of the message at `at` has used up a grant; returns whether its segment is granted
+    /// again.
+    fn regrant(&mut self, at: usize, lent: &mut RankResources<'_>) -> bool {
+        let receiving = &mut self.messages[at];
+        let regrants = receiving.regrants();
+        if regrants {
+            let landed = receiving.on_trimmed(1);
+            lent.grants.settle(lent.place, landed);
+            receiving.wait_again(lent);
+        }
+        regrants
     }
 }

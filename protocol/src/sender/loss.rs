@@ -287,15 +287,17 @@ impl Sender {
     fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
         self.tail.on_loss();
         self.counters.found_lost += 1;
-        self.land_lost(now, at, flight)
+        self.land_lost(now, at, flight, SendMessage::on_lost)
     }
 
-    /// A current flight is lost, whether or not a link is to blame.
+    /// A current flight is lost, whether or not a link is to blame; `react` repairs its segment or
+    /// leaves a hole.
     pub(super) fn land_lost(
         &mut self,
         now: Instant,
         at: usize,
         flight: &SegmentFlight,
+        react: impl FnOnce(&mut SendMessage, u32),
     ) -> FoundLost {
         let sending = &mut self.messages[at];
         let may_miss = sending.may_miss(flight.segment);
@@ -305,7 +307,7 @@ impl Sender {
         let bytes = sending.land(flight.segment);
         self.in_flight -= bytes;
         self.path.on_lost(now, bytes);
-        sending.on_lost(flight.segment);
+        react(sending, flight.segment);
         sending.parity.on_lost();
         // The receiver does not know of the new holes.
         if sending.has_news(PathRecord::Lossy) {

@@ -59,6 +59,13 @@ pub(super) struct RunDeparture {
     pub(super) first: PathMark,
 }
 
+/// Packets of one run that have arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct LandedRun {
+    pub(super) path: Entropy,
+    pub(super) sent_at: Stamp,
+}
+
 /// Whether the paths to the peer have lost packets recently. On clean paths, no marks follow a
 /// message's end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,6 +107,10 @@ pub(super) struct SendProgress {
     pub(super) granted: u32,
     /// Segments that became holes, each of which leaves its place in the grant to another one.
     freed: u32,
+    /// Segments whose packets were trimmed, and that wait for a new grant.
+    trimmed: VecDeque<u32>,
+    /// Grants that such segments have used.
+    regranted: u32,
     /// Position in the sending order of the first segment never sent.
     next: u32,
     /// Index of the lane that `next` lies in.
@@ -108,11 +119,22 @@ pub(super) struct SendProgress {
     pub(super) acked: Bitmap,
     /// Time stamp of each segment's last packet.
     sent_at: SmallVec<[Stamp; 4]>,
+    /// Path of each segment's last packet.
+    paths: SmallVec<[Entropy; 8]>,
+    /// Packets that have arrived since the sender last asked.
+    landed: SmallVec<[LandedRun; 4]>,
     /// CE marks that the receiver has reported.
     pub(super) marks: u32,
     /// The number of the newest report of the message. Before the first one it is that of the
     /// peer's next report.
     pub(super) reported: PathNumber,
+}
+
+impl SendProgress {
+    /// Segments that may be sent by now, those included that are granted again.
+    fn credit(&self) -> u32 {
+        self.granted.saturating_add(self.freed)
+    }
 }
 
 /// How much of STOP, a message's last report, was heard.
@@ -181,13 +203,17 @@ impl SendMessage {
             first_sent: None,
             progress: SendProgress {
                 unscheduled: start.bytes,
-                granted: start.segments,
+                granted: start.segments.min(segments),
                 freed: 0,
+                trimmed: VecDeque::new(),
+                regranted: 0,
                 next: 0,
                 lane: 0,
                 in_flight: Bitmap::new(segments),
                 acked: Bitmap::new(segments),
                 sent_at: smallvec![Stamp::default(); segments as usize],
+                paths: smallvec![Entropy::default(); segments as usize],
+                landed: SmallVec::new(),
                 marks: 0,
                 reported: PathNumber::default(),
             },
@@ -220,7 +246,8 @@ impl SendMessage {
 
     /// Whether every segment was sent at least once and none waits to be repaired.
     pub(super) fn all_sent(&self) -> bool {
-        self.progress.next == self.segments() && self.repair.is_idle()
+        let SendProgress { next, trimmed, .. } = &self.progress;
+        *next == self.segments() && trimmed.is_empty() && self.repair.is_idle()
     }
 
     /// Whether the receiver must hear of the message. A message that only waits for the window
@@ -291,8 +318,10 @@ impl SendMessage {
 
     /// Segments, in sending order, that may be sent by now.
     fn allowed(&self) -> u32 {
-        let SendProgress { granted, freed, .. } = self.progress;
-        granted.saturating_add(freed).min(self.segments())
+        let credit = self.progress.credit();
+        credit
+            .saturating_sub(self.progress.regranted)
+            .min(self.segments())
     }
 
     /// Whether all granted segments were sent, and none of them is in flight.
@@ -301,7 +330,7 @@ impl SendMessage {
     }
 
     /// Whether the sender can only wait: the receiver grants others first.
-    fn waits_for_grant(&self) -> bool {
+    pub(super) fn waits_for_grant(&self) -> bool {
         self.has_landed() && !self.all_sent()
     }
 
@@ -320,9 +349,15 @@ impl SendMessage {
         self.tags.class_and_ecn(policy, last).0
     }
 
-    /// A probe goes out now; the next one is due at `next`.
+    /// A probe goes out now; the next one is due at `next`. If the message has waited for a grant
+    /// in vain, its receiver may not know of the packets that were trimmed: they wait no longer.
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
         self.first_sent.get_or_insert(now);
+        if self.waits_for_grant() {
+            for segment in std::mem::take(&mut self.progress.trimmed) {
+                self.queue_repair(segment);
+            }
+        }
         self.probe.on_probe(now, next, self.repair.holes().ones());
         if self.all_sent() && !self.probe.is_short() {
             self.probe.stage = SendStage::SaidAllSent;
@@ -472,7 +507,7 @@ impl SendMessage {
     ) -> u64 {
         self.probe.on_sent();
         let (message, first) = (self.id(), departure.first);
-        let leave = |range| self.take_off(range, departure.at);
+        let leave = |range| self.take_off(range, departure);
         let bytes = run.ranges().map(leave).sum();
         let numbered = (0..).zip(run.as_slice());
         flights.extend(numbered.map(|(number, &segment)| SegmentFlight {
@@ -494,9 +529,11 @@ impl SendMessage {
     }
 
     /// Segments leave at this time; returns the bytes that this adds to those in flight.
-    fn take_off(&mut self, segments: Range<u32>, at: Stamp) -> u64 {
+    fn take_off(&mut self, segments: Range<u32>, departure: RunDeparture) -> u64 {
         let progress = &mut self.progress;
-        progress.sent_at[segments.start as usize..segments.end as usize].fill(at);
+        let places = segments.start as usize..segments.end as usize;
+        progress.sent_at[places.clone()].fill(departure.at);
+        progress.paths[places].fill(departure.first.entropy);
         let last = self.header.segments - 1;
         let with_last = segments.contains(&last) && !progress.in_flight.has(last);
         let new = progress.in_flight.insert_range(segments);
@@ -557,6 +594,9 @@ impl SendMessage {
             self.probe.retries = 0;
         }
         self.repair.on_acked(segments.clone());
+        if new > 0 {
+            self.note_landed(segments.clone());
+        }
         let last = self.segments() - 1;
         let in_flight = &mut self.progress.in_flight;
         let with_last = segments.contains(&last) && in_flight.has(last);
@@ -567,6 +607,31 @@ impl SendMessage {
             bytes: landed * self.packet_bytes(0) - if with_last { short } else { 0 },
             segments: new,
         }
+    }
+
+    /// Notes the paths of the segments in flight among these.
+    fn note_landed(&mut self, segments: Range<u32>) {
+        let SendProgress {
+            in_flight,
+            sent_at,
+            paths,
+            landed,
+            ..
+        } = &mut self.progress;
+        for segment in segments.filter(|&segment| in_flight.has(segment)) {
+            let run = LandedRun {
+                path: paths[segment as usize],
+                sent_at: sent_at[segment as usize],
+            };
+            if landed.last() != Some(&run) {
+                landed.push(run);
+            }
+        }
+    }
+
+    /// The packets that have arrived since the last call.
+    pub(super) fn take_landed(&mut self) -> SmallVec<[LandedRun; 4]> {
+        std::mem::take(&mut self.progress.landed)
     }
 
     /// Processes segments that a BITMAP shows. Those that are protected may be shown although they
@@ -599,6 +664,32 @@ impl SendMessage {
         self.repair
             .leave(segment, need, tolerated, &self.progress.acked);
         self.progress.freed += self.repair.holes().ones().saturating_sub(before);
+    }
+
+    /// Only the header of a segment has arrived, and its receiver will grant it again.
+    pub(super) fn on_trimmed(&mut self, segment: u32) {
+        match self.may_miss(segment) {
+            true => self.on_lost(segment),
+            false => {
+                self.progress.trimmed.push_back(segment);
+                self.spend_grants();
+            }
+        }
+    }
+
+    /// Queues trimmed segments for repair as far as they are granted again.
+    pub(super) fn spend_grants(&mut self) {
+        while let Some(&segment) = self.progress.trimmed.front() {
+            let progress = &mut self.progress;
+            if !progress.acked.has(segment) {
+                if progress.credit() <= progress.next + progress.regranted {
+                    return;
+                }
+                progress.regranted += 1;
+            }
+            progress.trimmed.pop_front();
+            self.queue_repair(segment);
+        }
     }
 
     /// A BITMAP has arrived: the receiver has chosen its holes, and needs all other segments.

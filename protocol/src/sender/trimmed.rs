@@ -2,19 +2,28 @@
 //!
 //! 1. The header shows the loss at once, whatever has arrived since: no time has to pass, and the
 //!    segment is repaired, or becomes a hole, as after any loss (rules 5 and 6 of
-//!    [`crate::sender`]).
+//!    [`crate::sender`]). If the receiver says that it will grant the segment again
+//!    ([`Flags::REGRANTED`]), the repair waits for that: many senders whose packets were cut in one
+//!    queue would fill it again.
 //! 2. A full queue has cut the packet, and no bad link: that counts as a mark.
 
 use super::Sender;
-use super::message::SegmentFlight;
+use super::message::{ReportWait, SegmentFlight, SendMessage};
 use crate::congestion::Feedback;
 use crate::rtt::Rtt;
+use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, Stamp};
-use crate::wire::Header;
+use crate::wire::{Flags, Header};
 
 impl Sender {
     /// Processes TRIMMED.
-    pub fn handle_trimmed(&mut self, now: Instant, header: &Header, rtt: &Rtt) {
+    pub fn handle_trimmed(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        rtt: &Rtt,
+        settings: &EndpointSettings,
+    ) {
         self.on_heard(now);
         let Some((at, flight)) = self.find_flight(now, header) else {
             return;
@@ -25,9 +34,25 @@ impl Sender {
             in_flight: ByteCount::new(self.in_flight),
             ..Feedback::default()
         };
-        self.land_lost(now, at, &flight);
+        let react = match header.flags.has(Flags::REGRANTED) {
+            true => SendMessage::on_trimmed,
+            false => SendMessage::on_lost,
+        };
+        self.land_lost(now, at, &flight, react);
+        self.wait_for_grant(now, at, rtt, settings);
         self.counters.trimmed_segments += 1;
         self.window.on_feedback(now, feedback, rtt);
+    }
+
+    /// A message that only waits for a grant asks later than one that waits for a report.
+    fn wait_for_grant(&mut self, now: Instant, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
+        let record = self.tail.record();
+        let sending = &mut self.messages[at];
+        if sending.waits_for_grant() {
+            let gap = settings.gap;
+            let probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
+            sending.probe.at = sending.probe.at.max(probe_at);
+        }
     }
 
     /// The packet whose header this is, if it is in flight, and the place of its message.

@@ -1,14 +1,28 @@
 //! Headers of packets that a switch has cut: the sender learns of the loss at once.
 
+use std::collections::BTreeSet;
+
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
+use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
-use gradwire_protocol::units::{Instant, Span};
-use gradwire_protocol::wire::{Header, PacketKind};
+use gradwire_protocol::units::{ByteCount, Instant, Span};
+use gradwire_protocol::wire::{Flags, Header, PacketKind};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use crate::pair::{LEFT, RIGHT, TestMessage, endpoint, job, share};
 
 /// Time of a packet on its way.
 const WAY: Span = Span::from_micros(10);
+
+/// What happens to a packet on its way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    Arrives,
+    /// Only its header arrives, if it is DATA.
+    Cut,
+    Lost,
+}
 
 /// A packet with its body, to an end.
 type Posted = (usize, Header, Vec<u8>);
@@ -22,7 +36,18 @@ struct Ends {
 
 impl Ends {
     fn new(message: TestMessage) -> Self {
-        let mut ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
+        Self::of_job(&job(), message)
+    }
+
+    /// The same of a job whose receivers grant few segments at a time.
+    fn granting(message: TestMessage) -> Self {
+        let mut job = job();
+        job.transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(16)));
+        Self::of_job(&job, message)
+    }
+
+    fn of_job(job: &Job, message: TestMessage) -> Self {
+        let mut ends = [LEFT, RIGHT].map(|rank| endpoint(rank, job));
         let now = Instant::START + Span::from_millis(1);
         ends[1].expect(now, LEFT, message.incoming());
         let outgoing = message.outgoing(&ends[0]);
@@ -34,14 +59,19 @@ impl Ends {
         }
     }
 
-    /// Brings the packets on their way, trimmed if `cuts` says so, and sends the next ones.
-    fn step(&mut self, cuts: &mut impl FnMut(&Header) -> bool) {
+    /// Brings the packets on their way, as far as `fate` says so, and sends the next ones.
+    fn step(&mut self, fate: &mut impl FnMut(&Header) -> Fate) {
         self.now = self.now + WAY;
         for (to, header, body) in std::mem::take(&mut self.posted) {
             let is_data = header.kind == PacketKind::Data;
-            if is_data && cuts(&header) {
-                self.ends[to].handle_trimmed(self.now, &header);
-                continue;
+            match fate(&header) {
+                Fate::Arrives => {}
+                Fate::Lost => continue,
+                Fate::Cut if is_data => {
+                    self.ends[to].handle_trimmed(self.now, &header);
+                    continue;
+                }
+                Fate::Cut => {}
             }
             let payload = match is_data {
                 true => Payload::Length(usize::from(header.length)),
@@ -66,11 +96,21 @@ impl Ends {
         }
     }
 
-    /// The segments that the message ended without, and how long it took.
+    /// The segments that the message ended without, and how long it took, if these DATA packets
+    /// are cut.
     fn run(&mut self, mut cuts: impl FnMut(&Header) -> bool) -> (Vec<u32>, Span) {
+        self.run_with(
+            |header| match header.kind == PacketKind::Data && cuts(header) {
+                true => Fate::Cut,
+                false => Fate::Arrives,
+            },
+        )
+    }
+
+    fn run_with(&mut self, mut fate: impl FnMut(&Header) -> Fate) -> (Vec<u32>, Span) {
         let begun = self.now;
         for _ in 0..100_000 {
-            self.step(&mut cuts);
+            self.step(&mut fate);
             while let Some(event) = self.ends[1].poll_event() {
                 if let EndpointEvent::Received { holes, .. } = event {
                     let holes = holes.iter().flat_map(|holes| holes.iter_ones());
@@ -133,6 +173,54 @@ fn a_segment_trimmed_again_and_again_arrives_in_the_end() {
     assert_eq!((holes.len(), cuts), (0, 20));
 }
 
+/// Segments that the receivers of these tests grant at a time, at most: a window.
+const GRANTED: usize = 16;
+
+#[test]
+fn repairs_of_trimmed_packets_wait_for_grants() {
+    let mut ends = Ends::granting(TestMessage::lossless(1, 140_000));
+    let (mut cut, mut repairs) = (BTreeSet::new(), Vec::new());
+    let (holes, _) = ends.run(|header| {
+        if header.flags.has(Flags::REPAIR) {
+            repairs.push(header.sent_at);
+        }
+        header.segment > 0 && cut.insert(header.segment)
+    });
+    assert_eq!((holes.len(), repairs.len()), (0, cut.len()));
+    let together = repairs.chunk_by(|one, next| one == next).map(<[u32]>::len);
+    let most = together.max().unwrap_or_default();
+    assert!((1..=GRANTED).contains(&most), "{most} repairs at once");
+    assert_eq!(ends.ends[1].counters().receiver.duplicate_segments, 0);
+}
+
+#[test]
+fn a_message_whose_packets_are_all_trimmed_arrives() {
+    for bytes in [1_000, 14_000, 140_000, 1_400_000] {
+        let mut ends = Ends::granting(TestMessage::lossless(1, bytes));
+        let mut cut = BTreeSet::new();
+        let (holes, _) = ends.run(|header| cut.insert(header.segment));
+        assert_eq!(holes.len(), 0, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn whatever_is_trimmed_or_lost_a_lossless_message_arrives() {
+    for seed in 0..2_000 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let bytes = random.random_range(1..400_000);
+        let (cut, lost) = (random.random_range(0.0..0.7), random.random_range(0.0..0.2));
+        let mut ends = Ends::granting(TestMessage::lossless(1, bytes));
+        let (holes, took) = ends.run_with(|_| match random.random_range(0.0..1.0) {
+            draw if draw < lost => Fate::Lost,
+            draw if draw < lost + cut => Fate::Cut,
+            _ => Fate::Arrives,
+        });
+        assert_eq!(holes.len(), 0, "seed {seed}");
+        let most = Span::from_millis(2_000);
+        assert!(took < most, "seed {seed}: {took} for {bytes} bytes");
+    }
+}
+
 #[test]
 fn a_header_that_no_switch_has_cut_changes_nothing() {
     let mut ends = Ends::new(TestMessage::lossless(1, 14_000));
@@ -141,7 +229,7 @@ fn a_header_that_no_switch_has_cut_changes_nothing() {
         seen.push(*header);
         false
     });
-    (0..100).for_each(|_| ends.step(&mut |_| false));
+    (0..100).for_each(|_| ends.step(&mut |_| Fate::Arrives));
     for header in seen {
         let now = ends.now;
         for stale in [header.sent_at, header.sent_at.wrapping_add(1)] {
@@ -163,7 +251,7 @@ fn a_header_that_no_switch_has_cut_changes_nothing() {
         }
         ends.ends[1].handle_trimmed(now, &header);
     }
-    (0..100).for_each(|_| ends.step(&mut |_| false));
+    (0..100).for_each(|_| ends.step(&mut |_| Fate::Arrives));
     let sender = ends.ends[0].counters().sender;
     assert_eq!((sender.repaired_segments, sender.trimmed_segments), (0, 0));
     assert_eq!(ends.ends[1].counters().receiver.trimmed_segments, 0);
