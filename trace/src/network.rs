@@ -5,7 +5,8 @@
 //! which is one way before it arrived. The bits of all messages of a link are counted in windows of
 //! time; its capacity is the mean of the windows' rates, each weighted by its bits, so that windows
 //! count in which there was something to send. It has the headers, acknowledgements and pauses that
-//! the run had.
+//! the run had. The rate of the busiest windows has hardly any pauses: the difference is time of
+//! the hosts, which stays when a link becomes faster or slower.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ const SHORT_BYTES: u32 = 16 << 10;
 pub struct TracedNetwork {
     /// The link of each rank.
     pub links: Vec<FluidLink>,
+    /// The same links without pauses; never slower.
+    pub busiest: Vec<FluidLink>,
     /// The rate that links are known to have, or else that of the fastest one.
     pub nominal: Rate,
     /// From the last bit of a message on its link until it has arrived.
@@ -32,6 +35,8 @@ pub struct TracedNetwork {
 
 /// Windows of a run: long enough to hold several messages, short enough to leave out pauses.
 const WINDOWS: usize = 200;
+/// Of the bits of a link, the share that crossed it in windows below its busiest ones.
+const BELOW_BUSIEST: f64 = 0.9;
 
 /// The bits of a link in each window.
 type Bits = Vec<f64>;
@@ -61,18 +66,21 @@ impl TracedNetwork {
             }
         }
         let nominal = run.head.gbps.map_or(f64::MAX, |gbps| gbps * 1e3);
-        let capacity = |side: (u32, bool)| {
-            let mean = sides.get(&side).and_then(|bits| mean_rate(bits, width));
-            mean.map_or(UNUSED, |rate| {
+        let capacity = |side: (u32, bool), rate: fn(&Bits, f64) -> Option<f64>| {
+            let found = sides.get(&side).and_then(|bits| rate(bits, width));
+            found.map_or(UNUSED, |rate| {
                 Rate::from_bits_per_second((rate.min(nominal) * 1e6) as u64)
             })
         };
-        let ranks = 0..run.head.world_size;
-        let links = ranks.map(|rank| FluidLink {
-            up: capacity((rank, true)),
-            down: capacity((rank, false)),
-        });
-        let links: Vec<FluidLink> = links.collect();
+        let links_by = |rate: fn(&Bits, f64) -> Option<f64>| {
+            let ranks = 0..run.head.world_size;
+            let links = ranks.map(|rank| FluidLink {
+                up: capacity((rank, true), rate),
+                down: capacity((rank, false), rate),
+            });
+            links.collect::<Vec<FluidLink>>()
+        };
+        let (links, busiest) = (links_by(mean_rate), links_by(busiest_rate));
         let used = links.iter().flat_map(|link| [link.up, link.down]);
         let fastest = used.filter(|rate| *rate != UNUSED).max().unwrap_or(UNUSED);
         let known = run
@@ -81,10 +89,37 @@ impl TracedNetwork {
             .map(|gbps| Rate::from_bits_per_second((gbps * 1e9) as u64));
         Self {
             links,
+            busiest,
             nominal: known.unwrap_or(fastest),
             one_way: Span::from_picos((way * 1e6) as u64),
         }
     }
+}
+
+impl TracedNetwork {
+    /// Makes the wires of all links so many times as fast.
+    pub fn speed_up(&mut self, times: f64) {
+        for (link, busiest) in self.links.iter_mut().zip(&mut self.busiest) {
+            link.up = sped_up(link.up, busiest.up, times);
+            link.down = sped_up(link.down, busiest.down, times);
+            busiest.up = scaled(busiest.up, times);
+            busiest.down = scaled(busiest.down, times);
+        }
+        self.nominal = scaled(self.nominal, times);
+    }
+}
+
+/// A rate times a number.
+fn scaled(rate: Rate, times: f64) -> Rate {
+    Rate::from_bits_per_second((rate.as_bits_per_second() as f64 * times).max(1.0) as u64)
+}
+
+/// The rate of a link with a faster wire: a bit takes as much of the hosts' time as before.
+fn sped_up(rate: Rate, busiest: Rate, times: f64) -> Rate {
+    let per_bit = |rate: Rate| 1.0 / rate.as_bits_per_second().max(1) as f64;
+    let pause = (per_bit(rate) - per_bit(busiest)).max(0.0);
+    let now = pause + per_bit(busiest) / times;
+    Rate::from_bits_per_second((1.0 / now).max(1.0) as u64)
 }
 
 /// How long one way takes, in microseconds: the median of short messages.
@@ -116,4 +151,18 @@ fn mean_rate(bits: &Bits, width: f64) -> Option<f64> {
     let all: f64 = bits.iter().sum();
     let squares: f64 = bits.iter().map(|bits| bits * bits).sum();
     (all > 0.0).then(|| squares / all / width)
+}
+
+/// The rate that all windows but the busiest ones stay below, in bits a microsecond; at least the
+/// mean.
+fn busiest_rate(bits: &Bits, width: f64) -> Option<f64> {
+    let mut sorted = bits.clone();
+    sorted.sort_by(f64::total_cmp);
+    let mut left = bits.iter().sum::<f64>() * BELOW_BUSIEST;
+    let reached = sorted.iter().find(|bits| {
+        left -= **bits;
+        left <= 0.0
+    });
+    let mean = mean_rate(bits, width)?;
+    reached.map(|bits| (bits / width).max(mean))
 }

@@ -34,6 +34,7 @@ fn scene(line: &str, hosts: u32, rate: Rate) -> Scene {
         job: Job::default(),
         extent: FluidExtent::Whole,
         network: TracedNetwork {
+            busiest: links.clone(),
             links,
             nominal: rate,
             one_way: Span::ZERO,
