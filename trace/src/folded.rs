@@ -6,7 +6,7 @@
 //! of them stands for all, with that part as the server's link. Of the ranks of an all-reduce one
 //! stands for all, too ([`FluidExtent::First`]): each sends at the time at which the others do.
 //! Their messages differ in the layers that they hold, so the order in which they leave may differ
-//! from the whole run's.
+//! from the whole run's, and a search may miss what smaller messages would gain there.
 
 use gradwire_netsim::fluid::{FluidExtent, FluidLink};
 use gradwire_protocol::units::Rate;

@@ -166,3 +166,39 @@ fn busiest_rate(bits: &Bits, width: f64) -> Option<f64> {
     let mean = mean_rate(bits, width)?;
     reached.map(|bits| (bits / width).max(mean))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_of_hosts_stay_when_the_wire_changes() {
+        let link = |rate| FluidLink {
+            up: rate,
+            down: rate,
+        };
+        let mut network = TracedNetwork {
+            links: vec![link(Rate::from_gbps(8))],
+            busiest: vec![link(Rate::from_gbps(10))],
+            nominal: Rate::from_gbps(10),
+            one_way: Span::ZERO,
+        };
+        network.speed_up(0.25);
+        // 25 ps a bit are pauses: 1/8 - 1/10 ns; the wire takes 400 in the place of 100.
+        let now = network.links[0].up.as_bits_per_second() as f64;
+        assert!((now / (1e12 / 425.0) - 1.0).abs() < 1e-6, "{now}");
+        assert_eq!(network.busiest[0].down, Rate::from_bits_per_second(2_500_000_000));
+    }
+
+    #[test]
+    fn the_busiest_windows_have_no_pauses() {
+        // Nine windows of 10 bits, one half empty.
+        let mut bits = vec![10.0; 10];
+        bits[3] = 5.0;
+        let [mean, busiest] = [mean_rate(&bits, 1.0), busiest_rate(&bits, 1.0)];
+        assert!(
+            mean < Some(10.0) && busiest == Some(10.0),
+            "{mean:?} {busiest:?}"
+        );
+    }
+}
