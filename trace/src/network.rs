@@ -2,7 +2,8 @@
 //! and the time of one way.
 //!
 //! A message counts with its mean rate from when its first packet left until its last one did,
-//! which is one way before it arrived. The bits of all messages of a link are counted in windows of
+//! which is one way before it arrived. If its receiver posted it only later, its unscheduled start
+//! went before and the rest after that, since a replay lets the rest wait, too. The bits of all messages of a link are counted in windows of
 //! time; its capacity is the mean of the windows' rates, each weighted by its bits, so that windows
 //! count in which there was something to send. It has the headers, acknowledgements and pauses that
 //! the run had. The rate of the busiest windows has hardly any pauses: the difference is time of
@@ -11,8 +12,10 @@
 use std::collections::BTreeMap;
 
 use gradwire_netsim::fluid::FluidLink;
+use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Rate, Span};
 
+use crate::event::{MessageArgs, TraceEvent};
 use crate::run::{MatchedMessage, TracedRun};
 
 /// A host that neither sent nor received has this link, which is not used.
@@ -56,10 +59,17 @@ impl TracedNetwork {
             .fold(begin, f64::max);
         let way = one_way(&messages);
         let width = ((end - begin) / WINDOWS as f64).max(f64::MIN_POSITIVE);
+        let (posted, unscheduled) = (posted(run), unscheduled(run));
         for one in &messages {
+            let mut bytes = f64::from(one.message.bytes);
+            let mut left = one.sent.0;
+            let late = posted.get(&one.message).filter(|&&at| at > left);
+            if let Some(&at) = late.filter(|_| bytes > unscheduled) {
+                (left, bytes) = (at.min(one.received.1 - way), bytes - unscheduled);
+            }
             // A replay adds one way to the time on the link.
-            let times = (one.sent.0 - begin, one.received.1 - way - begin);
-            let bits = f64::from(one.message.bytes) * 8.0;
+            let times = (left - begin, one.received.1 - way - begin);
+            let bits = bytes * 8.0;
             for side in [(one.message.from, true), (one.message.to, false)] {
                 let windows = sides.entry(side).or_insert_with(|| vec![0.0; WINDOWS]);
                 spread(windows, width, times, bits);
@@ -107,6 +117,31 @@ impl TracedNetwork {
         }
         self.nominal = scaled(self.nominal, times);
     }
+}
+
+/// When each message's receiver began the collective that it belongs to, in microseconds.
+fn posted(run: &TracedRun) -> BTreeMap<MessageArgs, f64> {
+    let name = |event: &TraceEvent, before: &str| {
+        let (name, _) = event.subject().split_once(before)?;
+        Some((event.args.rank, event.args.step, name.to_owned()))
+    };
+    let collectives = run.events.iter().filter_map(|event| {
+        let kind = event.args.operation.as_ref()?.kind.to_uppercase();
+        Some((name(event, &format!(".{kind}"))?, event.ts))
+    });
+    let began: BTreeMap<_, f64> = collectives.collect();
+    let messages = run.events.iter().filter_map(|event| {
+        let began = began.get(&name(event, ".RECV~>")?)?;
+        Some((event.args.message?, *began))
+    });
+    messages.collect()
+}
+
+/// Bytes that are sent before their receiver has posted a message.
+fn unscheduled(run: &TracedRun) -> f64 {
+    let key = run.head.keys.get("transport.unscheduled");
+    let bytes = key.and_then(|text| notation::size(text.trim_matches('"')));
+    bytes.map_or(0.0, |bytes| bytes.get() as f64)
 }
 
 /// A rate times a number.
@@ -170,6 +205,7 @@ fn busiest_rate(bits: &Bits, width: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Category, EventArgs, OperationArgs, TraceHead};
 
     #[test]
     fn pauses_of_hosts_stay_when_the_wire_changes() {
@@ -187,7 +223,57 @@ mod tests {
         // 25 ps a bit are pauses: 1/8 - 1/10 ns; the wire takes 400 in the place of 100.
         let now = network.links[0].up.as_bits_per_second() as f64;
         assert!((now / (1e12 / 425.0) - 1.0).abs() < 1e-6, "{now}");
-        assert_eq!(network.busiest[0].down, Rate::from_bits_per_second(2_500_000_000));
+        assert_eq!(
+            network.busiest[0].down,
+            Rate::from_bits_per_second(2_500_000_000)
+        );
+    }
+
+    /// An event of rank 0 or 1 that lasts from `times.0` to `times.1`, in microseconds.
+    fn event(rank: u32, name: &str, times: (f64, f64), args: EventArgs) -> TraceEvent {
+        let args = EventArgs { rank, ..args };
+        TraceEvent::new(Category::Comm, name, times, args)
+    }
+
+    #[test]
+    fn a_message_that_is_posted_late_does_not_slow_its_link() {
+        // 1 MB in the last of ten milliseconds.
+        let message = MessageArgs {
+            group: 0,
+            sequence: 1,
+            part: 0,
+            from: 0,
+            to: 1,
+            bytes: 1_000_000,
+        };
+        let sent = EventArgs {
+            message: Some(message),
+            ..EventArgs::default()
+        };
+        let collective = EventArgs {
+            operation: Some(OperationArgs {
+                kind: "all_reduce".to_owned(),
+                group: 0,
+                bytes: 2_000_000,
+                root: None,
+                layers: Vec::new(),
+            }),
+            ..EventArgs::default()
+        };
+        let events = vec![
+            event(0, "all-reduce 0.SEND~>0_1_0", (0.0, 1e4), sent.clone()),
+            event(1, "all-reduce 0.ALL_REDUCE", (9e3, 1e4), collective),
+            event(1, "all-reduce 0.RECV~>0_1_0", (10.0, 1e4), sent),
+        ];
+        let head = TraceHead {
+            world_size: 2,
+            ..TraceHead::default()
+        };
+        let up = TracedNetwork::of(&TracedRun { head, events }).links[0].up;
+        assert!(
+            (up.as_bits_per_second() as f64 / 8e9 - 1.0).abs() < 0.01,
+            "{up:?}"
+        );
     }
 
     #[test]
