@@ -2,10 +2,10 @@
 
     torchrun --nproc-per-node 2 benches/recording.py
 
-Pairs of blocks of steps follow each other: without any recording (``trace.entries = 0`` and no hook), and with the
-flight recorder and the hooks of ``gradwire.events``. For both examples, and for each way, the
-medians over the blocks of both ranks: wall-clock time, and processor time of the rank's process,
-which other programs on the machine hardly change.
+Pairs of blocks of steps follow each other: one without any recording (``trace.entries = 0`` and no
+hook), one with the flight recorder and the hooks of ``gradwire.events``. For both examples, and for
+each way, the medians over the blocks of both ranks: wall-clock time, and processor time of the
+rank's process, which other programs on the machine hardly change.
 """
 
 import argparse
