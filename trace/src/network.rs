@@ -2,12 +2,13 @@
 //! and the time of one way.
 //!
 //! A message counts with its mean rate from when its first packet left until its last one did,
-//! which is one way before it arrived. If its receiver posted it only later, its unscheduled start
-//! went before and the rest after that, since a replay lets the rest wait, too. The bits of all messages of a link are counted in windows of
-//! time; its capacity is the mean of the windows' rates, each weighted by its bits, so that windows
-//! count in which there was something to send. It has the headers, acknowledgements and pauses that
-//! the run had. The rate of the busiest windows has hardly any pauses: the difference is time of
-//! the hosts, which stays when a link becomes faster or slower.
+//! which is one way before it arrived. If its receiver posted it later, its unscheduled start went
+//! before, and only the rest counts, from then on: a replay lets that wait, too. The bits of all
+//! messages of a link are counted in windows of time; its capacity is the mean of the windows'
+//! rates, each weighted by its bits, so that windows count in which there was something to send. It
+//! has the headers, acknowledgements and pauses that the run had. The rate of the busiest windows
+//! has hardly any pauses: the difference is time of the hosts, which stays when a link becomes
+//! faster or slower.
 
 use std::collections::BTreeMap;
 
