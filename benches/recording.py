@@ -2,14 +2,15 @@
 
     torchrun --nproc-per-node 2 benches/recording.py
 
-Blocks of steps alternate: without any recording (``trace.entries = 0`` and no hook), and with the
-flight recorder and the hooks of ``gradwire.events``. For both examples, and for each way, the
-medians over all steps of all blocks: wall-clock time, and processor time of the rank's process,
-which other programs on the machine hardly change.
+Pairs of blocks of steps follow each other: one without any recording (``trace.entries = 0`` and no
+hook), one with the flight recorder and the hooks of ``gradwire.events``. For both examples, and for
+each way, the medians over the blocks of both ranks: wall-clock time, and processor time of the
+rank's process, which other programs on the machine hardly change.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import statistics
@@ -67,6 +68,21 @@ def block(example: str, steps: int, watch: contextlib.AbstractContextManager[Non
     return times[WARM_UP:]
 
 
+def compared(ranks: list[dict[str, list]], at: int) -> tuple[float, dict[str, float]]:
+    """Return the median cost of pairs of blocks of all ranks, and the median of each way."""
+    costs, whole = [], {"without": [], "with": []}
+    for seen in ranks:
+        medians = {
+            way: [statistics.median(step[at] for step in steps) for steps in blocks]
+            for way, blocks in seen.items()
+        }
+        pairs = zip(medians["without"], medians["with"], strict=True)
+        costs += [after / before - 1 for before, after in pairs]
+        for way, times in medians.items():
+            whole[way] += times
+    return statistics.median(costs), {way: statistics.median(times) for way, times in whole.items()}
+
+
 def main() -> int:
     """Alternate the blocks; print a row for each example."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -85,7 +101,8 @@ def main() -> int:
     for example in EXAMPLES:
         seen: dict[str, list[list[list[float]]]] = {"without": [], "with": []}
         for number in range(2 * options.blocks):
-            way = list(seen)[number % 2]
+            # Which way goes first changes from pair to pair.
+            way = list(seen)[(number + number // 2) % 2]
             job.write_text("" if way == "with" else "[trace]\nentries = 0\n")
             part = dist.PrefixStore(f"{example} {number}", store)
             dist.init_process_group("gradwire", store=part, rank=rank, world_size=world)
@@ -94,15 +111,11 @@ def main() -> int:
                 watch = events.recording(folder / example, steps=options.steps + WARM_UP)
             seen[way].append(block(example, options.steps, watch))
             dist.destroy_process_group()
+        store.set(f"{example} of {rank}", json.dumps(seen))
+        ranks = [json.loads(store.get(f"{example} of {of}")) for of in range(world)]
         for at, what in enumerate(("wall-clock", "processor")):
-            medians = {
-                way: [statistics.median(step[at] for step in steps) for steps in blocks]
-                for way, blocks in seen.items()
-            }
-            pairs = zip(medians["without"], medians["with"], strict=True)
-            cost = statistics.median(after / before - 1 for before, after in pairs)
+            cost, whole = compared(ranks, at)
             worst = max(worst, cost) if what == "processor" else worst
-            whole = {way: statistics.median(times) for way, times in medians.items()}
             if rank == 0:
                 print(
                     f"{example:<20}{what:<12}without {whole['without']:8.3f} ms  "

@@ -15,7 +15,7 @@
 mod sharing;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use gradwire_protocol::job::Job;
@@ -59,8 +59,9 @@ pub struct FluidSetup<'a> {
 pub enum FluidExtent {
     /// All.
     Whole,
-    /// All do the same at the same time, so only the first one runs: it receives a message when it
-    /// has sent its own of that place. Where messages differ by rank, as in a tree, all run.
+    /// All members of all groups do what the only program of the workload does, at the same time:
+    /// its host receives a message when it has sent its own of that place. Where messages differ by
+    /// rank, as in a tree, each member runs a copy of the program.
     First,
 }
 
@@ -161,7 +162,7 @@ type PairQueue = BTreeMap<(MessageTurn, u32), Transfer>;
 struct FluidRun<'a> {
     setup: &'a FluidSetup<'a>,
     manifest: Arc<Manifest>,
-    /// The host that stands for all.
+    /// The host that stands for all, if one does.
     only: Option<u32>,
     players: BTreeMap<u32, MessagePlayer>,
     pairs: BTreeMap<(u32, u32), PairQueue>,
@@ -185,18 +186,24 @@ impl<'a> FluidRun<'a> {
             let host = program.host;
             return Err(FluidError::Link { host });
         }
-        let manifest = Manifest::new(workload, job, 0, Summing::Hosts)
-            .map_err(|TooMany(n)| FluidError::Messages(n))?;
+        let numbered = |workload: &Workload| {
+            let manifest = Manifest::new(workload, job, 0, Summing::Hosts);
+            manifest.map_err(|TooMany(n)| FluidError::Messages(n))
+        };
+        let mut manifest = numbered(workload)?;
+        let first = workload.programs.first().map(|program| program.host);
+        let first = first.filter(|_| setup.extent == FluidExtent::First);
+        let only = first.filter(|&host| manifest.is_mirrored(host));
+        let everyone = (first.is_some() && only.is_none()).then(|| copied(workload));
+        if let Some(everyone) = &everyone {
+            manifest = numbered(everyone)?;
+        }
         let manifest = Arc::new(manifest);
         let packets = ReferenceSettings::of_messages(Rate::from_gbps(1));
-        let first = workload.programs.first().map(|program| program.host);
-        let only =
-            first.filter(|&host| setup.extent == FluidExtent::First && manifest.is_mirrored(host));
         let player = |program| MessagePlayer::new(program, &manifest, job, &packets);
-        let runs = |one: &&Program| only.is_none_or(|host| host == one.host);
-        let players = workload.programs.iter().filter(runs);
+        let players = &everyone.as_ref().unwrap_or(workload).programs;
         Ok(Self {
-            players: players.map(|one| (one.host, player(one))).collect(),
+            players: players.iter().map(|one| (one.host, player(one))).collect(),
             manifest,
             only,
             pairs: BTreeMap::new(),
@@ -371,6 +378,22 @@ impl<'a> FluidRun<'a> {
             messages,
         }
     }
+}
+
+/// A workload in which each member of a group has a copy of the first program.
+fn copied(workload: &Workload) -> Workload {
+    let mut everyone = workload.clone();
+    let members: BTreeSet<u32> = workload.groups.iter().flatten().copied().collect();
+    let copies = workload.programs.iter().take(1).flat_map(|first| {
+        let others = members.iter().filter(|&&host| host != first.host);
+        others.map(|&host| Program {
+            host,
+            ..first.clone()
+        })
+    });
+    everyone.programs.extend(copies);
+    everyone.programs.sort_by_key(|program| program.host);
+    everyone
 }
 
 impl Transfer {

@@ -7,7 +7,7 @@
 //! has no layer that is ready only after a task that waits for the bucket. Smaller pieces than
 //! layers are not known, so a layer is never cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gradwire_protocol::units::{ByteCount, Layer};
 use gradwire_workloads::workload::{CollectiveKind, Program, Task, Work, Workload};
@@ -66,6 +66,7 @@ fn rebuild(program: &mut Program, names: &[String], limit: u64) -> BTreeMap<u32,
     for (number, bucket) in buckets.iter().enumerate() {
         at.entry(bucket.ready).or_default().push(number);
     }
+    let reduces = Reduces::new(program, &buckets);
     let mut places = BTreeMap::new();
     let mut bucket_places = vec![0; buckets.len()];
     let mut tasks = Vec::new();
@@ -78,7 +79,7 @@ fn rebuild(program: &mut Program, names: &[String], limit: u64) -> BTreeMap<u32,
             continue;
         }
         let mut task = task.clone();
-        let waits = waits(program, &task, &buckets, names);
+        let waits = reduces.awaited(program, &task, &buckets, names);
         for list in [&mut task.after, &mut task.after_start] {
             list.retain(|before| !is_reduce(&program.tasks[*before as usize]));
         }
@@ -213,42 +214,70 @@ fn buckets(pieces: &[Piece], limit: u64) -> Vec<Bucket> {
     buckets
 }
 
-/// The new buckets that a task waits for: those that have bytes of its all-reduces, and of its own
-/// layer only where it did not wait for all of them.
-fn waits(program: &Program, task: &Task, buckets: &[Bucket], names: &[String]) -> Vec<usize> {
-    let awaited: Vec<u32> = (task.after.iter().copied())
-        .filter(|&before| is_reduce(&program.tasks[before as usize]))
-        .collect();
-    if awaited.is_empty() {
-        return Vec::new();
+/// The all-reduces of a program, to find the new buckets of tasks that wait for them.
+struct Reduces {
+    /// How many each step has.
+    of_step: BTreeMap<u32, usize>,
+    /// The new buckets that have bytes of each.
+    buckets: BTreeMap<u32, Vec<usize>>,
+}
+
+impl Reduces {
+    fn new(program: &Program, buckets: &[Bucket]) -> Self {
+        let mut reduces = Self {
+            of_step: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+        };
+        for reduce in program.tasks.iter().filter(|task| is_reduce(task)) {
+            *reduces.of_step.entry(reduce.step).or_default() += 1;
+        }
+        for (number, bucket) in buckets.iter().enumerate() {
+            for piece in &bucket.pieces {
+                let known = reduces.buckets.entry(piece.from).or_default();
+                if known.last() != Some(&number) {
+                    known.push(number);
+                }
+            }
+        }
+        reduces
     }
-    let layer = task.name.strip_prefix("forward ");
-    let layer = layer.and_then(|layer| names.iter().position(|name| name == layer));
-    let steps: Vec<u32> = awaited
-        .iter()
-        .map(|&one| program.tasks[one as usize].step)
-        .collect();
-    let all = program
-        .tasks
-        .iter()
-        .filter(|one| is_reduce(one) && steps.contains(&one.step))
-        .count();
-    let layer = layer.filter(|_| awaited.len() < all || all == 1);
-    let has = |bucket: &Bucket| {
-        let mut pieces = bucket
-            .pieces
-            .iter()
-            .filter(|piece| awaited.contains(&piece.from));
-        pieces.any(|piece| {
-            let own = piece.layer.map(|layer| usize::from(layer.0));
-            layer.is_none() || own.is_none() || own == layer
-        })
-    };
-    let numbered = buckets.iter().enumerate();
-    numbered
-        .filter(|(_, bucket)| has(bucket))
-        .map(|(number, _)| number)
-        .collect()
+
+    /// The new buckets that a task waits for: those that have bytes of its all-reduces, and of its
+    /// own layer only where it did not wait for all of them.
+    fn awaited(
+        &self,
+        program: &Program,
+        task: &Task,
+        buckets: &[Bucket],
+        names: &[String],
+    ) -> Vec<usize> {
+        let awaited: Vec<u32> = (task.after.iter().copied())
+            .filter(|&before| is_reduce(&program.tasks[before as usize]))
+            .collect();
+        if awaited.is_empty() {
+            return Vec::new();
+        }
+        let layer = task.name.strip_prefix("forward ");
+        let layer = layer.and_then(|layer| names.iter().position(|name| name == layer));
+        let steps = awaited.iter().map(|&one| program.tasks[one as usize].step);
+        let steps: BTreeSet<u32> = steps.collect();
+        let all: usize = steps.iter().map(|step| self.of_step[step]).sum();
+        let layer = layer.filter(|_| awaited.len() < all || all == 1);
+        let has = |bucket: &Bucket| {
+            let pieces = bucket.pieces.iter();
+            let mut pieces = pieces.filter(|piece| awaited.contains(&piece.from));
+            pieces.any(|piece| {
+                let own = piece.layer.map(|layer| usize::from(layer.0));
+                layer.is_none() || own.is_none() || own == layer
+            })
+        };
+        let known = awaited.iter().filter_map(|one| self.buckets.get(one));
+        let known: BTreeSet<usize> = known.flatten().copied().collect();
+        known
+            .into_iter()
+            .filter(|&number| has(&buckets[number]))
+            .collect()
+    }
 }
 
 impl Bucket {

@@ -52,6 +52,7 @@ impl CollectiveCosts {
         let payload = self.links.first().map(|link| link.up);
         TracedNetwork {
             links: self.links.clone(),
+            busiest: self.links.clone(),
             nominal: payload.unwrap_or_default(),
             one_way: self.one_way,
         }
@@ -90,13 +91,12 @@ impl CollectiveCosts {
             bytes: ByteCount::new(bytes),
             layers: Vec::new(),
         };
-        let tasks = vec![Task::new("", work, Vec::new())];
-        let programs = hosts.clone().map(|host| Program {
-            host,
-            tasks: tasks.clone(),
-        });
+        let first = Program {
+            host: 0,
+            tasks: vec![Task::new("", work, Vec::new())],
+        };
         let workload = Workload {
-            programs: programs.collect(),
+            programs: vec![first],
             groups: vec![hosts.collect()],
             ..Workload::default()
         };

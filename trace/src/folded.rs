@@ -6,20 +6,23 @@
 //! of them stands for all, with that part as the server's link. Of the ranks of an all-reduce one
 //! stands for all, too ([`FluidExtent::First`]): each sends at the time at which the others do.
 //! Their messages differ in the layers that they hold, so the order in which they leave may differ
-//! from the whole run's.
+//! from the whole run's, and a search may miss what smaller messages would gain there.
 
 use gradwire_netsim::fluid::{FluidExtent, FluidLink};
 use gradwire_protocol::units::Rate;
 use gradwire_workloads::training::StepEnds;
 use gradwire_workloads::workload::{Program, Task, Work};
 
+use crate::network::TracedNetwork;
 use crate::replay::Scene;
 
 /// Forward passes that a folded scene keeps: the ends of one warm and one measured iteration.
 const PASSES: u32 = 3;
-/// Rates and times of ranks that are alike differ by this share at most; the clock of a trace and
-/// the windows by which rates are measured are not exact.
-const APART: f64 = 0.01;
+/// Times of ranks that are alike differ by this share at most: the clock of a trace is not exact.
+const TIMES_APART: f64 = 0.01;
+/// Rates of links differ more, since the same messages fall into other windows on each rank. Ranks
+/// that are alike get their mean.
+const RATES_APART: f64 = 0.25;
 
 /// The folded scene.
 pub fn fold(scene: &Scene) -> Scene {
@@ -101,7 +104,7 @@ fn alike(scene: &Scene) -> Option<Likeness> {
         let other = link(host);
         let rates = [(own.up, other.up), (own.down, other.down)];
         let rates = rates.map(|(one, other)| [one, other].map(|rate| rate.as_bits_per_second()));
-        rates.iter().all(|&[one, other]| is_near(one, other))
+        rates.iter().all(|&pair| is_near(pair, RATES_APART))
             && program(host).is_some_and(|other| same(scene, first, other))
     });
     (fits && equal).then_some(match others {
@@ -110,31 +113,36 @@ fn alike(scene: &Scene) -> Option<Likeness> {
     })
 }
 
-fn is_near(one: u64, other: u64) -> bool {
-    one.abs_diff(other) as f64 <= APART * one.max(other) as f64
+fn is_near([one, other]: [u64; 2], apart: f64) -> bool {
+    one.abs_diff(other) as f64 <= apart * one.max(other) as f64
 }
 
 /// Lets the first of some equal ranks run alone.
 fn stand_for(scene: &mut Scene, peers: &[u32]) {
     scene.extent = FluidExtent::First;
-    let first = scene.workload.programs[0].host;
-    share_links(scene, peers);
+    let first = peers[0];
+    share_links(&mut scene.network, peers);
+    scene
+        .workload
+        .programs
+        .retain(|program| program.host == first);
     for ends in &mut scene.workload.step_ends {
         ends.workers.retain(|worker| worker.host == first);
     }
 }
 
 /// Gives some ranks the mean of their links.
-fn share_links(scene: &mut Scene, ranks: &[u32]) {
-    let links = &mut scene.network.links;
-    let mean = |side: fn(&FluidLink) -> Rate| {
-        let rates = ranks.iter().map(|&rank| side(&links[rank as usize]));
-        let sum: u64 = rates.map(Rate::as_bits_per_second).sum();
-        Rate::from_bits_per_second(sum / ranks.len() as u64)
-    };
-    let (up, down) = (mean(|link| link.up), mean(|link| link.down));
-    for &rank in ranks {
-        links[rank as usize] = FluidLink { up, down };
+fn share_links(network: &mut TracedNetwork, ranks: &[u32]) {
+    for links in [&mut network.links, &mut network.busiest] {
+        let mean = |side: fn(&FluidLink) -> Rate| {
+            let rates = ranks.iter().map(|&rank| side(&links[rank as usize]));
+            let sum: u64 = rates.map(Rate::as_bits_per_second).sum();
+            Rate::from_bits_per_second(sum / ranks.len() as u64)
+        };
+        let (up, down) = (mean(|link| link.up), mean(|link| link.down));
+        for &rank in ranks {
+            links[rank as usize] = FluidLink { up, down };
+        }
     }
 }
 
@@ -144,36 +152,41 @@ fn same(scene: &Scene, one: &Program, other: &Program) -> bool {
         let ranks = scene.workload.groups[group as usize].iter();
         ranks.copied().find(|&rank| rank != own)
     };
+    let meets = |group: u32, with: u32| {
+        group == with || server(group, one.host) == server(with, other.host)
+    };
+    let mut tasks = one.tasks.iter().zip(&other.tasks);
     one.tasks.len() == other.tasks.len()
-        && one
-            .tasks
-            .iter()
-            .zip(&other.tasks)
-            .all(|(a, b)| match (&a.work, &b.work) {
-                (
-                    Work::Collective {
-                        kind, group, bytes, ..
-                    },
-                    Work::Collective {
-                        kind: of,
-                        group: with,
-                        bytes: long,
-                        ..
-                    },
-                ) => {
-                    (kind, bytes) == (of, long)
-                        && (group == with || server(*group, one.host) == server(*with, other.host))
-                }
-                (Work::Compute { span, unit }, Work::Compute { span: of, unit: on }) => {
-                    unit == on && is_near(span.as_picos(), of.as_picos())
-                }
-                (work, same) => work == same,
-            })
+        && tasks.all(|(a, b)| a.after == b.after && a.name == b.name && works(a, b, &meets))
+}
+
+/// Whether two tasks are as much work, their collectives in groups that `meets` takes for alike.
+fn works(one: &Task, other: &Task, meets: &dyn Fn(u32, u32) -> bool) -> bool {
+    match (&one.work, &other.work) {
+        (
+            Work::Collective {
+                kind,
+                group,
+                bytes,
+                layers,
+            },
+            Work::Collective {
+                kind: of,
+                group: with,
+                bytes: long,
+                layers: inside,
+            },
+        ) => (kind, bytes, layers) == (of, long, inside) && meets(*group, *with),
+        (Work::Compute { span, unit }, Work::Compute { span: of, unit: on }) => {
+            unit == on && is_near([span, of].map(|one| one.as_picos()), TIMES_APART)
+        }
+        (work, same) => work == same,
+    }
 }
 
 /// Keeps the first of some equal workers.
 fn keep_one(scene: &mut Scene, workers: &[u32]) {
-    share_links(scene, workers);
+    share_links(&mut scene.network, workers);
     let (kept, others) = (workers[0], &workers[1..]);
     let is_other = |group: u32, groups: &[Vec<u32>]| {
         groups[group as usize]
@@ -216,11 +229,13 @@ fn keep_one(scene: &mut Scene, workers: &[u32]) {
         let part = |rate: Rate| {
             Rate::from_bits_per_second(rate.as_bits_per_second() / workers.len() as u64)
         };
-        let link = &mut scene.network.links[program.host as usize];
-        *link = FluidLink {
-            up: part(link.up),
-            down: part(link.down),
-        };
+        for links in [&mut scene.network.links, &mut scene.network.busiest] {
+            let link = &mut links[program.host as usize];
+            *link = FluidLink {
+                up: part(link.up),
+                down: part(link.down),
+            };
+        }
     }
     for ends in &mut scene.workload.step_ends {
         ends.workers.retain(|worker| worker.host == kept);

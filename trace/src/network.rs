@@ -2,16 +2,21 @@
 //! and the time of one way.
 //!
 //! A message counts with its mean rate from when its first packet left until its last one did,
-//! which is one way before it arrived. The bits of all messages of a link are counted in windows of
-//! time; its capacity is the mean of the windows' rates, each weighted by its bits, so that windows
-//! count in which there was something to send. It has the headers, acknowledgements and pauses that
-//! the run had.
+//! which is one way before it arrived. If its receiver posted it later, its unscheduled start went
+//! before, and only the rest counts, from then on: a replay lets that wait, too. The bits of all
+//! messages of a link are counted in windows of time; its capacity is the mean of the windows'
+//! rates, each weighted by its bits, so that windows count in which there was something to send. It
+//! has the headers, acknowledgements and pauses that the run had. The rate of the busiest windows
+//! has hardly any pauses: the difference is time of the hosts, which stays when a link becomes
+//! faster or slower.
 
 use std::collections::BTreeMap;
 
 use gradwire_netsim::fluid::FluidLink;
+use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Rate, Span};
 
+use crate::event::{MessageArgs, TraceEvent};
 use crate::run::{MatchedMessage, TracedRun};
 
 /// A host that neither sent nor received has this link, which is not used.
@@ -24,6 +29,8 @@ const SHORT_BYTES: u32 = 16 << 10;
 pub struct TracedNetwork {
     /// The link of each rank.
     pub links: Vec<FluidLink>,
+    /// The same links without pauses; never slower.
+    pub busiest: Vec<FluidLink>,
     /// The rate that links are known to have, or else that of the fastest one.
     pub nominal: Rate,
     /// From the last bit of a message on its link until it has arrived.
@@ -32,6 +39,8 @@ pub struct TracedNetwork {
 
 /// Windows of a run: long enough to hold several messages, short enough to leave out pauses.
 const WINDOWS: usize = 200;
+/// Of the bits of a link, the share that crossed it in windows below its busiest ones.
+const BELOW_BUSIEST: f64 = 0.9;
 
 /// The bits of a link in each window.
 type Bits = Vec<f64>;
@@ -51,28 +60,38 @@ impl TracedNetwork {
             .fold(begin, f64::max);
         let way = one_way(&messages);
         let width = ((end - begin) / WINDOWS as f64).max(f64::MIN_POSITIVE);
+        let (posted, unscheduled) = (posted(run), unscheduled(run));
         for one in &messages {
+            let mut bytes = f64::from(one.message.bytes);
+            let mut left = one.sent.0;
+            let late = posted.get(&one.message).filter(|&&at| at > left);
+            if let Some(&at) = late.filter(|_| bytes > unscheduled) {
+                (left, bytes) = (at.min(one.received.1 - way), bytes - unscheduled);
+            }
             // A replay adds one way to the time on the link.
-            let times = (one.sent.0 - begin, one.received.1 - way - begin);
-            let bits = f64::from(one.message.bytes) * 8.0;
+            let times = (left - begin, one.received.1 - way - begin);
+            let bits = bytes * 8.0;
             for side in [(one.message.from, true), (one.message.to, false)] {
                 let windows = sides.entry(side).or_insert_with(|| vec![0.0; WINDOWS]);
                 spread(windows, width, times, bits);
             }
         }
         let nominal = run.head.gbps.map_or(f64::MAX, |gbps| gbps * 1e3);
-        let capacity = |side: (u32, bool)| {
-            let mean = sides.get(&side).and_then(|bits| mean_rate(bits, width));
-            mean.map_or(UNUSED, |rate| {
+        let capacity = |side: (u32, bool), rate: fn(&Bits, f64) -> Option<f64>| {
+            let found = sides.get(&side).and_then(|bits| rate(bits, width));
+            found.map_or(UNUSED, |rate| {
                 Rate::from_bits_per_second((rate.min(nominal) * 1e6) as u64)
             })
         };
-        let ranks = 0..run.head.world_size;
-        let links = ranks.map(|rank| FluidLink {
-            up: capacity((rank, true)),
-            down: capacity((rank, false)),
-        });
-        let links: Vec<FluidLink> = links.collect();
+        let links_by = |rate: fn(&Bits, f64) -> Option<f64>| {
+            let ranks = 0..run.head.world_size;
+            let links = ranks.map(|rank| FluidLink {
+                up: capacity((rank, true), rate),
+                down: capacity((rank, false), rate),
+            });
+            links.collect::<Vec<FluidLink>>()
+        };
+        let (links, busiest) = (links_by(mean_rate), links_by(busiest_rate));
         let used = links.iter().flat_map(|link| [link.up, link.down]);
         let fastest = used.filter(|rate| *rate != UNUSED).max().unwrap_or(UNUSED);
         let known = run
@@ -81,10 +100,62 @@ impl TracedNetwork {
             .map(|gbps| Rate::from_bits_per_second((gbps * 1e9) as u64));
         Self {
             links,
+            busiest,
             nominal: known.unwrap_or(fastest),
             one_way: Span::from_picos((way * 1e6) as u64),
         }
     }
+}
+
+impl TracedNetwork {
+    /// Makes the wires of all links so many times as fast.
+    pub fn speed_up(&mut self, times: f64) {
+        for (link, busiest) in self.links.iter_mut().zip(&mut self.busiest) {
+            link.up = sped_up(link.up, busiest.up, times);
+            link.down = sped_up(link.down, busiest.down, times);
+            busiest.up = scaled(busiest.up, times);
+            busiest.down = scaled(busiest.down, times);
+        }
+        self.nominal = scaled(self.nominal, times);
+    }
+}
+
+/// When each message's receiver began the collective that it belongs to, in microseconds.
+fn posted(run: &TracedRun) -> BTreeMap<MessageArgs, f64> {
+    let name = |event: &TraceEvent, before: &str| {
+        let (name, _) = event.subject().split_once(before)?;
+        Some((event.args.rank, event.args.step, name.to_owned()))
+    };
+    let collectives = run.events.iter().filter_map(|event| {
+        let kind = event.args.operation.as_ref()?.kind.to_uppercase();
+        Some((name(event, &format!(".{kind}"))?, event.ts))
+    });
+    let began: BTreeMap<_, f64> = collectives.collect();
+    let messages = run.events.iter().filter_map(|event| {
+        let began = began.get(&name(event, ".RECV~>")?)?;
+        Some((event.args.message?, *began))
+    });
+    messages.collect()
+}
+
+/// Bytes that are sent before their receiver has posted a message.
+fn unscheduled(run: &TracedRun) -> f64 {
+    let key = run.head.keys.get("transport.unscheduled");
+    let bytes = key.and_then(|text| notation::size(text.trim_matches('"')));
+    bytes.map_or(0.0, |bytes| bytes.get() as f64)
+}
+
+/// A rate times a number.
+fn scaled(rate: Rate, times: f64) -> Rate {
+    Rate::from_bits_per_second((rate.as_bits_per_second() as f64 * times).max(1.0) as u64)
+}
+
+/// The rate of a link with a faster wire: a bit takes as much of the hosts' time as before.
+fn sped_up(rate: Rate, busiest: Rate, times: f64) -> Rate {
+    let per_bit = |rate: Rate| 1.0 / rate.as_bits_per_second().max(1) as f64;
+    let pause = (per_bit(rate) - per_bit(busiest)).max(0.0);
+    let now = pause + per_bit(busiest) / times;
+    Rate::from_bits_per_second((1.0 / now).max(1.0) as u64)
 }
 
 /// How long one way takes, in microseconds: the median of short messages.
@@ -116,4 +187,105 @@ fn mean_rate(bits: &Bits, width: f64) -> Option<f64> {
     let all: f64 = bits.iter().sum();
     let squares: f64 = bits.iter().map(|bits| bits * bits).sum();
     (all > 0.0).then(|| squares / all / width)
+}
+
+/// The rate that all windows but the busiest ones stay below, in bits a microsecond; at least the
+/// mean.
+fn busiest_rate(bits: &Bits, width: f64) -> Option<f64> {
+    let mut sorted = bits.clone();
+    sorted.sort_by(f64::total_cmp);
+    let mut left = bits.iter().sum::<f64>() * BELOW_BUSIEST;
+    let reached = sorted.iter().find(|bits| {
+        left -= **bits;
+        left <= 0.0
+    });
+    let mean = mean_rate(bits, width)?;
+    reached.map(|bits| (bits / width).max(mean))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Category, EventArgs, OperationArgs, TraceHead};
+
+    #[test]
+    fn pauses_of_hosts_stay_when_the_wire_changes() {
+        let link = |rate| FluidLink {
+            up: rate,
+            down: rate,
+        };
+        let mut network = TracedNetwork {
+            links: vec![link(Rate::from_gbps(8))],
+            busiest: vec![link(Rate::from_gbps(10))],
+            nominal: Rate::from_gbps(10),
+            one_way: Span::ZERO,
+        };
+        network.speed_up(0.25);
+        // 25 ps a bit are pauses: 1/8 - 1/10 ns; the wire takes 400 in the place of 100.
+        let now = network.links[0].up.as_bits_per_second() as f64;
+        assert!((now / (1e12 / 425.0) - 1.0).abs() < 1e-6, "{now}");
+        assert_eq!(
+            network.busiest[0].down,
+            Rate::from_bits_per_second(2_500_000_000)
+        );
+    }
+
+    /// An event of rank 0 or 1 that lasts from `times.0` to `times.1`, in microseconds.
+    fn event(rank: u32, name: &str, times: (f64, f64), args: EventArgs) -> TraceEvent {
+        let args = EventArgs { rank, ..args };
+        TraceEvent::new(Category::Comm, name, times, args)
+    }
+
+    #[test]
+    fn a_message_that_is_posted_late_does_not_slow_its_link() {
+        // 1 MB in the last of ten milliseconds.
+        let message = MessageArgs {
+            group: 0,
+            sequence: 1,
+            part: 0,
+            from: 0,
+            to: 1,
+            bytes: 1_000_000,
+        };
+        let sent = EventArgs {
+            message: Some(message),
+            ..EventArgs::default()
+        };
+        let collective = EventArgs {
+            operation: Some(OperationArgs {
+                kind: "all_reduce".to_owned(),
+                group: 0,
+                bytes: 2_000_000,
+                root: None,
+                layers: Vec::new(),
+            }),
+            ..EventArgs::default()
+        };
+        let events = vec![
+            event(0, "all-reduce 0.SEND~>0_1_0", (0.0, 1e4), sent.clone()),
+            event(1, "all-reduce 0.ALL_REDUCE", (9e3, 1e4), collective),
+            event(1, "all-reduce 0.RECV~>0_1_0", (10.0, 1e4), sent),
+        ];
+        let head = TraceHead {
+            world_size: 2,
+            ..TraceHead::default()
+        };
+        let up = TracedNetwork::of(&TracedRun { head, events }).links[0].up;
+        assert!(
+            (up.as_bits_per_second() as f64 / 8e9 - 1.0).abs() < 0.01,
+            "{up:?}"
+        );
+    }
+
+    #[test]
+    fn the_busiest_windows_have_no_pauses() {
+        // Nine windows of 10 bits, one half empty.
+        let mut bits = vec![10.0; 10];
+        bits[3] = 5.0;
+        let [mean, busiest] = [mean_rate(&bits, 1.0), busiest_rate(&bits, 1.0)];
+        assert!(
+            mean < Some(10.0) && busiest == Some(10.0),
+            "{mean:?} {busiest:?}"
+        );
+    }
 }

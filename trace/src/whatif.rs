@@ -4,7 +4,7 @@
 //! again, and the message that it is of takes a round trip longer.
 
 use gradwire_fabric::settings;
-use gradwire_netsim::fluid::FluidLink;
+use gradwire_netsim::fluid::FluidExtent;
 use gradwire_protocol::job::notation;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
@@ -136,7 +136,7 @@ pub fn changed(scene: &Scene, changes: &[WhatIf]) -> Result<Scene, WhatIfError> 
     for change in changes {
         match *change {
             WhatIf::Bandwidth(rate) => scale_to(&mut scene, rate),
-            WhatIf::Faster(times) => scale(&mut scene, times),
+            WhatIf::Faster(times) => scene.network.speed_up(times),
             WhatIf::Latency(way) => scene.network.one_way = way,
             WhatIf::Loss(share) => lost = share.get(),
             WhatIf::Tolerance(share) => tolerated = share.get(),
@@ -145,8 +145,11 @@ pub fn changed(scene: &Scene, changes: &[WhatIf]) -> Result<Scene, WhatIfError> 
             WhatIf::Order(order) => scene.job.collectives.order = order,
             WhatIf::Bucket(bytes) => {
                 scene.workload = rebucketed(&scene.workload, bytes.get());
-                let checked = scene.workload.check(scene.network.links.len() as u32);
-                checked.map_err(|error| WhatIfError::Buckets { bytes, error })?;
+                // Ranks for which one stands cut their gradients as it does.
+                if scene.extent == FluidExtent::Whole {
+                    let checked = scene.workload.check(scene.network.links.len() as u32);
+                    checked.map_err(|error| WhatIfError::Buckets { bytes, error })?;
+                }
             }
             WhatIf::Slow(rank, times) => slow(&mut scene.workload, rank, times)?,
             WhatIf::Beside(jobs) => {
@@ -165,26 +168,15 @@ pub fn changed(scene: &Scene, changes: &[WhatIf]) -> Result<Scene, WhatIfError> 
 /// The fastest link gets this rate, all others as many times theirs.
 fn scale_to(scene: &mut Scene, rate: Rate) {
     let used = scene.network.nominal.as_bits_per_second() as f64;
-    scale(scene, rate.as_bits_per_second() as f64 / used);
-}
-
-fn scale(scene: &mut Scene, times: f64) {
-    let scaled = |rate: Rate| {
-        Rate::from_bits_per_second((rate.as_bits_per_second() as f64 * times).max(1.0) as u64)
-    };
-    for link in &mut scene.network.links {
-        *link = FluidLink {
-            up: scaled(link.up),
-            down: scaled(link.down),
-        };
-    }
-    scene.network.nominal = scaled(scene.network.nominal);
+    scene
+        .network
+        .speed_up(rate.as_bits_per_second() as f64 / used);
 }
 
 fn lose(scene: &mut Scene, lost: f64, tolerated: f64) {
     let repaired = (lost - tolerated).max(0.0);
     if repaired > 0.0 {
-        scale(scene, 1.0 - repaired);
+        scene.network.speed_up(1.0 - repaired);
         let packets = scene.job.collectives.chunk.get() as f64 / PACKET_BYTES;
         let waits = 1.0 - (1.0 - repaired).powf(packets);
         let way = scene.network.one_way.as_picos() as f64;

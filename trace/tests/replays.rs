@@ -5,6 +5,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::priority::SendOrder;
 use gradwire_protocol::units::{Rate, Span};
 use gradwire_trace::critical::{CriticalPath, PathResource};
+use gradwire_trace::folded::fold;
 use gradwire_trace::network::TracedNetwork;
 use gradwire_trace::replay::{Scene, replay};
 use gradwire_trace::search::{Depth, search};
@@ -34,6 +35,7 @@ fn scene(line: &str, hosts: u32, rate: Rate) -> Scene {
         job: Job::default(),
         extent: FluidExtent::Whole,
         network: TracedNetwork {
+            busiest: links.clone(),
             links,
             nominal: rate,
             one_way: Span::ZERO,
@@ -102,6 +104,28 @@ fn twice_the_bandwidth_moves_the_path_from_links_to_computing() {
         links.0,
         computing.0
     );
+}
+
+#[test]
+fn one_of_equal_ranks_takes_as_long_as_all() {
+    for how in [
+        "ps=1",
+        "ddp,algorithm=ring",
+        "ddp,algorithm=direct",
+        "ddp,algorithm=halving-doubling",
+    ] {
+        let mut whole = scene(&format!("step:three:{how},steps=5"), 4, UNIT);
+        // By layer, messages of ranks that hold other layers wait for each other.
+        whole.job.collectives.order = SendOrder::Arrival;
+        let folded = fold(&whole);
+        let tasks = |scene: &Scene| -> usize {
+            let programs = scene.workload.programs.iter();
+            programs.map(|program| program.tasks.len()).sum()
+        };
+        assert!(2 * tasks(&folded) < tasks(&whole), "{how} is not folded");
+        let (part, all) = (millis(&folded), millis(&whole));
+        assert!((part / all - 1.0).abs() < 0.01, "{how}: {part} for {all}");
+    }
 }
 
 #[test]

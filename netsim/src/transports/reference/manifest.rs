@@ -5,7 +5,7 @@
 //! receivers and lengths (`gradwire_collectives::outline`). Meetings of one kind, size and number
 //! of hosts share a shape, so steps and groups of equal size cost no memory of their own. The
 //! messages of a meeting have consecutive numbers, seat by seat, so both ends know a message by its
-//! number alone.
+//! number alone. A member of a group without a program does what the first member with one does.
 //!
 //! Where switches add up ([`Summing::Switches`]), an all-reduce whose algorithm is left open has
 //! one message from each seat to the next, whose packets are contributions ([`SumFlow`]).
@@ -334,19 +334,22 @@ impl Loading {
             Party::Pair { from, to, .. } => (vec![from, to], 0),
         };
         let number = self.manifest.parties.len() as u32;
-        let first = workload.programs.iter();
-        let tasks = first.into_iter().find(|program| program.host == hosts[0]);
+        let known = seats.iter().position(|own| !own.is_empty());
+        let known = known.expect("a party is one of a task");
+        let mut programs = workload.programs.iter();
+        let tasks = programs.find(|program| program.host == hosts[known]);
         let tasks = tasks.map_or(&[][..], |program| &program.tasks);
         let mut summed = 0;
-        for turn in 0..seats[0].len() {
-            let work = &tasks[seats[0][turn] as usize].work;
+        for (turn, &first) in seats[known].iter().enumerate() {
+            let work = &tasks[first as usize].work;
             let shape = self.shape(work, hosts.len() as u32);
             let meeting = self.manifest.meetings.len() as u32;
             let stretch = self.manifest.tasks.len() as u32;
             for (seat, (own, host)) in (0..).zip(seats.iter().zip(&hosts)) {
-                self.manifest.tasks.push(own[turn]);
+                let task = own.get(turn).copied().unwrap_or(first);
+                self.manifest.tasks.push(task);
                 if let Some(places) = self.manifest.places.get_mut(host) {
-                    places[own[turn] as usize] = Some(TaskSeat { meeting, seat });
+                    places[task as usize] = Some(TaskSeat { meeting, seat });
                 }
             }
             self.manifest.meetings.push(Meeting {
