@@ -294,7 +294,7 @@ type DrawnFlows = fn(u64) -> Vec<Flow>;
 const PERMUTATION: (&str, DrawnFlows) =
     ("permutation of 2 MB", |seed| permutation(128, 2 * MB, seed));
 const INCAST_127: (&str, DrawnFlows) = ("incast of 127", |_| incast(127, 2 * MB));
-const INCAST_64: (&str, DrawnFlows) = ("incast of 64", |seed| drawn_incast(64, 64 << 10, seed));
+const INCAST_64: (&str, DrawnFlows) = ("incast of 64", |seed| drawn_incast(64, 64_000, seed));
 
 /// Asserts that each cell takes as long as in htsim, within 5 %. Theirs are other permutations and
 /// senders, so three of each are averaged here.
@@ -326,7 +326,7 @@ fn nscc_needs_as_long_as_in_htsim() {
 /// `htsim_uec -receiver_cc_only` on the same fabric.
 #[test]
 fn rccc_needs_as_long_as_in_htsim() {
-    let long: (&str, DrawnFlows) = ("incast of 16, 1 MB", |seed| drawn_incast(16, 1 << 20, seed));
+    let long: (&str, DrawnFlows) = ("incast of 16, 1 MB", |seed| drawn_incast(16, MB, seed));
     let cells = [(INCAST_127, 20_891.4), (INCAST_64, 360.0), (long, 1_317.7)];
     assert_as_in_htsim(Transport::Rccc, &cells);
 }

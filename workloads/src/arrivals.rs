@@ -80,12 +80,12 @@ const WEB_SEARCH: &str = include_str!("../data/workloads/websearch.cdf");
 const HADOOP: &str = include_str!("../data/workloads/hadoop.cdf");
 const KNOWN: [(&str, &str); 2] = [("websearch", WEB_SEARCH), ("hadoop", HADOOP)];
 /// Bytes that a flow takes at least: its line, its start and its two ends.
-pub const FLOW_MEMORY: u64 = 200;
+pub(crate) const FLOW_MEMORY: u64 = 200;
 
 /// The flows that are drawn at most.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DrawLimits {
-    /// How many; each takes [`FLOW_MEMORY`] or more.
+    /// How many.
     pub flows: u64,
     /// Flows that would begin later are left out.
     pub until: Span,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use gradwire_netsim::setup::{Setup, Transport};
 use gradwire_protocol::units::Span;
-use gradwire_workloads::arrivals::{DrawLimits, FLOW_MEMORY};
+use gradwire_workloads::arrivals::DrawLimits;
 
 use crate::error::LabError;
 
@@ -16,11 +16,11 @@ const OF_PAIR: u64 = 2_500;
 /// Pairs are counted up to this many flows; above, each flow counts as a pair of its own.
 const COUNTED_MOST: usize = 10_000_000;
 
-/// The flows that may be drawn: as many as fit the free memory, and none that begin at the time
+/// The flows that may be drawn: as many as the free memory can run, and none that begin at the time
 /// limit or later.
 pub fn draw_limits(until: Span) -> DrawLimits {
     let limits = DrawLimits::default();
-    let fit = free_memory().map_or(limits.flows, |bytes| bytes / FLOW_MEMORY);
+    let fit = free_memory().map_or(limits.flows, |bytes| bytes / OF_FLOW);
     DrawLimits {
         flows: limits.flows.min(fit),
         until,
