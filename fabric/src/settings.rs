@@ -264,8 +264,8 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     Setting {
         name: "trim",
         doc: "Whether switches cut data packets that they would drop to their headers, which go on \
-              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own); off by \
-              default.",
+              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own); \
+              off by default.",
         allowed: "on, off",
         form: || ValueForm::Words(vec!["on", "off"]),
         set: |settings, text| {

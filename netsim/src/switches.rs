@@ -84,8 +84,8 @@ fn trim_above(policy: &mut QosPolicy, fabric: &Fabric, depth: TrimDepth) {
     policy.trims_above = depth;
 }
 
-/// Where switches mark for NSCC and RCCC: from a fifth of a round trip on, and everything from four fifths
-/// (htsim of the Ultra Ethernet Consortium).
+/// Where switches mark for NSCC and RCCC: from a fifth of a round trip on, and everything from four
+/// fifths (htsim of the Ultra Ethernet Consortium).
 fn nscc_marks(round_trip: Span) -> MarkRamp {
     let share = |fifths| Span::from_picos(round_trip.as_picos() / 5 * fifths);
     MarkRamp {

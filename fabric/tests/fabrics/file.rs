@@ -189,7 +189,8 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
             shaped("latncy = \"1us\""),
             "line 2: unknown key `latncy` in the root table (did you mean `latency`?); known keys \
              are name, shape, oversubscription, latency, loss, mtu, framing, buffer, mark, trim, \
-             balance, slow-send, slow-receive, core-slow, core-gray, core-fail, rates, latencies, switch, link, fault",
+             balance, slow-send, slow-receive, core-slow, core-gray, core-fail, rates, latencies, \
+             switch, link, fault",
         ),
         (
             shaped("\nlatency = 1"),
