@@ -14,6 +14,8 @@ const OURS: &str = "gradwire";
 const COMMON: &str = ",mtu=4150,framing=0";
 /// Ratios that differ less from 1 are level, even if every seed agrees.
 const LEVEL: f64 = 0.01;
+/// The verdict if seeds differ too much for another one.
+const UNDECIDED: &str = "undecided";
 
 const ABOUT: [&str; 2] = [
     "The time until the last flow or task has ended, in microseconds, means over seeds. Packets \
@@ -21,8 +23,8 @@ const ABOUT: [&str; 2] = [
      transport has the switches that its design asks for: nscc, rccc, eqds and ndp trim, pfabric \
      sorts, roce pauses; gradwire's, dctcp's, swift's and irn's mark or drop.",
     "The ratio is gradwire's time over that of the best rival, seed by seed, with its 95 % \
-     interval (Student's t). gradwire is level where the interval holds 1, or where the ratio is \
-     within 1 % of it. The case with a tolerance of 10 % is not judged.",
+     interval (Student's t). gradwire is level where the ratio is within 1 % of 1, and the cell is \
+     undecided where the interval holds 1 otherwise. A tolerance of 10 % is not judged.",
 ];
 
 /// Who wins a cell.
@@ -55,10 +57,12 @@ impl RivalVerdict {
     }
 
     fn told(&self) -> &'static str {
+        let off = self.ratio.mean - 1.0;
         match self.is_behind() {
             true => "behind",
-            false if self.ratio.high < 1.0 && self.ratio.mean < 1.0 - LEVEL => "ahead",
-            false => "level",
+            false if self.ratio.high < 1.0 && off < -LEVEL => "ahead",
+            false if off.abs() <= LEVEL => "level",
+            false => UNDECIDED,
         }
     }
 
@@ -117,6 +121,10 @@ fn goal(verdicts: &[(&str, Option<RivalVerdict>)]) -> EvalGoal {
     let judged = verdicts.iter();
     let judged = judged.filter_map(|(setting, verdict)| Some((*setting, verdict.as_ref()?)));
     let judged: Vec<(&str, &RivalVerdict)> = judged.collect();
+    let undecided = judged
+        .iter()
+        .filter(|(_, verdict)| verdict.told() == UNDECIDED);
+    let undecided = undecided.count();
     let behind = judged.iter().filter(|(_, verdict)| verdict.is_behind());
     let behind: Vec<String> = behind
         .map(|(setting, verdict)| {
@@ -127,7 +135,7 @@ fn goal(verdicts: &[(&str, Option<RivalVerdict>)]) -> EvalGoal {
     EvalGoal {
         what: "Ahead of or level with the best rival in every cell".to_owned(),
         found: match behind.is_empty() {
-            true => format!("in all {} cells", judged.len()),
+            true => format!("in {} of {} cells", judged.len() - undecided, judged.len()),
             false => format!(
                 "behind in {} of {} cells: {}",
                 behind.len(),
@@ -135,6 +143,9 @@ fn goal(verdicts: &[(&str, Option<RivalVerdict>)]) -> EvalGoal {
                 behind.join("; ")
             ),
         },
-        state: GoalState::of((!judged.is_empty()).then_some(behind.is_empty())),
+        state: GoalState::of(match behind.is_empty() {
+            false => Some(false),
+            true => (undecided == 0 && !judged.is_empty()).then_some(true),
+        }),
     }
 }
