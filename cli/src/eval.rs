@@ -1,6 +1,6 @@
 //! `gradwire eval`: a whole evaluation from one command, and the report of it.
 //!
-//! Here is `eval dlcp`, in `taxonomy` the map.
+//! Here are `eval dlcp` and `eval rivals`, in `taxonomy` the map.
 //!
 //! Not here: tables, plans and their evaluation (`gradwire_lab::eval`).
 
@@ -12,10 +12,11 @@ use std::path::Path;
 use gradwire_lab::error::LabError;
 use gradwire_lab::eval::Evaluation;
 use gradwire_lab::eval::report::EvalReport;
+use gradwire_lab::eval::request::Suite;
 use gradwire_report::printing::OutputForm;
 
 use crate::exit::CommandError;
-use options::{Dlcp, EvalCommand};
+use options::{EvalCommand, EvalTables};
 
 /// Missing things that a message names at most.
 const NAMED_MOST: usize = 3;
@@ -27,13 +28,14 @@ const NAMED_MOST: usize = 3;
 /// failed.
 pub fn run(command: &EvalCommand) -> Result<(), CommandError> {
     match command {
-        EvalCommand::Dlcp(options) => run_dlcp(options),
+        EvalCommand::Dlcp(options) => run_tables(Suite::Dlcp, options),
+        EvalCommand::Rivals(options) => run_tables(Suite::Rivals, options),
         EvalCommand::Taxonomy(options) => taxonomy::run(options),
     }
 }
 
-fn run_dlcp(options: &Dlcp) -> Result<(), CommandError> {
-    let mut evaluation = Evaluation::new(&options.request)?;
+fn run_tables(suite: Suite, options: &EvalTables) -> Result<(), CommandError> {
+    let mut evaluation = Evaluation::new(suite, &options.request)?;
     if options.list {
         print!("{}", evaluation.list(options.json.into()));
         eprintln!("{}", evaluation.outlook());
@@ -44,7 +46,7 @@ fn run_dlcp(options: &Dlcp) -> Result<(), CommandError> {
     verdict(&report)
 }
 
-fn tell(report: &EvalReport, options: &Dlcp, page: &Path) {
+fn tell(report: &EvalReport, options: &EvalTables, page: &Path) {
     let text = || {
         let goals = report
             .sections

@@ -33,7 +33,8 @@
 //! loss = "0%"                      # the one above by default
 //!
 //! [[fault]]
-//! link = "edge 0.0 - agg 0.1"      # all links between the two, or "host 5": the host's link
+//! link = "edge 0.0 - agg 0.1"      # all links between the two, or "host 5": the host's link;
+//!                                  # "edge 0.0 -> agg 0.1": only in this direction
 //! kind = "failed"                  # not there for the whole run
 //! # kind = "degraded", rate = "10G"
 //! # kind = "gray", loss = "0.1%"                          loses packets at random
@@ -84,10 +85,15 @@ impl Fabric {
         let document = spanned::parse(text)?;
         let root = TomlTable::root(text, &document);
         root.only(&form::names(&form::keys()))?;
-        let mut fabric = match root.get("shape") {
+        let (mut fabric, settings) = match root.get("shape") {
             Some(shape) => shaped(&root, &shape)?,
             None => explicit::read(&root)?,
         };
+        if let Err(refused) = settings.core_faults(&mut fabric) {
+            let entry = root.get(refused.option).or_else(|| root.get("shape"));
+            let entry = entry.expect("one of them has the option");
+            return Err(entry.refused(&refused.allowed()).into());
+        }
         if let Some(name) = root.get("name") {
             fabric.name = name.read("a text in quotes", |text| Some(text.to_owned()))?;
         }
@@ -97,7 +103,7 @@ impl Fabric {
     }
 }
 
-fn shaped(root: &TomlTable<'_>, entry: &TomlEntry<'_>) -> Result<Fabric, FileError> {
+fn shaped(root: &TomlTable<'_>, entry: &TomlEntry<'_>) -> Result<(Fabric, Settings), FileError> {
     for key in ["switch", "link"] {
         root.refuse(key, "shape", "describe the fabric by one of them")?;
     }
@@ -124,7 +130,7 @@ fn shaped(root: &TomlTable<'_>, entry: &TomlEntry<'_>) -> Result<Fabric, FileErr
             put,
         )?;
     }
-    Ok(fabric)
+    Ok((fabric, shape.settings))
 }
 
 fn read_settings(root: &TomlTable<'_>, settings: &mut Settings) -> Result<(), TomlError> {

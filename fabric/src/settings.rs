@@ -6,11 +6,14 @@
 use crate::policy::Balance;
 use gradwire_protocol::job::form::{FormKey, KeyNeed, ValueForm};
 use gradwire_protocol::job::notation;
-use gradwire_protocol::units::{ByteCount, Rate, Share, Span};
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
 use crate::graph::Graph;
 use crate::policy::SwitchBuffer;
-use crate::topology::{FRAMING, Fabric, HostSpells, MTU, PORT_BUFFER, SlowSpells, Trimming};
+use crate::topology::{
+    Device, FRAMING, Fabric, HostSpells, LinkChange, LinkState, LinkWay, MTU, PORT_BUFFER,
+    SlowSpells, Trimming,
+};
 
 /// Allowed sizes of a fabric's packets, in bytes.
 pub(crate) const MTU_RANGE: std::ops::RangeInclusive<u32> = 256..=65_000;
@@ -32,6 +35,8 @@ const SPELLS_ALLOWED: &str = "LENGTH/APART/LEFT, two times from 1us to 10s and a
 
 /// The form of slow spells.
 const SPELLS_PATTERN: &str = r"^[^/]+/[^/]+/[^/]+$";
+/// The form of a number of links and their fault.
+const COUNTED_PATTERN: &str = "^[0-9]+@.+$";
 /// The form of a rate.
 const RATE_PATTERN: &str = r"^\s*[0-9.]+\s*[KkMGT](bps|b/s)?\s*$";
 
@@ -49,6 +54,36 @@ pub(crate) struct Settings {
     marks_above: Option<Share>,
     trimming: Trimming,
     spells: HostSpells,
+    core: CoreFaults,
+}
+
+/// Faults of the first links to the highest tier of switches.
+#[derive(Clone, Copy, Debug, Default)]
+struct CoreFaults {
+    slow: Option<(u32, Rate)>,
+    gray: Option<(u32, Share)>,
+    failed: Option<(u32, Instant)>,
+}
+
+/// More faulty links to the highest tier than there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooManyFaults {
+    /// The option.
+    pub(crate) option: &'static str,
+    /// Links that the option asks for.
+    pub(crate) given: u32,
+    /// Links that there are.
+    pub(crate) links: u32,
+}
+
+impl TooManyFaults {
+    /// The allowed values.
+    pub(crate) fn allowed(&self) -> String {
+        match self.links {
+            0 => "fabrics with links between switches".to_owned(),
+            links => format!("1 to {links} links: as many lead to the highest tier of switches"),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -63,6 +98,7 @@ impl Default for Settings {
             marks_above: Some(Share::ALL),
             trimming: Trimming::Off,
             spells: HostSpells::default(),
+            core: CoreFaults::default(),
         }
     }
 }
@@ -76,6 +112,7 @@ impl Settings {
             switches: graph.switches,
             links: graph.links,
             changes: Vec::new(),
+            one_way: Vec::new(),
             spells: self.spells,
             buffer: self.buffer,
             mtu: self.mtu,
@@ -85,6 +122,58 @@ impl Settings {
             trimming: self.trimming,
         }
     }
+}
+
+impl Settings {
+    /// Makes the first links to the highest tier of a fabric slow, gray or dead.
+    pub(crate) fn core_faults(&self, fabric: &mut Fabric) -> Result<(), TooManyFaults> {
+        let tier = |device: &Device| match device {
+            Device::Switch(switch) => Some(fabric.switches[*switch as usize].tier),
+            Device::Host(_) => None,
+        };
+        let top = fabric.switches.iter().map(|switch| switch.tier).max();
+        let links = (0..).zip(&fabric.links);
+        let links = links.filter(|(_, link)| {
+            let tiers = link.ends.each_ref().map(tier);
+            tiers.contains(&top) && !tiers.contains(&None)
+        });
+        let links: Vec<u32> = links.map(|(number, _)| number).collect();
+        let first = |option, count: u32| {
+            let refused = TooManyFaults {
+                option,
+                given: count,
+                links: links.len() as u32,
+            };
+            links.get(..count as usize).ok_or(refused)
+        };
+        if let Some((count, rate)) = self.core.slow {
+            for &link in first("core-slow", count)? {
+                fabric.links[link as usize].rate = rate;
+            }
+        }
+        if let Some((count, loss)) = self.core.gray {
+            for &link in first("core-gray", count)? {
+                fabric.links[link as usize].loss = loss;
+            }
+        }
+        if let Some((count, at)) = self.core.failed {
+            let changes = first("core-fail", count)?.iter().map(|&link| LinkChange {
+                at,
+                link,
+                way: LinkWay::Both,
+                state: LinkState::Down,
+            });
+            fabric.changes.extend(changes);
+        }
+        Ok(())
+    }
+}
+
+/// Reads `8@10G`: how many links, and what is left of them.
+fn counted<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<(u32, T)> {
+    let (count, rest) = text.split_once('@')?;
+    let count = count.trim().parse().ok().filter(|count| *count > 0)?;
+    Some((count, read(rest)?))
 }
 
 /// One setting: its purpose, the allowed values, and the field that takes the value.
@@ -99,7 +188,7 @@ pub(crate) struct Setting {
 }
 
 /// All settings.
-pub(crate) const SETTINGS: [Setting; 10] = [
+pub(crate) const SETTINGS: [Setting; 13] = [
     Setting {
         name: "latency",
         doc: "Time on the wire of every link; 1us by default.",
@@ -175,8 +264,8 @@ pub(crate) const SETTINGS: [Setting; 10] = [
     Setting {
         name: "trim",
         doc: "Whether switches cut data packets that they would drop to their headers, which go on \
-              in the highest queue (gradwire's switches; ndp and nscc have their own); off by \
-              default.",
+              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own); \
+              off by default.",
         allowed: "on, off",
         form: || ValueForm::Words(vec!["on", "off"]),
         set: |settings, text| {
@@ -216,6 +305,38 @@ pub(crate) const SETTINGS: [Setting; 10] = [
         form: || ValueForm::Text(SPELLS_PATTERN),
         set: |settings, text| {
             settings.spells.receive = Some(spells(text)?);
+            Some(())
+        },
+    },
+    Setting {
+        name: "core-slow",
+        doc: "Of the links to the highest tier of switches, how many are slow, the first ones, and \
+              their rate; none by default.",
+        allowed: "COUNT@RATE, such as 8@10G",
+        form: || ValueForm::Text(COUNTED_PATTERN),
+        set: |settings, text| {
+            settings.core.slow = Some(counted(text, rate)?);
+            Some(())
+        },
+    },
+    Setting {
+        name: "core-gray",
+        doc: "How many of them lose packets, in each direction, and what share; none by default.",
+        allowed: "COUNT@SHARE, such as 1@0.1%",
+        form: || ValueForm::Text(COUNTED_PATTERN),
+        set: |settings, text| {
+            settings.core.gray = Some(counted(text, loss)?);
+            Some(())
+        },
+    },
+    Setting {
+        name: "core-fail",
+        doc: "How many of them fail, and when, for good; none by default.",
+        allowed: "COUNT@TIME, such as 1@100us",
+        form: || ValueForm::Text(COUNTED_PATTERN),
+        set: |settings, text| {
+            let at = |text: &str| Some(Instant::START + notation::span(text)?);
+            settings.core.failed = Some(counted(text, at)?);
             Some(())
         },
     },

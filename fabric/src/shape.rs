@@ -12,6 +12,9 @@
 //!                                 servers by default, so that no uplink is oversubscribed. GPU r
 //!                                 of server s is host s x RAILS + r; links within a server are
 //!                                 not part of the fabric
+//! servers:SERVERSxGPUS            GPUs of a server at a switch of its own (NVLink), and from there
+//!                                 a link for each GPU to a rail switch: a leaf-spine of servers
+//!                                 whose spines are rails. Host s x GPUS + g is GPU g of server s
 //! single:HOSTS                    one switch
 //! ```
 //!
@@ -102,7 +105,7 @@ struct Form {
     tree: fn(&str) -> Option<Tree>,
 }
 
-const FORMS: [&Form; 4] = [&FAT_TREE, &LEAF_SPINE, &RAIL, &SINGLE];
+const FORMS: [&Form; 5] = [&FAT_TREE, &LEAF_SPINE, &RAIL, &SERVERS, &SINGLE];
 const FAT_TREE: Form = Form {
     name: "fat-tree",
     allowed: "k=K with an even K from 2 to 64, such as fat-tree:k=16@100G",
@@ -135,6 +138,16 @@ const RAIL: Form = Form {
     tree: |size| match counts(size)?[..] {
         [servers, rails] => Some(Tree::two_tier(rails, servers, servers)),
         [servers, rails, spines] => Some(Tree::two_tier(rails, servers, spines)),
+        _ => None,
+    },
+};
+const SERVERS: Form = Form {
+    name: "servers",
+    allowed: "SERVERSxGPUS, each at least 1, of at most 65536 hosts, \
+              such as servers:8x8@3600G/400G",
+    kinds: ["server", "rail", ""],
+    tree: |size| match counts(size)?[..] {
+        [servers, gpus] => Some(Tree::two_tier(servers, gpus, gpus)),
         _ => None,
     },
 };
@@ -174,7 +187,15 @@ pub fn options() -> impl Iterator<Item = (&'static str, &'static str, &'static s
 impl Fabric {
     /// The fabric of a one-line form.
     pub fn from_shape(text: &str) -> Result<Self, ShapeError> {
-        Shape::read(text)?.fabric()
+        let shape = Shape::read(text)?;
+        let mut fabric = shape.fabric()?;
+        let faults = shape.settings.core_faults(&mut fabric);
+        faults.map_err(|refused| ShapeError::Value {
+            option: refused.option,
+            given: refused.given.to_string(),
+            allowed: refused.allowed(),
+        })?;
+        Ok(fabric)
     }
 }
 

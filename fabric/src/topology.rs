@@ -39,6 +39,31 @@ pub struct Link {
     pub loss: Share,
 }
 
+/// The directions of a link that something concerns.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LinkWay {
+    /// Both.
+    #[default]
+    Both,
+    /// From the first of [`Link::ends`] to the second.
+    Forth,
+    /// From the second to the first.
+    Back,
+}
+
+/// A direction of a link that is slower or loses more than [`Link`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneWayFault {
+    /// Index of the link in [`Fabric::links`].
+    pub link: u32,
+    /// The direction; not both.
+    pub way: LinkWay,
+    /// The rate that is left, if it is another one.
+    pub rate: Option<Rate>,
+    /// The share of packets that it loses, if it is another one.
+    pub loss: Option<Share>,
+}
+
 /// A link that fails or comes back at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkChange {
@@ -46,6 +71,8 @@ pub struct LinkChange {
     pub at: Instant,
     /// Index of the link in [`Fabric::links`].
     pub link: u32,
+    /// The directions that change.
+    pub way: LinkWay,
     /// Its state from then on.
     pub state: LinkState,
 }
@@ -103,6 +130,8 @@ pub struct Fabric {
     pub links: Vec<Link>,
     /// Links that fail and come back during the run, in order of time.
     pub changes: Vec<LinkChange>,
+    /// Directions of links with faults of their own, a later one before an earlier one.
+    pub one_way: Vec<OneWayFault>,
     /// When hosts' links are slow.
     pub spells: HostSpells,
     /// Packet memory of every switch.
@@ -149,10 +178,44 @@ impl Fabric {
         format!("{} - {}", self.device_name(low), self.device_name(high))
     }
 
+    /// Rate of a direction of a link.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such link.
+    pub fn rate_of_way(&self, link: u32, way: LinkWay) -> Rate {
+        let faults = self.faults_of(link, way);
+        let rate = faults.filter_map(|fault| fault.rate).last();
+        rate.unwrap_or(self.links[link as usize].rate)
+    }
+
+    /// Share of packets that a direction of a link loses.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such link.
+    pub fn loss_of_way(&self, link: u32, way: LinkWay) -> Share {
+        let faults = self.faults_of(link, way);
+        let loss = faults.filter_map(|fault| fault.loss).last();
+        loss.unwrap_or(self.links[link as usize].loss)
+    }
+
+    fn faults_of(&self, link: u32, way: LinkWay) -> impl Iterator<Item = &OneWayFault> {
+        let faults = self.one_way.iter();
+        faults.filter(move |fault| (fault.link, fault.way) == (link, way))
+    }
+
     /// Rate of the slowest link of a host; zero when there are no hosts.
     pub fn host_rate(&self) -> Rate {
         let to_hosts = self.links.iter().filter(|link| link.has_host());
         to_hosts.map(|link| link.rate).min().unwrap_or_default()
+    }
+}
+
+impl LinkWay {
+    /// Whether this is, or includes, a single direction.
+    pub fn has(self, way: Self) -> bool {
+        self == Self::Both || self == way
     }
 }
 

@@ -37,14 +37,15 @@ use evidence::TableEvidence;
 use gradwire_report::printing::OutputForm;
 use plans::Written;
 use report::{EvalCost, EvalReport};
-use request::{EvalRequest, Extent};
+use request::{EvalRequest, Extent, Suite};
 use section::{Section, Source, TableOutcome};
-use tables::{Content, EvalTable, TABLES};
+use tables::{Content, EvalTable};
 use work::CellWork;
 
 /// An evaluation that can be listed or run.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
+    suite: Suite,
     request: &'a EvalRequest,
     folder: SweepFolder,
     tables: Vec<&'static EvalTable>,
@@ -59,9 +60,11 @@ impl<'a> Evaluation<'a> {
     ///
     /// # Errors
     /// [`LabError`] when a plan cannot be read or is faulty.
-    pub fn new(request: &'a EvalRequest) -> Result<Self, LabError> {
+    pub fn new(suite: Suite, request: &'a EvalRequest) -> Result<Self, LabError> {
         let began = now();
-        let tables = TABLES.iter().filter(|table| is_chosen(table, request));
+        let tables = tables::of(suite)
+            .iter()
+            .filter(|table| is_chosen(table, request));
         let tables: Vec<&EvalTable> = tables.collect();
         let (mut work, mut plans) = (CellWork::default(), Vec::new());
         for table in &tables {
@@ -71,6 +74,7 @@ impl<'a> Evaluation<'a> {
             work.add(plan)?;
         }
         Ok(Self {
+            suite,
             request,
             folder: SweepFolder::at(request.out.clone()),
             tables,
@@ -111,10 +115,10 @@ impl<'a> Evaluation<'a> {
         }
         self.work.run(folder, self.cores)?;
         let sections = self.tables.iter();
-        let sections = sections.map(|table| section(table, self.request, folder));
+        let sections = sections.map(|table| section(table, (self.suite, self.request), folder));
         let sections = sections.collect::<Result<_, _>>()?;
         let report = EvalReport {
-            title: "gradwire: DLCP's evaluation, and ByteScheduler's",
+            title: self.suite.title(),
             about: about(self.request),
             version: env!("CARGO_PKG_VERSION"),
             sections,
@@ -144,7 +148,7 @@ fn plans_of(table: &EvalTable, request: &EvalRequest) -> Result<Vec<Written>, La
 
 fn section(
     table: &EvalTable,
-    request: &EvalRequest,
+    (suite, request): (Suite, &EvalRequest),
     folder: &SweepFolder,
 ) -> Result<Section, LabError> {
     let (source, mut outcome) = match table.content {
@@ -163,7 +167,7 @@ fn section(
         }
         Content::Trained(study) => (Source::Trained, training::run(study, request, folder)),
     };
-    outcome.commands.insert(0, again(table, request));
+    outcome.commands.insert(0, again(table, suite, request));
     Ok(Section {
         name: table.name,
         title: table.title,
@@ -173,11 +177,12 @@ fn section(
 }
 
 /// Returns the command that makes a table again.
-fn again(table: &EvalTable, request: &EvalRequest) -> String {
+fn again(table: &EvalTable, suite: Suite, request: &EvalRequest) -> String {
     let option = request.extent().option();
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let (name, out) = (table.name, request.out.display());
-    format!("gradwire eval dlcp{option} --only {name} --out {out}")
+    let suite = suite.command();
+    format!("gradwire eval {suite}{option} --only {name} --out {out}")
 }
 
 /// Returns the sweep that has the same cells.

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use gradwire_fabric::topology::{Device, Fabric};
+use gradwire_workloads::arrivals::DrawLimits;
 use gradwire_workloads::connection_matrix::{ConnectionMatrix, FailedUplink as Broken};
 use gradwire_workloads::model::{Model, NAMES};
 use gradwire_workloads::workload::{Hosts, Workload};
@@ -96,25 +97,37 @@ pub fn beside(given: &str) -> impl Iterator<Item = &str> {
 const BESIDE_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The workloads of one-line forms or of files, side by side, for a fabric; links that a connection
-/// matrix says have failed are taken out of that.
+/// matrix says have failed are taken out of that. Also the text and the flows of each part.
 ///
 /// # Errors
 /// [`LabError`] names the file, its line where there is one, and the values that are allowed.
-pub fn workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, LabError> {
+pub fn workload(
+    given: &str,
+    fabric: &mut Fabric,
+    seed: u64,
+    limits: DrawLimits,
+) -> Result<(Workload, Vec<(String, usize)>), LabError> {
     let mut parts = beside(given).zip(0..);
     let (first, _) = parts.next().expect("a text has a first part");
-    let mut all = one_workload(first, fabric, seed)?;
+    let mut all = one_workload(first, fabric, seed, limits)?;
+    let mut flows = vec![(first.to_owned(), all.flows.len())];
     for (part, number) in parts {
         let seed = seed ^ BESIDE_SEED.wrapping_mul(number);
-        let other = one_workload(part, fabric, seed)?;
+        let other = one_workload(part, fabric, seed, limits)?;
+        flows.push((part.to_owned(), other.flows.len()));
         all = all
             .beside(other)
             .map_err(|error| LabError::input(given, error))?;
     }
-    Ok(all)
+    Ok((all, flows))
 }
 
-fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload, LabError> {
+fn one_workload(
+    given: &str,
+    fabric: &mut Fabric,
+    seed: u64,
+    limits: DrawLimits,
+) -> Result<Workload, LabError> {
     let hosts = Hosts {
         count: fabric.hosts,
         rate: fabric.host_rate(),
@@ -125,7 +138,7 @@ fn one_workload(given: &str, fabric: &mut Fabric, seed: u64) -> Result<Workload,
         return workload.map_err(|error| LabError::input(given, error));
     }
     let Some(ending) = ending(given) else {
-        let workload = Workload::from_pattern(given, hosts, seed);
+        let workload = Workload::from_pattern_within(given, hosts, seed, limits);
         return workload.map_err(|error| LabError::input(given, error));
     };
     let text = || text(Path::new(given));

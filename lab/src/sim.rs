@@ -23,6 +23,7 @@ pub mod map;
 pub mod page;
 pub mod progress;
 pub mod report;
+pub mod room;
 pub mod run;
 pub mod scenario;
 pub mod step;

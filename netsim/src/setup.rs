@@ -9,7 +9,7 @@ use gradwire_protocol::job::{Job, JobError, Mtu};
 use gradwire_protocol::segment::segment_bytes;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::check::WorkloadError;
-use gradwire_workloads::workload::{Over, Workload};
+use gradwire_workloads::workload::{Over, Start, TriggerId, Workload};
 
 use crate::engine::parallel::Clock;
 use crate::engine::wiring::Wiring;
@@ -43,8 +43,12 @@ pub enum Transport {
     PFabric,
     /// NDP with trimming switches.
     Ndp,
+    /// EQDS: receivers hand out credits; trimming switches.
+    Eqds,
     /// NSCC of Ultra Ethernet, with REPS and trimming switches.
     Nscc,
+    /// RCCC of Ultra Ethernet, with REPS and trimming switches.
+    Rccc,
     /// RoCE with go-back-N, PFC and DCQCN.
     Roce,
     /// The same without DCQCN.
@@ -92,6 +96,9 @@ pub struct Setup {
     pub workload: Workload,
     /// The transport of every host.
     pub transport: Transport,
+    /// The transport of untagged flows, which a background has; `None`: DCTCP beside gradwire, else
+    /// the same as of all flows.
+    pub background: Option<Transport>,
     /// The job, fitted to the fabric. References only read `collectives.algorithm`, `chunk`,
     /// `order` and `credit`, by which they carry out collectives.
     pub job: Job,
@@ -125,12 +132,21 @@ pub enum SetupError {
     /// No such transport.
     #[error(
         "transport `{given}`: known are gradwire, dctcp, dctcp-10ms, dctcp-classes, pias, swift, \
-         pfabric, ndp, nscc, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, irn-pfc-dcqcn, \
-         irn-go-back-n, irn-no-window, switchml, atp, atp-servers, netreduce"
+         pfabric, ndp, eqds, nscc, rccc, roce, roce-pfc, irn, irn-dcqcn, irn-pfc, \
+         irn-pfc-dcqcn, irn-go-back-n, irn-no-window, switchml, atp, atp-servers, netreduce"
     )]
     Transport {
         /// The given name.
         given: String,
+    },
+    /// A transport that cannot run beside another one.
+    #[error(
+        "{given} runs alone: a background can ride any transport but gradwire, switchml, atp, \
+         atp-servers and netreduce, and stand beside all but the last four"
+    )]
+    Alone {
+        /// The transport.
+        given: Transport,
     },
     /// The fabric contradicts itself.
     #[error(transparent)]
@@ -162,12 +178,17 @@ pub enum SetupError {
     },
     /// Threads with triggers.
     #[error(
-        "{threads} threads: flows may trigger others anywhere in the fabric at once, so such a \
-        workload runs on 1 thread"
+        "{threads} threads: flow {flow} triggers flow {started} at once, in a part of the fabric \
+         that another thread works on; use 1 thread, or triggers whose flows begin where they are \
+         told"
     )]
     Triggers {
         /// Threads asked for.
         threads: usize,
+        /// A flow that tells a trigger.
+        flow: usize,
+        /// A flow that the trigger starts.
+        started: usize,
     },
     /// Threads with a background that is cut off.
     #[error(
@@ -216,9 +237,6 @@ impl Setup {
         if threads > 1 && self.workload.over != Over::WithEverything {
             return Err(SetupError::Over { threads });
         }
-        if threads > 1 && !self.workload.triggers.is_empty() {
-            return Err(SetupError::Triggers { threads });
-        }
         Ok(())
     }
 
@@ -229,6 +247,7 @@ impl Setup {
         if parts.len() < threads {
             return Err(SetupError::OnePart { threads });
         }
+        self.check_triggers(wiring)?;
         let gap = self.event_gap().as_picos().max(1);
         let events = window.as_picos() / gap / threads as u64;
         if threads > 1 && events < EVENTS_PER_WINDOW_MIN {
@@ -239,6 +258,42 @@ impl Setup {
             });
         }
         Ok(())
+    }
+
+    /// Checks that no trigger reaches from one thread's part of the fabric into another's: a
+    /// trigger starts flows at once, but threads meet only now and then.
+    fn check_triggers(&self, wiring: &Wiring) -> Result<(), SetupError> {
+        let region = |host: u32| wiring.host_region[host as usize];
+        let mut first_started = vec![None; self.workload.triggers.len()];
+        let mut place = |trigger: TriggerId, flow: usize, host: u32| {
+            let first = first_started[trigger.0 as usize].get_or_insert((flow, region(host)));
+            (first.1 != region(host)).then_some((first.0, flow))
+        };
+        let flows = || self.workload.flows.iter().enumerate();
+        let mut crossing = None;
+        for (number, flow) in flows() {
+            if let Start::On(trigger) = flow.start {
+                crossing = crossing.or(place(trigger, number, flow.source));
+            }
+        }
+        for (number, flow) in flows() {
+            let told = [
+                flow.when_sent.map(|trigger| (trigger, flow.source)),
+                flow.when_received
+                    .map(|trigger| (trigger, flow.destination)),
+            ];
+            for (trigger, host) in told.into_iter().flatten() {
+                crossing = crossing.or(place(trigger, number, host));
+            }
+        }
+        match crossing {
+            Some((started, flow)) if self.threads > 1 => Err(SetupError::Triggers {
+                threads: self.threads,
+                flow,
+                started,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Mean time between two events when all hosts send at full rate.

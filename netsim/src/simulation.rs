@@ -16,12 +16,12 @@ use crate::engine::wiring::Wiring;
 use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
+use crate::transports::beside::{ReferenceHost, TwoTransports, reference_host, untagged_flows};
 use crate::transports::gradwire::Gradwire;
 use crate::transports::in_network::connections::ConnectionHost;
 use crate::transports::in_network::worker_host::WorkerHost;
 use crate::transports::in_network::{SumCargo, SumPolicy, element};
 use crate::transports::irn::{Irn, IrnTerms};
-use crate::transports::ndp::Ndp;
 use crate::transports::nscc::Nscc;
 use crate::transports::pfabric::PFabric;
 use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
@@ -31,7 +31,7 @@ use crate::transports::roce::{Roce, RoceTerms};
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
 use crate::transports::tagged::TaggedHost;
-use crate::transports::{dctcp, swift};
+use crate::transports::{dctcp, eqds, ndp, rccc, swift};
 
 /// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
@@ -42,11 +42,29 @@ const GLANCE_EVENTS: u64 = 1 << 18;
 /// [`SetupError`] when the setup is invalid; then nothing was simulated.
 pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
     setup.check()?;
-    match setup.transport {
-        Transport::Gradwire if has_untagged_flows(&setup.workload) => {
-            let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
-            simulate(setup, watch, |host| SharedHost::new(host, setup, &settings))
+    let has_others = has_untagged_flows(&setup.workload);
+    match (setup.transport, setup.background) {
+        (Transport::Gradwire, background) if has_others => {
+            let others = Carrier::of(setup, background.unwrap_or(Transport::Dctcp))?;
+            simulate(setup, watch, |host| {
+                SharedHost::new(host, setup, others.host(host))
+            })
         }
+        (transport, Some(background)) if has_others && transport != background => {
+            let own = Carrier::of(setup, transport)?;
+            let others = Carrier::of(setup, background)?;
+            let flows = untagged_flows(&setup.workload);
+            simulate_reference(setup, watch, |host, _| {
+                TwoTransports::new(own.host(host), others.host(host), flows.clone())
+            })
+        }
+        _ => run_alone(setup, watch),
+    }
+}
+
+/// Runs a setup with one transport for all flows.
+fn run_alone(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
+    match setup.transport {
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
         Transport::Dctcp => simulate_reference(setup, watch, dctcp::host),
         Transport::SlowDctcp => simulate_reference(setup, watch, dctcp::host_of_paper),
@@ -54,7 +72,9 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
         Transport::Swift => simulate_reference(setup, watch, swift::host),
         Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
-        Transport::Ndp => simulate_reference(setup, watch, Ndp::host),
+        Transport::Ndp => simulate_reference(setup, watch, ndp::host),
+        Transport::Eqds => simulate_reference(setup, watch, eqds::host),
+        Transport::Rccc => simulate_reference(setup, watch, rccc::host),
         Transport::Nscc => simulate_reference(setup, watch, Nscc::host),
         Transport::Roce => simulate_roce(setup, watch, RoceTerms::DCQCN),
         Transport::RocePfc => simulate_roce(setup, watch, RoceTerms::PFC),
@@ -70,6 +90,30 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
         Transport::NetReduce => {
             simulate_summing(setup, watch, SumPolicy::NetReduce, ConnectionHost::new)
         }
+    }
+}
+
+/// A reference transport that makes hosts.
+struct Carrier {
+    transport: Transport,
+    settings: ReferenceSettings,
+}
+
+impl Carrier {
+    fn of(setup: &Setup, transport: Transport) -> Result<Self, SetupError> {
+        let settings = ReferenceSettings::of(&setup.fabric, setup.seed);
+        match reference_host(transport, 0, &settings) {
+            Some(_) => Ok(Self {
+                transport,
+                settings,
+            }),
+            None => Err(SetupError::Alone { given: transport }),
+        }
+    }
+
+    fn host(&self, host: u32) -> Box<dyn ReferenceHost> {
+        let host = reference_host(self.transport, host, &self.settings);
+        host.expect("it made the first one")
     }
 }
 

@@ -9,6 +9,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::setup::{Setup, Transport};
+use crate::transports::eqds;
 use crate::transports::settings::REFERENCE_HEADER;
 
 /// The policy that the switches execute for a transport.
@@ -37,13 +38,17 @@ pub fn policy(setup: &Setup) -> QosPolicy {
             policy.queues.truncate(2);
             policy.queues[1].marks_above = None;
         }
-        Transport::Ndp => {
+        Transport::Ndp | Transport::Eqds => {
+            let packets = match setup.transport {
+                Transport::Ndp => 8,
+                _ => eqds::TRIM_PACKETS,
+            };
             let half = fabric.buffer.port_bytes().get() / 2;
-            let depth = ByteCount::new((8 * packet - 1).min(half));
+            let depth = ByteCount::new((packets * packet - 1).min(half));
             trim_above(&mut policy, fabric, TrimDepth::Bytes(depth));
             policy.queues[1].marks_above = None;
         }
-        Transport::Nscc => {
+        Transport::Nscc | Transport::Rccc => {
             let round_trip = policy.rtt;
             trim_above(&mut policy, fabric, TrimDepth::Time(round_trip));
             policy.queues[1].marks_above = Some(Share::ALL);
@@ -79,8 +84,8 @@ fn trim_above(policy: &mut QosPolicy, fabric: &Fabric, depth: TrimDepth) {
     policy.trims_above = depth;
 }
 
-/// Where switches mark for NSCC: from a fifth of a round trip on, and everything from four fifths
-/// (htsim of the Ultra Ethernet Consortium).
+/// Where switches mark for NSCC and RCCC: from a fifth of a round trip on, and everything from four
+/// fifths (htsim of the Ultra Ethernet Consortium).
 fn nscc_marks(round_trip: Span) -> MarkRamp {
     let share = |fifths| Span::from_picos(round_trip.as_picos() / 5 * fifths);
     MarkRamp {

@@ -39,6 +39,7 @@ fn setup(transport: Transport, shape: &str, flows: Vec<Flow>) -> Setup {
         limit: Instant::START + Span::from_millis(500),
         threads: 1,
         sample_every: None,
+        background: None,
         journal: JournalMode::Off,
         clock: || Span::ZERO,
     }
@@ -288,35 +289,53 @@ fn drawn_incast(senders: usize, bytes: u64, seed: u64) -> Vec<Flow> {
     from.iter().map(|&from| flow(from, to, bytes)).collect()
 }
 
-/// htsim of the Ultra Ethernet Consortium, NSCC with trimming, REPS in the permutations, on the
-/// same fabric. Theirs are other permutations and senders, so three of each are averaged here.
-#[test]
-fn nscc_needs_as_long_as_in_htsim() {
-    type Flows = fn(u64) -> Vec<Flow>;
-    let cells: [(&str, Flows, f64); 4] = [
-        (
-            "permutation of 2 MB",
-            |seed| permutation(128, 2 * MB, seed),
-            195.0,
-        ),
-        (
-            "permutation of 100 KB",
-            |seed| permutation(128, 100_000, seed),
-            26.6,
-        ),
-        ("incast of 127", |_| incast(127, 2 * MB), 21_029.3),
-        (
-            "incast of 64",
-            |seed| drawn_incast(64, 64 << 10, seed),
-            368.7,
-        ),
-    ];
-    for (name, flows, theirs) in cells {
-        let mean = mean_of_seeds(3, Transport::Nscc, flows);
+type DrawnFlows = fn(u64) -> Vec<Flow>;
+
+const PERMUTATION: (&str, DrawnFlows) =
+    ("permutation of 2 MB", |seed| permutation(128, 2 * MB, seed));
+const INCAST_127: (&str, DrawnFlows) = ("incast of 127", |_| incast(127, 2 * MB));
+const INCAST_64: (&str, DrawnFlows) = ("incast of 64", |seed| drawn_incast(64, 64_000, seed));
+
+/// Asserts that each cell takes as long as in htsim, within 5 %. Theirs are other permutations and
+/// senders, so three of each are averaged here.
+fn assert_as_in_htsim(transport: Transport, cells: &[((&str, DrawnFlows), f64)]) {
+    for ((name, flows), theirs) in cells {
+        let mean = mean_of_seeds(3, transport, flows);
         let off = mean / theirs - 1.0;
         println!("{name}: {mean:.1} us, {:.1} % off", off * 100.0);
         assert!(off.abs() < 0.05, "{name}: {mean} us, htsim {theirs}");
     }
+}
+
+/// htsim of the Ultra Ethernet Consortium, NSCC with trimming, REPS in the permutations, on the
+/// same fabric.
+#[test]
+fn nscc_needs_as_long_as_in_htsim() {
+    let short: (&str, DrawnFlows) = ("permutation of 100 KB", |seed| {
+        permutation(128, 100_000, seed)
+    });
+    let cells = [
+        (PERMUTATION, 195.0),
+        (short, 26.6),
+        (INCAST_127, 21_029.3),
+        (INCAST_64, 368.7),
+    ];
+    assert_as_in_htsim(Transport::Nscc, &cells);
+}
+
+/// `htsim_uec -receiver_cc_only` on the same fabric.
+#[test]
+fn rccc_needs_as_long_as_in_htsim() {
+    let long: (&str, DrawnFlows) = ("incast of 16, 1 MB", |seed| drawn_incast(16, MB, seed));
+    let cells = [(INCAST_127, 20_891.4), (INCAST_64, 360.0), (long, 1_317.7)];
+    assert_as_in_htsim(Transport::Rccc, &cells);
+}
+
+/// `htsim_eqds -paths 128` on the same fabric.
+#[test]
+fn eqds_needs_as_long_as_in_htsim() {
+    let cells = [(PERMUTATION, 207.0), (INCAST_127, 20_963.4)];
+    assert_as_in_htsim(Transport::Eqds, &cells);
 }
 
 /// Enough memory for the bytes that every ingress of a switch may hold before its pause works.

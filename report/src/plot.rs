@@ -22,6 +22,8 @@ pub fn colour(transport: &str) -> &'static str {
         "irn" => "#882255",
         "swift" => "#999933",
         "nscc" => "#332288",
+        "eqds" => "#aa4499",
+        "rccc" => "#117733",
         _ => "#56606b",
     }
 }

@@ -60,7 +60,11 @@ pub enum ArrivalsError {
         hosts: u32,
     },
     /// There are more flows than a run can hold.
-    #[error("about {flows} flows would arrive; choose a load or a time for at most {most}")]
+    #[error(
+        "about {flows} flows would arrive, which take {} or more; choose a load or a time for at \
+         most {most}",
+        DrawLimits::memory(*flows)
+    )]
     TooMany {
         /// The expected number.
         flows: u64,
@@ -75,8 +79,33 @@ pub enum ArrivalsError {
 const WEB_SEARCH: &str = include_str!("../data/workloads/websearch.cdf");
 const HADOOP: &str = include_str!("../data/workloads/hadoop.cdf");
 const KNOWN: [(&str, &str); 2] = [("websearch", WEB_SEARCH), ("hadoop", HADOOP)];
-/// A flow takes about 100 bytes while it runs.
-pub(super) const MOST_FLOWS: u64 = 100_000_000;
+/// Bytes that a flow takes at least: its line, its start and its two ends.
+pub(crate) const FLOW_MEMORY: u64 = 200;
+
+/// The flows that are drawn at most.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DrawLimits {
+    /// How many.
+    pub flows: u64,
+    /// Flows that would begin later are left out.
+    pub until: Span,
+}
+
+impl Default for DrawLimits {
+    fn default() -> Self {
+        Self {
+            flows: 100_000_000,
+            until: Span::from_picos(u64::MAX),
+        }
+    }
+}
+
+impl DrawLimits {
+    /// The memory that so many flows take, in words.
+    pub(crate) fn memory(flows: u64) -> String {
+        format!("{:.1} GB", flows as f64 * FLOW_MEMORY as f64 / 1e9)
+    }
+}
 
 impl SizeDistribution {
     /// Returns the distribution of this name: `websearch` or `hadoop`.
@@ -213,21 +242,35 @@ impl Arrivals {
     /// # Errors
     /// [`ArrivalsError`] when there are too few hosts or too many flows.
     pub fn flows(&self, hosts: Hosts, seed: u64) -> Result<Workload, ArrivalsError> {
+        self.flows_within(hosts, seed, DrawLimits::default())
+    }
+
+    /// Like [`Self::flows`], within these limits: flows until then are the same as without them.
+    ///
+    /// # Errors
+    /// [`ArrivalsError`] when there are too few hosts or too many flows.
+    pub fn flows_within(
+        &self,
+        hosts: Hosts,
+        seed: u64,
+        limits: DrawLimits,
+    ) -> Result<Workload, ArrivalsError> {
+        let length = self.length.min(limits.until);
         let bits = hosts.rate.as_bits_per_second() as f64 * f64::from(hosts.count);
         if hosts.count < 2 || bits == 0.0 {
             let hosts = hosts.count;
             return Err(ArrivalsError::TooFewHosts { hosts });
         }
         let per_pico = self.load.get() * bits / (8.0 * self.sizes.mean()) * 1e-12;
-        let expected = (per_pico * self.length.as_picos() as f64) as u64;
-        if expected > MOST_FLOWS {
-            let (flows, most) = (expected, MOST_FLOWS);
+        let expected = (per_pico * length.as_picos() as f64) as u64;
+        if expected > limits.flows {
+            let (flows, most) = (expected, limits.flows);
             return Err(ArrivalsError::TooMany { flows, most });
         }
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut flows = Vec::with_capacity(expected as usize);
         let mut at = exponential(&mut rng) / per_pico;
-        while at < self.length.as_picos() as f64 {
+        while at < length.as_picos() as f64 {
             flows.push(self.flow(&mut rng, hosts.count, Instant::from_picos(at as u64)));
             at += exponential(&mut rng) / per_pico;
         }

@@ -5,7 +5,7 @@
 //! and, where there are any, `Triggers T` and `Failures F`; then lines in any order:
 //!
 //! ```text
-//! src->dst [id I] start PICOSECONDS | trigger J size BYTES
+//! src->dst [id I] [msg M] start PICOSECONDS | trigger J size BYTES
 //!          [send_done_trigger J] [recv_done_trigger J] [prio P]
 //! trigger id J oneshot | multishot | barrier count K
 //! failure switch_type TOR|AGG|CORE switch_id S link_id L
@@ -13,8 +13,9 @@
 //!
 //! Ids are from 1. A `oneshot` trigger starts all of its connections when it is first told, a
 //! `multishot` one starts the next of them each time, a `barrier` all of them when it was told K
-//! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Failed links
-//! belong to the fabric: the reader returns them as [`FailedUplink`]s.
+//! times. `prio` is the order in which an NDP receiver pulls; the reader skips it. Lines with the
+//! same `id` and a `msg` each are messages of one connection (ultraethernet/uet-htsim): each is a
+//! flow here. Failed links belong to the fabric: the reader returns them as [`FailedUplink`]s.
 
 mod values;
 
@@ -52,7 +53,7 @@ pub struct FailedUplink {
 const LINES: &str = "a line is Nodes, Connections, Triggers or Failures with a count, \
                      `src->dst ...`, `trigger ...` or `failure ...`";
 const CONNECTION_WORDS: &str =
-    "start, trigger, size, id, send_done_trigger, recv_done_trigger and prio";
+    "start, trigger, size, id, msg, send_done_trigger, recv_done_trigger and prio";
 const TRIGGER_WORDS: &str = "id, oneshot, multishot, barrier and count";
 const FAILURE_WORDS: &str = "switch_type, switch_id and link_id";
 const WHOLE: &str = "a whole number from 0";
@@ -130,8 +131,8 @@ impl Reader {
                 "recv_done_trigger" => {
                     flow.when_received = Some(words.trigger("recv_done_trigger")?);
                 }
-                "id" => {
-                    words.number_from_one::<u32>("id")?;
+                "id" | "msg" => {
+                    words.number_from_one::<u32>(word)?;
                 }
                 "prio" => {
                     words.number::<i64>("prio", "a whole number")?;

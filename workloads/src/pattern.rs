@@ -18,7 +18,7 @@ mod notation;
 mod rounds;
 mod step;
 
-use crate::arrivals::{Arrivals, ArrivalsError};
+use crate::arrivals::{Arrivals, ArrivalsError, DrawLimits};
 use crate::model::{Model, UnknownModel};
 use crate::words::did_you_mean;
 use crate::workload::{Hosts, Workload};
@@ -145,6 +145,26 @@ impl Workload {
         Self::from_pattern_with(text, hosts, seed, &[])
     }
 
+    /// Like [`Self::from_pattern`], without more flows than the limits allow.
+    ///
+    /// # Errors
+    /// [`PatternError`] names the fault and shows a correct line.
+    pub fn from_pattern_within(
+        text: &str,
+        hosts: Hosts,
+        seed: u64,
+        limits: DrawLimits,
+    ) -> Result<Self, PatternError> {
+        let models = &[];
+        Self::of_line(PatternLine {
+            text,
+            hosts,
+            seed,
+            models,
+            limits,
+        })
+    }
+
     /// Like [`Self::from_pattern`], with the caller's models in addition to the named ones.
     ///
     /// # Errors
@@ -155,6 +175,17 @@ impl Workload {
         seed: u64,
         models: &[Model],
     ) -> Result<Self, PatternError> {
+        Self::of_line(PatternLine {
+            text,
+            hosts,
+            seed,
+            models,
+            limits: DrawLimits::default(),
+        })
+    }
+
+    fn of_line(line: PatternLine<'_>) -> Result<Self, PatternError> {
+        let (text, hosts) = (line.text, line.hosts);
         let (pattern, placed) = match text.rsplit_once("@hosts=") {
             Some((pattern, list)) => (pattern, Some(listed(text, list, hosts)?)),
             None => (text, None),
@@ -163,10 +194,8 @@ impl Workload {
             .as_ref()
             .map_or(hosts.count, |list| list.len() as u32);
         let line = PatternLine {
-            text,
             hosts: Hosts { count, ..hosts },
-            seed,
-            models,
+            ..line
         };
         let mut workload = line.workload(pattern.trim())?;
         if let Some(list) = placed {
@@ -195,6 +224,7 @@ struct PatternLine<'a> {
     hosts: Hosts,
     seed: u64,
     models: &'a [Model],
+    limits: DrawLimits,
 }
 
 impl PatternLine<'_> {
@@ -209,7 +239,10 @@ impl PatternLine<'_> {
             "all-reduce" | "ring" | "halving-doubling" | "direct" => self.all_reduce(name, rest),
             "ps" => self.parameter_servers(rest),
             STEP => self.step(rest),
-            POISSON => Ok(Arrivals::from_pattern(rest)?.flows(self.hosts, self.seed)?),
+            POISSON => {
+                let arrivals = Arrivals::from_pattern(rest)?;
+                Ok(arrivals.flows_within(self.hosts, self.seed, self.limits)?)
+            }
             _ => Err(PatternError::Unknown {
                 given: self.text.to_owned(),
                 nearest: did_you_mean(name, names()),

@@ -3,7 +3,8 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gradwire_lab::eval::request::EvalRequest;
-use gradwire_lab::eval::tables::TABLES;
+use gradwire_lab::eval::request::Suite;
+use gradwire_lab::eval::tables;
 use gradwire_lab::eval::taxonomy::TaxonomyRequest;
 
 /// Shown below the options.
@@ -34,6 +35,24 @@ Files:
 An evaluation that was stopped or killed continues where it was. Cells that fail are named, the
 others run, the report is written, and the exit code is 1. A goal that is missed is a result.";
 
+/// Shown below the options of the rivals.
+const RIVAL_EXAMPLES: &str = "\
+Examples:
+  gradwire eval rivals --quick
+  gradwire eval rivals --only faults
+  gradwire eval rivals --thorough --out out/rivals
+
+Tables, each with gradwire, nscc, rccc, eqds, ndp, swift, dctcp, roce, irn and pfabric, ten seeds
+(--quick: two):
+  flows        permutations, incasts and an all-to-all on 128 hosts
+  faults       oversubscription 4:1, slow, gray and failing links
+  collectives  all-reduces of 64 hosts; also switchml, atp, netreduce
+  beside       beside other traffic that loads links to 30 and 70 %
+  large        permutations and slow links on 1,024 hosts; --thorough only
+
+An evaluation that was stopped or killed continues where it was. A goal that is missed is a result:
+the exit code is 0.";
+
 /// Shown below the options of the map.
 const MAP_EXAMPLES: &str = "\
 Examples:
@@ -59,8 +78,17 @@ missed is a result.";
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// Run DLCP's evaluation and ByteScheduler's, and write a report.
-    #[command(after_help = EXAMPLES, mut_arg("only", |one| one.value_parser(tables())))]
-    Dlcp(Dlcp),
+    #[command(after_help = EXAMPLES, mut_arg("only", |one| one.value_parser(names(Suite::Dlcp))))]
+    Dlcp(EvalTables),
+    /// Run gradwire beside the strongest known designs, and write a report that says who wins each
+    /// cell.
+    #[command(
+        after_help = RIVAL_EXAMPLES,
+        mut_arg("only", |one| one.value_parser(names(Suite::Rivals))),
+        mut_arg("out", |one| one.default_value("out/eval-rivals")),
+        mut_arg("python", |one| one.hide(true))
+    )]
+    Rivals(EvalTables),
     /// Map the ways to train in parallel: run each in the simulator, train a model with each, and
     /// write a report that names the published systems.
     #[command(after_help = MAP_EXAMPLES)]
@@ -81,9 +109,9 @@ pub struct Taxonomy {
     pub json: bool,
 }
 
-/// Options of `gradwire eval dlcp`.
+/// Options of `gradwire eval dlcp` and `gradwire eval rivals`.
 #[derive(Args, Clone, Debug)]
-pub struct Dlcp {
+pub struct EvalTables {
     /// The tables, and the folder of the report.
     #[command(flatten)]
     pub request: EvalRequest,
@@ -95,6 +123,6 @@ pub struct Dlcp {
     pub json: bool,
 }
 
-fn tables() -> PossibleValuesParser {
-    PossibleValuesParser::new(TABLES.map(|table| table.name))
+fn names(suite: Suite) -> PossibleValuesParser {
+    PossibleValuesParser::new(tables::of(suite).iter().map(|table| table.name))
 }

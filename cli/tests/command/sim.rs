@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::processes::{errors, file, folder, gradwire, objects, run};
 
 /// All transports.
-pub(crate) const TRANSPORTS: [&str; 21] = [
+pub(crate) const TRANSPORTS: [&str; 23] = [
     "gradwire",
     "dctcp",
     "dctcp-10ms",
@@ -17,7 +17,9 @@ pub(crate) const TRANSPORTS: [&str; 21] = [
     "swift",
     "pfabric",
     "ndp",
+    "eqds",
     "nscc",
+    "rccc",
     "roce",
     "roce-pfc",
     "irn",
@@ -204,7 +206,38 @@ fn tasks_are_in_table_and_json() {
             .is_empty()
     );
     // The layers compute for 0.6 ms, and no step is faster than that.
-    assert!(number(&summary["makespan_us"]) > 600.0, "{summary}");
+    let (makespan, tasks) = (number(&summary["makespan_us"]), &summary["tasks"]);
+    assert!(makespan > 600.0, "{summary}");
+    let exposed = number(&tasks["exposed_us"]);
+    assert!(
+        (number(&tasks["compute_us"]) + exposed - makespan).abs() < 0.01,
+        "{tasks}"
+    );
+}
+
+#[test]
+fn each_of_several_workloads_has_its_completion_times() {
+    let words = [
+        "sim",
+        "run",
+        "single:8@100G",
+        "permutation:10KB + incast:3x100KB",
+    ];
+    let more = [
+        "--background",
+        "permutation:1KB",
+        "--background-transport",
+        "nscc",
+        "--json",
+    ];
+    let output = run(&[&words[..], &more[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let summary = objects(&output).remove(0);
+    let groups = summary["groups"].as_array().expect("a list");
+    let flows: Vec<f64> = groups.iter().map(|group| number(&group["flows"])).collect();
+    assert_eq!(flows, [8.0, 3.0]);
+    assert!(number(&groups[1]["fct_us"]["max"]) > number(&groups[0]["fct_us"]["max"]));
+    assert_eq!(number(&summary["background_flows"]), 8.0);
 }
 
 #[test]
@@ -226,6 +259,18 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         ("single:4@25G permutation:1QB", &["permutation:1QB"]),
         ("single:4@25G incast:9x1KB", &["incast:9x1KB"]),
+        (
+            "single:30000@100G all-to-all:1KB",
+            &["899970000 flows", "180.0 GB or more"],
+        ),
+        (
+            "single:4@25G permutation:1KB --background permutation:1KB --background-transport atp",
+            &["atp runs alone"],
+        ),
+        (
+            "leaf-spine:2x2x2@25G,core-gray=5@1% permutation:1KB",
+            &["core-gray=5", "1 to 4 links"],
+        ),
         (&matrix, &["bad.cm: line 3", "sise", "size"]),
         (&fabric, &["bad.toml: line 2", "latensy", "latency"]),
         (

@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::settings::{self, HOSTS_MAX, LATENCY_ALLOWED, LOSS_ALLOWED, RATE_ALLOWED, Settings};
 use crate::topology::{Device, Fabric, Link, Switch};
 
-pub(super) fn read(root: &TomlTable<'_>) -> Result<Fabric, TomlError> {
+pub(super) fn read(root: &TomlTable<'_>) -> Result<(Fabric, Settings), TomlError> {
     let needed = "write shape = \"fat-tree:k=8@100G\", or [[switch]] and [[link]] tables";
     root.required("link", needed)?;
     for key in ["oversubscription", "rates", "latencies"] {
@@ -43,7 +43,8 @@ pub(super) fn read(root: &TomlTable<'_>) -> Result<Fabric, TomlError> {
             switch.tier = tier.read("0 to 255", |text| text.parse().ok())?;
         }
     }
-    Ok(settings.fabric("fabric.toml".to_owned(), graph))
+    let fabric = settings.fabric("fabric.toml".to_owned(), graph);
+    Ok((fabric, settings))
 }
 
 fn read_switches(tables: &[TomlTable<'_>]) -> Result<Vec<Switch>, TomlError> {

@@ -1,27 +1,37 @@
-//! `[[fault]]`: links that are missing, slow or lossy, or come and go.
+//! `[[fault]]`: links that are missing, slow or lossy, or come and go, in one direction or both.
 
 use gradwire_protocol::job::notation;
 use gradwire_protocol::job::spanned::{TomlEntry, TomlError, TomlTable};
-use gradwire_protocol::units::{Instant, Span};
+use gradwire_protocol::units::{Instant, Rate, Share, Span};
 
 use super::explicit::Names;
 use super::form::KINDS;
 use crate::settings::{self, LOSS_ALLOWED, RATE_ALLOWED};
-use crate::topology::{Device, Fabric, LinkChange, LinkState};
+use crate::topology::{Device, Fabric, Link, LinkChange, LinkState, LinkWay, OneWayFault};
 
 /// Applies the faults of a file to the fabric, in their order.
 pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), TomlError> {
     let names = Names::of(&fabric.switches);
     let mut failed = vec![false; fabric.links.len()];
     for table in root.tables("fault")? {
-        let entry = table.required("link", "write link = \"host 5\", or two names with ` - `")?;
+        let advice = "write link = \"host 5\", or two names with ` - ` or ` -> `";
+        let entry = table.required("link", advice)?;
         let links = affected(fabric, &names, &entry)?;
         let kind = table.required("kind", "write failed, degraded, gray or flap")?;
         match kind.read(KINDS, |text| KINDS.split(", ").find(|kind| *kind == text))? {
             "failed" => {
                 table.only(&["link", "kind"])?;
-                for link in links {
-                    failed[link] = true;
+                for (link, way) in links {
+                    match way {
+                        LinkWay::Both => failed[link] = true,
+                        // The other direction is still there.
+                        _ => fabric.changes.push(LinkChange {
+                            at: Instant::START,
+                            link: link as u32,
+                            way,
+                            state: LinkState::Down,
+                        }),
+                    }
                 }
             }
             "degraded" => {
@@ -29,36 +39,19 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
                 let entry =
                     table.required("rate", "write rate = \"10G\", the rate that is left")?;
                 let rate = entry.read(RATE_ALLOWED, settings::rate)?;
-                for link in links {
-                    fabric.links[link].rate = rate;
-                }
+                links
+                    .iter()
+                    .for_each(|&at| weaken(fabric, at, Some(rate), None));
             }
             "gray" => {
                 table.only(&["link", "kind", "loss"])?;
                 let entry = table.required("loss", "write loss = \"0.1%\"")?;
                 let loss = entry.read(LOSS_ALLOWED, settings::loss)?;
-                for link in links {
-                    fabric.links[link].loss = loss;
-                }
+                links
+                    .iter()
+                    .for_each(|&at| weaken(fabric, at, None, Some(loss)));
             }
-            _ => {
-                table.only(&["link", "kind", "down_at", "up_at"])?;
-                let flaps = flaps(&table)?;
-                let flaps_already = |link: &usize| {
-                    let mut changes = fabric.changes.iter();
-                    changes.any(|change| change.link as usize == *link)
-                };
-                if links.iter().any(flaps_already) {
-                    return Err(entry.refused("links of no earlier flap; write all times there"));
-                }
-                for link in links {
-                    let link = link as u32;
-                    let changes = flaps
-                        .iter()
-                        .map(|&(at, state)| LinkChange { at, link, state });
-                    fabric.changes.extend(changes);
-                }
-            }
+            _ => flap(&table, &entry, fabric, &links)?,
         }
     }
     fabric.changes.sort_by_key(|change| change.at);
@@ -66,25 +59,88 @@ pub(super) fn apply(root: &TomlTable<'_>, fabric: &mut Fabric) -> Result<(), Tom
     Ok(())
 }
 
-/// The links that a fault affects.
+/// Gives a link, or a direction of it, another rate or loss.
+fn weaken(
+    fabric: &mut Fabric,
+    (link, way): (usize, LinkWay),
+    rate: Option<Rate>,
+    loss: Option<Share>,
+) {
+    let whole = &mut fabric.links[link];
+    match way {
+        LinkWay::Both => {
+            whole.rate = rate.unwrap_or(whole.rate);
+            whole.loss = loss.unwrap_or(whole.loss);
+        }
+        LinkWay::Forth | LinkWay::Back => fabric.one_way.push(OneWayFault {
+            link: link as u32,
+            way,
+            rate,
+            loss,
+        }),
+    }
+}
+
+/// Lets links come and go.
+fn flap(
+    table: &TomlTable<'_>,
+    entry: &TomlEntry<'_>,
+    fabric: &mut Fabric,
+    links: &[(usize, LinkWay)],
+) -> Result<(), TomlError> {
+    table.only(&["link", "kind", "down_at", "up_at"])?;
+    let flaps = flaps(table)?;
+    let flaps_already = |&(link, way): &(usize, LinkWay)| {
+        let mut changes = fabric.changes.iter();
+        changes.any(|change| {
+            change.link as usize == link && (change.way.has(way) || way.has(change.way))
+        })
+    };
+    if links.iter().any(flaps_already) {
+        return Err(entry.refused("links of no earlier flap; write all times there"));
+    }
+    for &(link, way) in links {
+        let link = link as u32;
+        let changes = flaps.iter().map(|&(at, state)| LinkChange {
+            at,
+            link,
+            way,
+            state,
+        });
+        fabric.changes.extend(changes);
+    }
+    Ok(())
+}
+
+/// The links that a fault affects, and their directions.
 fn affected(
     fabric: &Fabric,
     names: &Names,
     entry: &TomlEntry<'_>,
-) -> Result<Vec<usize>, TomlError> {
-    let allowed = "`host 5`, or two names with ` - ` between them, such as `edge 0.0 - agg 0.1`";
-    let ends = entry.read(allowed, |text| match text.split_once(" - ") {
-        Some((low, high)) => {
-            Some(vec![names.find(low)?, names.find(high)?]).filter(|ends| ends[0] != ends[1])
-        }
-        None => match names.find(text)? {
-            host @ Device::Host(_) => Some(vec![host]),
-            Device::Switch(_) => None,
-        },
+) -> Result<Vec<(usize, LinkWay)>, TomlError> {
+    let allowed = "`host 5`, or two names with ` - ` between them, such as `edge 0.0 - agg 0.1`, \
+                   or with ` -> ` for the direction from the first to the second";
+    let (ends, one_way) = entry.read(allowed, |text| {
+        let directed = text.split_once(" -> ");
+        let ends = match directed.or_else(|| text.split_once(" - ")) {
+            Some((from, to)) => {
+                Some(vec![names.find(from)?, names.find(to)?]).filter(|ends| ends[0] != ends[1])
+            }
+            None => match names.find(text)? {
+                host @ Device::Host(_) => Some(vec![host]),
+                Device::Switch(_) => None,
+            },
+        };
+        Some((ends?, directed.is_some()))
     })?;
     let links = fabric.links.iter().enumerate();
     let links = links.filter(|(_, link)| ends.iter().all(|end| link.ends.contains(end)));
-    let found: Vec<usize> = links.map(|(index, _)| index).collect();
+    let way = |link: &Link| match one_way {
+        false => LinkWay::Both,
+        true if link.ends[0] == ends[0] => LinkWay::Forth,
+        true => LinkWay::Back,
+    };
+    let found: Vec<(usize, LinkWay)> = links.map(|(index, link)| (index, way(link))).collect();
     if found.is_empty() {
         return Err(entry.refused(&format!(
             "links that there are; {}",
@@ -167,9 +223,13 @@ fn remove(fabric: &mut Fabric, failed: &[bool]) {
         .collect();
     let mut keep = failed.iter().map(|failed| !failed);
     fabric.links.retain(|_| keep.next() == Some(true));
-    fabric.changes.retain_mut(|change| {
-        let number = numbers[change.link as usize];
-        change.link = number.unwrap_or_default();
+    let renumber = |link: &mut u32| {
+        let number = numbers[*link as usize];
+        *link = number.unwrap_or_default();
         number.is_some()
-    });
+    };
+    fabric
+        .changes
+        .retain_mut(|change| renumber(&mut change.link));
+    fabric.one_way.retain_mut(|fault| renumber(&mut fault.link));
 }

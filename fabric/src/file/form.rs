@@ -117,7 +117,8 @@ fn fault_keys() -> Vec<FormKey> {
     vec![
         required(
             "link",
-            "All links between two devices, such as \"edge 0.0 - agg 0.1\", or that of \"host 5\".",
+            "All links between two devices, such as \"edge 0.0 - agg 0.1\", or that of \"host 5\"; \
+             \"edge 0.0 -> agg 0.1\" is one direction.",
             ValueForm::Text(""),
         ),
         required(

@@ -2,7 +2,7 @@
 
 use gradwire_fabric::policy::Balance;
 use gradwire_fabric::policy::SwitchBuffer;
-use gradwire_fabric::topology::{Fabric, LinkState};
+use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay};
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Share, Span};
 
 use crate::{counts, shortest_paths, toml};
@@ -141,6 +141,47 @@ fn flaps_follow_links_that_failures_renumber() {
 }
 
 #[test]
+fn a_fault_may_concern_one_direction() {
+    let fabric = toml(
+        r#"
+        shape = "fat-tree:k=4@100G"
+        [[fault]]
+        link = "agg 0.0 -> edge 0.1"
+        kind = "degraded"
+        rate = "10G"
+        [[fault]]
+        link = "edge 0.1 -> agg 0.0"
+        kind = "gray"
+        loss = "1%"
+        [[fault]]
+        link = "edge 0.1 -> agg 0.1"
+        kind = "failed"
+        [[fault]]
+        link = "edge 0.0 - agg 0.0"
+        kind = "failed"
+        "#,
+    );
+    let link = |name: &str| {
+        let links = 0..fabric.links.len() as u32;
+        let mut named = links.filter(|link| fabric.link_name(*link) == name);
+        named.next().expect("there is one")
+    };
+    let (weak, dead) = (link("edge 0.1 - agg 0.0"), link("edge 0.1 - agg 0.1"));
+    let rates = [LinkWay::Forth, LinkWay::Back].map(|way| fabric.rate_of_way(weak, way));
+    assert_eq!(rates, [Rate::from_gbps(100), Rate::from_gbps(10)]);
+    let losses = [LinkWay::Forth, LinkWay::Back].map(|way| fabric.loss_of_way(weak, way).get());
+    assert_eq!(losses, [0.01, 0.0]);
+    let change = LinkChange {
+        at: Instant::START,
+        link: dead,
+        way: LinkWay::Forth,
+        state: LinkState::Down,
+    };
+    assert_eq!(fabric.changes, [change]);
+    assert_eq!(fabric.links.len(), 47);
+}
+
+#[test]
 fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
     let shaped = |more: &str| format!("shape = \"fat-tree:k=4@100G\"\n{more}");
     let cases = [
@@ -148,7 +189,8 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
             shaped("latncy = \"1us\""),
             "line 2: unknown key `latncy` in the root table (did you mean `latency`?); known keys \
              are name, shape, oversubscription, latency, loss, mtu, framing, buffer, mark, trim, \
-             balance, slow-send, slow-receive, rates, latencies, switch, link, fault",
+             balance, slow-send, slow-receive, core-slow, core-gray, core-fail, rates, latencies, \
+             switch, link, fault",
         ),
         (
             shaped("\nlatency = 1"),
@@ -245,7 +287,8 @@ fn a_wrong_fault_is_told_its_line() {
         (
             "link = \"edge 0.0\"\nkind = \"failed\"",
             "line 3: link = \"edge 0.0\": allowed are `host 5`, or two names with ` - ` between \
-             them, such as `edge 0.0 - agg 0.1`",
+             them, such as `edge 0.0 - agg 0.1`, or with ` -> ` for the direction from the first \
+             to the second",
         ),
         (
             "link = \"host 16\"\nkind = \"failed\"",
@@ -267,7 +310,8 @@ fn a_wrong_fault_is_told_its_line() {
         (
             "link = \"edge 0.0 - edge 0.0\"\nkind = \"failed\"",
             "line 3: link = \"edge 0.0 - edge 0.0\": allowed are `host 5`, or two names with ` - ` \
-             between them, such as `edge 0.0 - agg 0.1`",
+             between them, such as `edge 0.0 - agg 0.1`, or with ` -> ` for the direction from \
+             the first to the second",
         ),
         (
             "link = \"host 5\"\nkind = \"flap\"\ndown_at = \"1ms\"\n\

@@ -106,6 +106,50 @@ fn options_stand_behind_the_size_or_the_rate() {
 }
 
 #[test]
+fn the_first_links_to_the_highest_tier_get_faults() {
+    let fabric = shape("fat-tree:k=4@100G,core-slow=3@10G,core-gray=1@1%,core-fail=2@5us");
+    let slow = fabric
+        .links
+        .iter()
+        .filter(|link| link.rate == Rate::from_gbps(10));
+    assert_eq!(slow.count(), 3);
+    let gray: Vec<u32> = (0..fabric.links.len() as u32)
+        .filter(|link| !fabric.links[*link as usize].loss.is_none())
+        .collect();
+    assert_eq!(gray.len(), 1);
+    assert_eq!(fabric.link_name(gray[0]), "agg 0.0 - core 0");
+    let failed = fabric
+        .changes
+        .iter()
+        .map(|change| fabric.link_name(change.link));
+    let failed: Vec<String> = failed.collect();
+    assert_eq!(failed, ["agg 0.0 - core 0", "agg 0.0 - core 1"]);
+    let refused = |text| {
+        Fabric::from_shape(text)
+            .expect_err("there are fewer")
+            .to_string()
+    };
+    assert_eq!(
+        refused("fat-tree:k=4@100G,core-slow=17@10G"),
+        "core-slow=17: allowed are 1 to 16 links: as many lead to the highest tier of switches"
+    );
+    assert_eq!(
+        refused("single:4@100G,core-fail=1@5us"),
+        "core-fail=1: allowed are fabrics with links between switches"
+    );
+}
+
+#[test]
+fn gpus_of_a_server_meet_inside_it() {
+    let fabric = shape("servers:4x8@3600G/400G");
+    assert_eq!(fabric.hosts, 32);
+    assert_eq!(fabric.path(0, 7).len(), 2);
+    assert_eq!(fabric.path(0, 8).len(), 4);
+    assert_eq!(shortest_paths(&fabric, 0, 8), 8);
+    assert_eq!(fabric.host_rate(), Rate::from_gbps(3600));
+}
+
+#[test]
 fn a_wrong_shape_is_told_what_is_allowed() {
     let cases = [
         (
@@ -115,7 +159,7 @@ fn a_wrong_shape_is_told_what_is_allowed() {
         (
             "fattree:k=8@100G",
             "unknown shape `fattree` (did you mean `fat-tree`?); known shapes are fat-tree, \
-             leaf-spine, rail, single, as in fat-tree:k=16@100G",
+             leaf-spine, rail, servers, single, as in fat-tree:k=16@100G",
         ),
         (
             "single:64@25",

@@ -1,6 +1,6 @@
 //! The results of a table's cells, found by the cells' settings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gradwire_netsim::results::statistics::Estimate;
 use gradwire_workloads::workload::Workload;
@@ -24,6 +24,9 @@ pub struct TableEvidence {
 pub struct CellRun {
     /// Its settings.
     pub point: CellPoint,
+    /// Its workload, its background and its fabric, as the plan writes them.
+    pub setting: String,
+    seed: u64,
     /// Keys of the job that its plan sets.
     set: Value,
     result: Value,
@@ -150,6 +153,8 @@ impl TableEvidence {
                     missing.extend(error.map(|error| format!("{}: {error}", cell.label)));
                     runs.push(CellRun {
                         point: CellPoint::of(cell),
+                        setting: setting(cell),
+                        seed: cell.scenario.seed,
                         set: scenario["set"].clone(),
                         result: Value::Object(result),
                     });
@@ -174,6 +179,23 @@ impl TableEvidence {
         let mut seen = BTreeSet::new();
         let points = self.runs.iter().map(|run| run.point.with_case(""));
         points.filter(|point| seen.insert(point.clone())).collect()
+    }
+
+    /// Returns the distinct [`CellRun::setting`]s, in the order of the plans.
+    pub fn settings(&self) -> Vec<&str> {
+        let mut seen = BTreeSet::new();
+        let settings = self.runs.iter().map(|run| run.setting.as_str());
+        settings.filter(|setting| seen.insert(*setting)).collect()
+    }
+
+    /// Returns the time until everything of a setting and case has ended, by seed, in microseconds;
+    /// without runs that did not end.
+    pub fn times(&self, setting: &str, case: &str) -> BTreeMap<u64, f64> {
+        let runs = self.runs.iter();
+        let runs = runs.filter(|run| run.setting == setting && run.point.case == case);
+        let ended = runs.filter(|run| run.number("/finished") == run.number("/flows"));
+        let times = ended.filter_map(|run| Some((run.seed, run.number("/makespan_us")?)));
+        times.collect()
     }
 
     /// Returns the names of the cases, in the order of the plans.
@@ -210,6 +232,13 @@ impl TableEvidence {
         let runs = self.runs.iter().filter(|run| run.point == *point);
         runs.flat_map(|run| run.round_times(first)).collect()
     }
+}
+
+fn setting(cell: &SweepCell) -> String {
+    let scenario = &cell.scenario;
+    let background = scenario.background.as_ref();
+    let background = background.map_or_else(String::new, |text| format!(" beside {text}"));
+    format!("{}{background} on {}", scenario.workload, scenario.fabric)
 }
 
 /// Returns a percentile by nearest rank; `None` where there are no numbers.

@@ -108,6 +108,25 @@ pub const LOADS_THOROUGH: EvalPlan = plan!("loads-thorough.toml", 8.5);
 /// A few of these.
 pub const LOADS_QUICK: EvalPlan = plan!("loads-quick.toml", 8.5);
 
+/// Permutations, incasts and an all-to-all by all transports, ten seeds.
+pub const RIVALS_FLOWS: EvalPlan = plan!("rivals-flows.toml", 1.0);
+/// The same with two seeds.
+pub const RIVALS_FLOWS_QUICK: EvalPlan = plan!("rivals-flows-quick.toml", 1.0);
+/// A permutation on fabrics with faults, ten seeds.
+pub const RIVALS_FAULTS: EvalPlan = plan!("rivals-faults.toml", 1.0);
+/// The same with two seeds.
+pub const RIVALS_FAULTS_QUICK: EvalPlan = plan!("rivals-faults-quick.toml", 1.0);
+/// Collectives of 64 hosts, ten seeds.
+pub const RIVALS_COLLECTIVES: EvalPlan = plan!("rivals-collectives.toml", 2.0);
+/// The same with two seeds.
+pub const RIVALS_COLLECTIVES_QUICK: EvalPlan = plan!("rivals-collectives-quick.toml", 2.0);
+/// An incast and a permutation beside other traffic, ten seeds.
+pub const RIVALS_BESIDE: EvalPlan = plan!("rivals-beside.toml", 2.0);
+/// The same with two seeds.
+pub const RIVALS_BESIDE_QUICK: EvalPlan = plan!("rivals-beside-quick.toml", 2.0);
+/// Permutations, slow links and a ring on 1,024 hosts, ten seeds.
+pub const RIVALS_LARGE: EvalPlan = plan!("rivals-large.toml", 15.0);
+
 /// A plan to run: one of this program, or the user's version of it.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -152,14 +171,17 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{Content, TABLES};
+    use super::super::tables::{Content, RIVAL_TABLES, TABLES};
     use super::*;
 
     fn all() -> impl Iterator<Item = EvalPlan> {
-        let plans = TABLES.iter().flat_map(|table| match table.content {
-            Content::Simulated(plans, _) => [plans.quick, plans.whole, plans.thorough].concat(),
-            Content::Trained(_) => Vec::new(),
-        });
+        let plans = TABLES
+            .iter()
+            .chain(&RIVAL_TABLES)
+            .flat_map(|table| match table.content {
+                Content::Simulated(plans, _) => [plans.quick, plans.whole, plans.thorough].concat(),
+                Content::Trained(_) => Vec::new(),
+            });
         plans.collect::<Vec<_>>().into_iter()
     }
 

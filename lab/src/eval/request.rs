@@ -31,6 +31,33 @@ pub struct EvalRequest {
     pub python: PathBuf,
 }
 
+/// The tables that belong together in one report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Suite {
+    /// DLCP's evaluation, and ByteScheduler's.
+    Dlcp,
+    /// gradwire beside the strongest known designs.
+    Rivals,
+}
+
+impl Suite {
+    /// Returns the word behind `gradwire eval`.
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Dlcp => "dlcp",
+            Self::Rivals => "rivals",
+        }
+    }
+
+    /// Returns the title of its report.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Dlcp => "gradwire: DLCP's evaluation, and ByteScheduler's",
+            Self::Rivals => "gradwire beside its rivals",
+        }
+    }
+}
+
 /// How much of every table an evaluation runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {

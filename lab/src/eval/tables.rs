@@ -7,7 +7,8 @@ pub mod accuracy;
 pub mod fabric;
 pub mod loads;
 pub mod losses;
-mod rivals;
+mod references;
+pub mod rivals;
 pub mod scheduling;
 pub mod search;
 pub mod steps;
@@ -17,6 +18,7 @@ pub mod tolerance;
 use super::evidence::TableEvidence;
 use super::findings::TableFindings;
 use super::plans::{self, TablePlans};
+use super::request::Suite;
 use super::training::Study;
 
 /// One table.
@@ -39,7 +41,72 @@ pub enum Content {
     Trained(&'static Study),
 }
 
-/// Returns all tables, in the order of the report.
+/// Returns the tables of a suite, in the order of the report.
+pub fn of(suite: Suite) -> &'static [EvalTable] {
+    match suite {
+        Suite::Dlcp => &TABLES,
+        Suite::Rivals => &RIVAL_TABLES,
+    }
+}
+
+const fn rivals(name: &'static str, title: &'static str, plans: TablePlans) -> EvalTable {
+    EvalTable {
+        name,
+        title,
+        content: Content::Simulated(plans, rivals::found),
+    }
+}
+
+/// The tables of gradwire beside its rivals.
+pub const RIVAL_TABLES: [EvalTable; 5] = [
+    rivals(
+        "flows",
+        "Permutations, incasts, all-to-all",
+        TablePlans {
+            quick: &[plans::RIVALS_FLOWS_QUICK],
+            whole: &[plans::RIVALS_FLOWS],
+            thorough: &[plans::RIVALS_FLOWS],
+        },
+    ),
+    rivals(
+        "faults",
+        "Oversubscription, slow, gray and failing links",
+        TablePlans {
+            quick: &[plans::RIVALS_FAULTS_QUICK],
+            whole: &[plans::RIVALS_FAULTS],
+            thorough: &[plans::RIVALS_FAULTS],
+        },
+    ),
+    rivals(
+        "collectives",
+        "Collectives",
+        TablePlans {
+            quick: &[plans::RIVALS_COLLECTIVES_QUICK],
+            whole: &[plans::RIVALS_COLLECTIVES],
+            thorough: &[plans::RIVALS_COLLECTIVES],
+        },
+    ),
+    rivals(
+        "beside",
+        "Beside other traffic",
+        TablePlans {
+            quick: &[plans::RIVALS_BESIDE_QUICK],
+            whole: &[plans::RIVALS_BESIDE],
+            thorough: &[plans::RIVALS_BESIDE],
+        },
+    ),
+    rivals(
+        "large",
+        "1,024 hosts",
+        TablePlans {
+            quick: &[],
+            whole: &[],
+            thorough: &[plans::RIVALS_LARGE],
+        },
+    ),
+];
+
+/// Returns the tables of DLCP's evaluation, in the order of the report.
 pub const TABLES: [EvalTable; 9] = [
     EvalTable {
         name: "scheduling",

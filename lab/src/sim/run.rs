@@ -90,6 +90,7 @@ fn places(loaded: &Loaded, outcome: &Outcome) -> Vec<PlacePair> {
 fn table(summary: &Summary, places: &[PlacePair]) -> String {
     let mut text = headline(summary);
     text += &times(summary);
+    text += &groups(summary);
     text += &tasks(summary);
     for training in &summary.training {
         text += &training.table();
@@ -199,9 +200,40 @@ fn tasks(summary: &Summary) -> String {
         let more = tasks.by_name.len() - NAMES_MAX;
         text += &format!("  and {more} names more, see --json\n");
     }
+    if let Some(exposed) = tasks.exposed_us {
+        let share = exposed / (exposed + tasks.compute_us) * 100.0;
+        text += &format!(
+            "  {:<40}{:>12.3}\n  {:<40}{exposed:>12.3}  communication that computing does not \
+             hide, {share:.1} %\n",
+            "computing us", tasks.compute_us, "exposed us"
+        );
+    }
     if tasks.finished < tasks.tasks {
         let (ended, of) = (tasks.finished as u64, tasks.tasks as u64);
         text += &format!("  only {} of {} tasks ended\n", count(ended), count(of));
+    }
+    text
+}
+
+/// The flows of each workload, if several run side by side.
+fn groups(summary: &Summary) -> String {
+    let mut text = String::new();
+    for group in &summary.groups {
+        if text.is_empty() {
+            let titles = [
+                "flows", "ended", "FCT p50", "FCT p99", "FCT max", "slowdown",
+            ];
+            let titles = titles.map(|title| format!("{title:>12}"));
+            text += &format!("\n{:<40}{}\n", "by workload, us", titles.concat());
+        }
+        let figures = group
+            .fct_us
+            .map_or([f64::NAN; 3], |one| [one.p50, one.p99, one.max]);
+        let slowdown = group.slowdown.map_or(f64::NAN, |one| one.mean);
+        let counts = [group.flows, group.finished].map(|one| count(one as u64));
+        let figures = figures.map(|value| format!("{value:>12.3}")).concat();
+        let (workload, [flows, ended]) = (&group.workload, counts);
+        text += &format!("  {workload:<38}{flows:>12}{ended:>12}{figures}{slowdown:>12.2}\n");
     }
     text
 }

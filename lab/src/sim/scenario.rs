@@ -20,6 +20,7 @@ use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::cost::{self, Meter};
+use super::room;
 use super::summary::Summary;
 use crate::error::LabError;
 use crate::{files, job_file, values};
@@ -46,11 +47,13 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
     /// The transport of the flows: gradwire, dctcp, dctcp-10ms (with timeouts of at least 10 ms),
-    /// dctcp-classes (training jobs before other traffic), pias, swift, pfabric, ndp, nscc (Ultra
-    /// Ethernet, with REPS and trimming), roce (with PFC and DCQCN), roce-pfc (without DCQCN), irn,
+    /// dctcp-classes (training jobs before other traffic), pias, swift, pfabric, ndp, eqds
+    /// (credits of receivers), nscc or rccc (Ultra Ethernet's window or credits, with REPS and
+    /// trimming), roce (with PFC and DCQCN), roce-pfc (without DCQCN), irn,
     /// irn-dcqcn, irn-pfc or irn-pfc-dcqcn, irn-go-back-n or irn-no-window (ablations), or
     /// switchml, atp, atp-servers (without aggregators), netreduce: switches sum the all-reduces
-    /// whose collectives.algorithm is auto. Flows of a background ride DCTCP beside gradwire. All
+    /// whose collectives.algorithm is auto. Flows of a background ride DCTCP beside gradwire,
+    /// unless --background-transport says otherwise. All
     /// but gradwire take only collectives.algorithm, chunk, order and credit from the job: each
     /// message of a collective is a flow. With credit 0, the default, a flow begins as soon as it
     /// may, and order has no effect. With a credit, order = layers is ByteScheduler, and order =
@@ -58,6 +61,11 @@ pub struct Scenario {
     #[arg(long, default_value_t = default_transport())]
     #[serde(default = "default_transport")]
     pub transport: String,
+    /// The transport of the background, if it is another one: any but gradwire and those whose
+    /// switches sum. Switches serve the workload's transport.
+    #[arg(long, value_name = "NAME", requires = "background")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background_transport: Option<String>,
     /// The job file; by default GRADWIRE_JOB, else a job fitted to the fabric.
     #[arg(long, value_name = "FILE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +122,8 @@ fn default_limit() -> Span {
 pub struct Loaded {
     /// The simulator's input.
     pub setup: Setup,
+    /// Each workload that runs side by side with others, as typed, and its flows.
+    pub groups: Vec<(String, usize)>,
     /// Flows of the workload; those behind them are of the background.
     pub flows: usize,
     /// By host, tasks of the workload; those behind them are of the background.
@@ -152,6 +162,7 @@ impl Scenario {
             workload: workload.to_owned(),
             background: None,
             transport: default_transport(),
+            background_transport: None,
             job: None,
             tolerance: None,
             set: Vec::new(),
@@ -168,6 +179,10 @@ impl Scenario {
     /// [`LabError`] names the file, its line where there is one, and the values that are allowed.
     pub fn load(&self) -> Result<Loaded, LabError> {
         let transport: Transport = self.transport.parse().map_err(usage)?;
+        let background = self.background_transport.as_ref();
+        let background: Option<Transport> = background
+            .map(|name| name.parse().map_err(usage))
+            .transpose()?;
         let (job, written) = self.job()?;
         let mut fabric = files::fabric(&self.fabric)?;
         if let Some(text) = &self.balance {
@@ -175,11 +190,13 @@ impl Scenario {
             let allowed = || format!("--balance {text}: allowed are ecmp, random and adaptive");
             fabric.balance = Some(balance.ok_or_else(|| LabError::Usage(allowed()))?);
         }
-        let mut workload = files::workload(&self.workload, &mut fabric, self.seed)?;
+        let limits = room::draw_limits(self.limit);
+        let drawn = files::workload(&self.workload, &mut fabric, self.seed, limits)?;
+        let (mut workload, groups) = drawn;
         let (flows, tasks) = (workload.flows.len(), tasks_by_host(&workload));
         for (number, text) in (1..).zip(self.backgrounds()) {
             let seed = self.seed ^ BACKGROUND_SEED.wrapping_mul(number);
-            let background = files::workload(text, &mut fabric, seed)?;
+            let (background, _) = files::workload(text, &mut fabric, seed, limits)?;
             workload = workload.with_background(background);
         }
         let setup = Setup {
@@ -187,6 +204,7 @@ impl Scenario {
             fabric,
             workload,
             transport,
+            background,
             seed: self.seed,
             limit: Instant::START + self.limit,
             threads: self.threads,
@@ -194,8 +212,10 @@ impl Scenario {
             journal: JournalMode::Off,
             clock: cost::thread_cpu,
         };
+        room::check(&setup)?;
         Ok(Loaded {
             setup,
+            groups,
             flows,
             tasks,
         })
@@ -236,6 +256,9 @@ impl Scenario {
             [] if self.transport == plain.transport => {}
             [] => add("--transport", self.transport.clone()),
             several => add("--transports", several.join(",")),
+        }
+        if let Some(name) = &self.background_transport {
+            add("--background-transport", name.clone());
         }
         if let Some(job) = &self.job {
             add("--job", job.display().to_string());

@@ -62,6 +62,8 @@ pub struct Summary {
     pub goodput_gbps: f64,
     /// The same for the mean receiving host.
     pub goodput_per_receiver_gbps: f64,
+    /// Flows of each workload of the run, if several run side by side.
+    pub groups: Vec<FlowGroup>,
     /// Tasks of programs, where there are any.
     pub tasks: Option<TaskSummary>,
     /// Steps of each training job of the workload.
@@ -123,6 +125,44 @@ pub struct ClassDrops {
     pub counts: ClassCounts,
 }
 
+/// The flows of one workload of several.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FlowGroup {
+    /// The workload as typed.
+    pub workload: String,
+    /// How many.
+    pub flows: usize,
+    /// How many ended.
+    pub finished: usize,
+    /// From a flow's start until its receiver is complete.
+    pub fct_us: Option<Spread>,
+    /// `fct_us` over the time that the flow takes alone on an idle fabric.
+    pub slowdown: Option<Spread>,
+}
+
+impl FlowGroup {
+    /// Those of each workload with flows; empty unless several have some.
+    fn of(loaded: &Loaded, flows: &[FlowOutcome]) -> Vec<Self> {
+        let mut rest = flows;
+        let groups = loaded.groups.iter().map(|(workload, count)| {
+            let (own, others) = rest.split_at(*count);
+            rest = others;
+            Self {
+                workload: workload.clone(),
+                flows: own.len(),
+                finished: finished(own),
+                fct_us: times(own, statistics::completion),
+                slowdown: slowdown(own),
+            }
+        });
+        let groups: Vec<Self> = groups.filter(|group| group.flows > 0).collect();
+        match groups.len() {
+            0 | 1 => Vec::new(),
+            _ => groups,
+        }
+    }
+}
+
 /// How the tasks of programs went.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TaskSummary {
@@ -130,6 +170,11 @@ pub struct TaskSummary {
     pub tasks: usize,
     /// How many ended.
     pub finished: usize,
+    /// How long the host computes that computes longest: the least that the run can take.
+    pub compute_us: f64,
+    /// By how much the run takes longer than that: communication that computing does not hide.
+    /// `None` where nothing computes, or where a task has not ended.
+    pub exposed_us: Option<f64>,
     /// By name, those that took longest in all first, 64 names at most.
     pub by_name: Vec<NamedTasks>,
 }
@@ -178,6 +223,7 @@ impl Summary {
             slowdown: slowdown(flows),
             goodput_gbps: rounded(goodput.gbps()),
             goodput_per_receiver_gbps: rounded(goodput.gbps_per_receiver()),
+            groups: FlowGroup::of(loaded, flows),
             tasks: tasks(loaded, &own_tasks),
             training: TrainingSummary::of(&setup.workload, &own_tasks),
             makespan_us: rounded(micros(statistics::makespan(flows, &own_tasks))),
@@ -257,9 +303,15 @@ fn tasks(loaded: &Loaded, outcomes: &[TaskOutcome]) -> Option<TaskSummary> {
     let mut named = statistics::named_tasks(&loaded.setup.workload, outcomes);
     let finished = named.iter().map(|tasks| tasks.finished).sum();
     named.truncate(NAMES_MAX);
+    let tasks = loaded.tasks.values().sum();
+    let compute = statistics::longest_compute(&loaded.setup.workload, outcomes);
+    let whole = statistics::makespan(&[], outcomes);
+    let is_whole = finished == tasks && compute > Span::ZERO;
     (!loaded.tasks.is_empty()).then(|| TaskSummary {
-        tasks: loaded.tasks.values().sum(),
+        tasks,
         finished,
+        compute_us: rounded(micros(compute)),
+        exposed_us: is_whole.then(|| rounded(micros(whole.beyond(compute)))),
         by_name: named,
     })
 }

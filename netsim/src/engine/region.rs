@@ -13,7 +13,7 @@
 
 use gradwire_fabric::policy::{Balance, ServiceOrder};
 use gradwire_fabric::routing::PortId;
-use gradwire_fabric::topology::{Device, HostSpells, LinkState};
+use gradwire_fabric::topology::{Device, HostSpells, LinkState, LinkWay};
 use gradwire_protocol::loss::LossProcess;
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{Dscp, Instant, Span};
@@ -150,8 +150,10 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             self.losses = Vec::new();
         }
         for change in &self.wiring.changes {
-            for port in PortId::of_link(change.link) {
-                if self.wiring.wires[port.index()].home == self.number {
+            let ways = [LinkWay::Forth, LinkWay::Back];
+            for (port, way) in PortId::of_link(change.link).into_iter().zip(ways) {
+                let own = self.wiring.wires[port.index()].home == self.number;
+                if own && change.way.has(way) {
                     let state = change.state;
                     let change_of_port = Happening::LinkChange { port, state };
                     self.calendar.push(change_of_port.at(change.at));

@@ -10,7 +10,7 @@ use crate::engine::port::{PortLimits, picos_per_byte};
 use crate::engine::turns::TurnRules;
 use gradwire_fabric::policy::SwitchBuffer;
 use gradwire_fabric::routing::{PortId, Routes};
-use gradwire_fabric::topology::{Device, Fabric, HostSpells, LinkChange};
+use gradwire_fabric::topology::{Device, Fabric, HostSpells, LinkChange, LinkWay};
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug)]
@@ -116,17 +116,17 @@ impl Wiring {
 
     fn add_wires(&mut self, fabric: &Fabric, policy: &QosPolicy, switch_region: &[u8]) {
         let mut rates = Vec::new();
-        for link in &fabric.links {
-            let rate = link.rate;
-            if !rates.contains(&rate) {
-                rates.push(rate);
-                self.limits
-                    .push(PortLimits::of_switch(policy, fabric.buffer, rate));
-            }
-            let kind = rates.iter().position(|&known| known == rate);
-            let kind = kind.expect("just added") as u8 + 1;
+        for (number, link) in (0..).zip(&fabric.links) {
             let [a, b] = link.ends;
-            for (from, to) in [(a, b), (b, a)] {
+            for (from, to, way) in [(a, b, LinkWay::Forth), (b, a, LinkWay::Back)] {
+                let rate = fabric.rate_of_way(number, way);
+                if !rates.contains(&rate) {
+                    rates.push(rate);
+                    let limits = PortLimits::of_switch(policy, fabric.buffer, rate);
+                    self.limits.push(limits);
+                }
+                let kind = rates.iter().position(|&known| known == rate);
+                let kind = kind.expect("just added") as u8 + 1;
                 let port = PortId(self.wires.len() as u32);
                 let limits = match from {
                     Device::Host(host) => {
@@ -143,7 +143,7 @@ impl Wiring {
                     home: self.region_of(from, switch_region),
                     target: self.region_of(to, switch_region),
                     limits,
-                    loss: link.loss,
+                    loss: fabric.loss_of_way(number, way),
                 });
             }
         }

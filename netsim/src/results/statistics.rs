@@ -448,6 +448,24 @@ fn student_t(freedom: usize) -> f64 {
     })
 }
 
+/// Computing time of the host whose busiest unit computes longest, over these tasks, which are in
+/// the order of hosts.
+pub fn longest_compute(workload: &Workload, outcomes: &[TaskOutcome]) -> Span {
+    let mut units: BTreeMap<(u32, u16), Span> = BTreeMap::new();
+    for program in &workload.programs {
+        let from = outcomes.partition_point(|outcome| outcome.host < program.host);
+        let own = outcomes[from..].iter();
+        for outcome in own.take_while(|outcome| outcome.host == program.host) {
+            let task = program.tasks.get(outcome.task as usize);
+            if let Some(Work::Compute { span, unit }) = task.map(|task| &task.work) {
+                let sum = units.entry((program.host, *unit)).or_default();
+                *sum = *sum + *span;
+            }
+        }
+    }
+    units.into_values().max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::units::{ByteCount, Rate, Share};
@@ -577,6 +595,7 @@ mod tests {
             switches: Vec::new(),
             links: Vec::new(),
             changes: Vec::new(),
+            one_way: Vec::new(),
             spells: HostSpells::default(),
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,
@@ -619,6 +638,7 @@ mod tests {
             switches: vec![switch("leaf", 0), switch("spine", 1)],
             links: vec![plain([host, leaf]), plain([leaf, spine])],
             changes: Vec::new(),
+            one_way: Vec::new(),
             spells: HostSpells::default(),
             buffer: SwitchBuffer::PerPort(PORT_BUFFER),
             mtu: MTU,

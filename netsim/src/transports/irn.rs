@@ -206,6 +206,7 @@ impl FlowRules for Irn {
             },
             entropy: flow.entropy,
             urgency: 0,
+            pulls: 0,
             alarm: Some(flow.moved + self.timeouts.low),
         })
     }

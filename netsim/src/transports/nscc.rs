@@ -49,14 +49,19 @@ pub struct NsccFlow {
     turn: Turn,
 }
 
+/// The time after which a packet without an answer counts as lost.
+pub(crate) fn timeout(settings: &ReferenceSettings) -> Span {
+    let queue = settings.packet_time() * u64::from(settings.bandwidth_delay());
+    TIMEOUT + queue * QUEUES_OF_TIMEOUT
+}
+
 impl Nscc {
     /// A host without flows.
     pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Self> {
-        let queue = settings.packet_time() * u64::from(settings.bandwidth_delay());
         let rules = Self {
             terms: NsccTerms::of(settings),
             packet: settings.full_packet_bytes().get() as f64,
-            timeout: TIMEOUT + queue * QUEUES_OF_TIMEOUT,
+            timeout: timeout(settings),
             turns: Turns::default(),
             receiving: Acknowledger::default(),
         };
@@ -132,6 +137,7 @@ impl FlowRules for Nscc {
             packet: flow.board.send(desk.now)?,
             entropy: flow.paths.next(&mut desk.random),
             urgency: 0,
+            pulls: 0,
             alarm: Some(desk.now + self.timeout),
         })
     }

@@ -144,6 +144,7 @@ impl FlowRules for PFabric {
             packet: flow.board.send(desk.now)?,
             entropy: desk.random.next_u32() as u16,
             urgency: flow.board.missing(),
+            pulls: 0,
             alarm: flow.deadline(self.timeout),
         })
     }

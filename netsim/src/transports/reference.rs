@@ -6,9 +6,10 @@
 //! - `scoreboard`: the fate of every packet of a flow, at its sender.
 //! - [`windowed`]: the rules of transports with a window for each flow; `retransmission` is TCP's
 //!   timeout.
+//! - [`pulled`]: those of transports whose receivers pull; `pulls` is the receiver.
 //! - `acknowledger`: a receiver that acknowledges every packet by itself.
 //! - `incoming`: which packets of a flow have arrived, at its receiver.
-//! - `reps`: entropies that came back unmarked, to be used again.
+//! - `reps`: entropies that came back unmarked, to be used again; `path_order`: all in turn.
 //! - `turns`: flows that may send, one packet each in turn; `paced`: each at a rate of its own.
 //! - [`dcqcn`]: these rates, as the transports of RDMA set them.
 //! - `alarms`: one timer per flow, cheap to push back.
@@ -26,8 +27,11 @@ pub(crate) mod incoming;
 pub(crate) mod manifest;
 pub(crate) mod outbox;
 pub(crate) mod paced;
+pub(crate) mod path_order;
 pub(crate) mod player;
 pub mod programmed;
+pub mod pulled;
+pub(crate) mod pulls;
 pub(crate) mod reps;
 pub(crate) mod retransmission;
 pub(crate) mod scoreboard;

@@ -247,6 +247,7 @@ impl FlowRules for Roce {
             },
             entropy: flow.entropy,
             urgency: 0,
+            pulls: 0,
             alarm: Some(flow.deadline),
         })
     }

@@ -1,19 +1,18 @@
-//! A host that gradwire shares with other traffic: flows of no training job ride DCTCP.
+//! A host that gradwire shares with other traffic: flows of no training job ride another
+//! transport, DCTCP unless the setup says which.
 //!
-//! - An untagged flow ([`Layer::UNTAGGED`]) belongs to the DCTCP side, all others to gradwire. Each
-//!   side has packets and counters of its own; they meet on the host's link and in its queues.
-//! - DCTCP's data has no class, so it travels in the last one, behind the job's. Its ACKs travel in
-//!   the class of control packets, as the ACKs of all references do.
+//! - An untagged flow ([`Layer::UNTAGGED`]) belongs to that side, all others to gradwire. Each side
+//!   has packets and counters of its own; they meet on the host's link and in its queues.
+//! - The others' data has no class, so it travels in the last one, behind the job's. Their ACKs
+//!   travel in the class of control packets, as the ACKs of all references do.
 
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{Dscp, Instant, Layer};
 use gradwire_workloads::workload::Workload;
 
-use super::dctcp::{self, Dctcp};
+use super::beside::ReferenceHost;
 use super::gradwire::{Gradwire, GradwireCargo};
 use super::reference::cargo::ReferenceCargo;
-use super::reference::flow_host::FlowHost;
-use super::settings::ReferenceSettings;
 use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
 use crate::results::outcome::{MessageOutcome, TaskOutcome, TransportCounts};
 use crate::setup::Setup;
@@ -21,12 +20,12 @@ use crate::setup::Setup;
 /// DSCP of traffic without a class.
 const UNTAGGED: Dscp = Dscp(0);
 
-/// A host that speaks gradwire, and DCTCP for flows of others.
+/// A host that speaks gradwire, and a reference for flows of others.
 #[derive(Debug)]
 pub struct SharedHost {
     job: Gradwire,
-    others: FlowHost<Dctcp>,
-    /// DSCP of DCTCP's ACKs.
+    others: Box<dyn ReferenceHost>,
+    /// DSCP of the others' ACKs.
     control: Dscp,
 }
 
@@ -35,7 +34,7 @@ pub struct SharedHost {
 pub enum SharedCargo {
     /// Of gradwire.
     Job(GradwireCargo),
-    /// Of DCTCP.
+    /// Of the others' transport.
     Others(ReferenceCargo),
 }
 
@@ -65,11 +64,11 @@ pub fn has_untagged_flows(workload: &Workload) -> bool {
 
 impl SharedHost {
     /// Host `host` of a setup.
-    pub fn new(host: u32, setup: &Setup, settings: &ReferenceSettings) -> Self {
+    pub fn new(host: u32, setup: &Setup, others: Box<dyn ReferenceHost>) -> Self {
         let job: &Job = &setup.job;
         Self {
             job: Gradwire::new(host, setup),
-            others: dctcp::host(host, settings),
+            others,
             control: job.priority.dscps.first().copied().unwrap_or(UNTAGGED),
         }
     }
@@ -114,7 +113,7 @@ impl Host for SharedHost {
     /// of others.
     fn transmit(&mut self, now: Instant, cargo: &mut SharedCargo) -> Option<Envelope> {
         let mut other = ReferenceCargo::default();
-        let ahead = self.others.answer(&mut other);
+        let ahead = self.others.answer(now, &mut other);
         if ahead.is_none() {
             let own = self.job.transmit(now, cargo.job());
             if own.is_some() {

@@ -70,6 +70,15 @@ impl TaggedHost {
         }
     }
 
+    /// The next answer, which leaves before data.
+    pub(crate) fn transmit_answer(
+        &mut self,
+        now: Instant,
+        cargo: &mut ReferenceCargo,
+    ) -> Option<Envelope> {
+        self.carrier.transmit_answer(now, cargo)
+    }
+
     fn queue(&self, cargo: &ReferenceCargo) -> usize {
         match self.rule {
             QueueRule::JobFirst if self.others.contains(&cargo.flow) => QUEUES.len() - 1,

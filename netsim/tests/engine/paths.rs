@@ -1,7 +1,7 @@
 //! Which way packets take: hashing, spraying, and around links that are down.
 
 use gradwire_fabric::policy::Balance;
-use gradwire_fabric::topology::{Device, Fabric, LinkChange, LinkState};
+use gradwire_fabric::topology::{Device, Fabric, LinkChange, LinkState, LinkWay};
 use gradwire_netsim::results::outcome::{LinkOutcome, Outcome};
 use gradwire_protocol::units::{Instant, Span};
 use gradwire_workloads::workload::{Flow, Workload};
@@ -138,7 +138,12 @@ fn links_of_a_core(fabric: &Fabric) -> Vec<u32> {
 fn flapping(mut fabric: Fabric, links: &[u32], down: (u64, u64)) -> Fabric {
     for (micros, state) in [(down.0, LinkState::Down), (down.1, LinkState::Up)] {
         let at = Instant::START + Span::from_micros(micros);
-        let changes = links.iter().map(|&link| LinkChange { at, link, state });
+        let changes = links.iter().map(|&link| LinkChange {
+            at,
+            link,
+            way: LinkWay::Both,
+            state,
+        });
         fabric.changes.extend(changes);
     }
     fabric

@@ -2,7 +2,7 @@
 
 use gradwire_fabric::policy::Balance;
 use gradwire_fabric::policy::SwitchBuffer;
-use gradwire_fabric::topology::{Fabric, LinkChange, LinkState};
+use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::setup::{Setup, Transport};
@@ -12,10 +12,11 @@ use gradwire_protocol::units::{ByteCount, Instant, Span};
 use crate::world::{fabric, lines, pattern, run, setup, share, slow};
 
 const SHAPE: &str = "fat-tree:k=8@100G";
-const PATTERNS: [&str; 3] = [
+const PATTERNS: [&str; 4] = [
     "permutation:30KB",
     "incast:31x30KB",
     "all-to-all:6KB@hosts=0-3,16-19,32-35,112-115",
+    "all-to-all:6KB,parallel=2@hosts=0-3,16-19,32-35,112-115",
 ];
 
 /// Events in a fabric that disturb packets.
@@ -53,7 +54,12 @@ fn flapping(fabric: &mut Fabric, every: usize) {
         let links = (0..links).filter(|link| !fabric.links[*link as usize].has_host());
         let changes: Vec<_> = links
             .step_by(every)
-            .map(|link| LinkChange { at, link, state })
+            .map(|link| LinkChange {
+                at,
+                link,
+                way: LinkWay::Both,
+                state,
+            })
             .collect();
         fabric.changes.extend(changes);
     }

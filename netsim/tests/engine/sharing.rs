@@ -1,16 +1,16 @@
 //! Flows that meet on a link fill it, and share it.
 
-use gradwire_fabric::topology::Device;
+use gradwire_fabric::topology::{Device, LinkWay, OneWayFault};
 use gradwire_netsim::results::outcome::Outcome;
-use gradwire_netsim::setup::Setup;
+use gradwire_netsim::setup::{Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::launch::{self, LaunchFacts};
-use gradwire_protocol::units::{ByteCount, Instant, Span};
+use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::{Flow, Start};
 
 use crate::world::{
-    HEADER, SEED, dropped, fabric, flow, flows, lines, micros, run, setup, tail, took,
+    HEADER, SEED, dropped, fabric, flow, flows, lines, micros, pattern, run, setup, tail, took,
 };
 
 /// Time of all bytes of these flows on one link, in microseconds, and of the first of them over
@@ -156,4 +156,77 @@ fn an_incast_under_the_defaults_of_a_launch_drops_little() {
     println!("{dropped} packets dropped, {tail:.0} us of {bound:.0} us");
     assert!(dropped < 500, "{dropped} packets dropped");
     assert!(tail < bound * 1.1, "{tail:.0} us of {bound:.0} us");
+}
+
+/// Flows of a workload on one transport, and of a background on another.
+fn beside(transport: Transport, background: Transport) -> Setup {
+    let fabric = fabric("single:4@100G");
+    let workload = pattern("incast:3x500KB", &fabric, SEED);
+    let others = pattern("incast:3x500KB", &fabric, SEED);
+    Setup {
+        transport,
+        background: Some(background),
+        ..setup(fabric, workload.with_background(others))
+    }
+}
+
+/// Incasts into one host, the workload's in DCTCP's queue or in NDP's, where switches trim.
+#[test]
+fn a_background_may_ride_another_transport() {
+    let pairs = [
+        (Transport::Ndp, Transport::Dctcp),
+        (Transport::Dctcp, Transport::Roce),
+        (Transport::Gradwire, Transport::Nscc),
+    ];
+    for (transport, background) in pairs {
+        let setup = beside(transport, background);
+        let outcome = run(&setup);
+        let ended = outcome.flows.iter().filter(|flow| flow.received.is_some());
+        assert_eq!(ended.count(), 6, "{transport} beside {background}");
+        let bound = wire_bound(&setup);
+        assert!(
+            tail(&outcome) > bound * 0.99,
+            "{transport} beside {background}"
+        );
+        let same = run(&Setup {
+            background: Some(transport),
+            ..setup.clone()
+        });
+        let times = |outcome: &Outcome| outcome.flows.iter().map(took).collect::<Vec<_>>();
+        if transport != Transport::Gradwire {
+            assert_ne!(times(&outcome), times(&same));
+        }
+    }
+}
+
+#[test]
+fn transports_that_run_alone_are_refused_beside_others() {
+    let setup = beside(Transport::Dctcp, Transport::Gradwire);
+    let error = simulation::run(&setup, &mut |_| ()).expect_err("gradwire is no background");
+    assert!(
+        error.to_string().starts_with("gradwire runs alone"),
+        "{error}"
+    );
+}
+
+/// The links of a host lose in one direction only, or are slow in one.
+#[test]
+fn a_fault_of_one_direction_leaves_the_other_alone() {
+    let mut setup = setup(fabric("single:2@100G"), flows(vec![flow(0, 1, 1_000_000)]));
+    let whole = tail(&run(&setup));
+    let to_switch = setup.fabric.links[0].ends[0] == Device::Host(0);
+    let (forth, back) = match to_switch {
+        true => (LinkWay::Forth, LinkWay::Back),
+        false => (LinkWay::Back, LinkWay::Forth),
+    };
+    let slow = |way| OneWayFault {
+        link: 0,
+        way,
+        rate: Some(Rate::from_gbps(10)),
+        loss: None,
+    };
+    setup.fabric.one_way = vec![slow(back)];
+    assert!(tail(&run(&setup)) < 1.2 * whole);
+    setup.fabric.one_way = vec![slow(forth)];
+    assert!(tail(&run(&setup)) > 8.0 * whole);
 }

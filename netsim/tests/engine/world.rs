@@ -69,6 +69,7 @@ pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
         limit: Instant::START + Span::from_millis(1_000),
         threads: 1,
         sample_every: None,
+        background: None,
         journal: JournalMode::Off,
         clock: || Span::ZERO,
     }

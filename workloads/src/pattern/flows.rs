@@ -7,11 +7,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{PatternError, PatternLine, notation};
-use crate::arrivals::MOST_FLOWS;
+use crate::arrivals::DrawLimits;
 use crate::workload::{Flow, Start, Trigger, TriggerId, Workload};
-
-/// Bytes that a flow takes at least: its line, its start and its two ends.
-const FLOW_MEMORY: u64 = 200;
 
 const INCAST: &str = "incast";
 
@@ -108,8 +105,14 @@ impl PatternLine<'_> {
             return Err(self.form(INCAST, "every=TIME and for=TIME go together"));
         };
         let bursts = length.as_picos().div_ceil(every.as_picos());
-        if bursts.saturating_mul(u64::from(senders)) > MOST_FLOWS {
-            let what = format!("{bursts} bursts of {senders}; at most {MOST_FLOWS} flows in all");
+        let until = self.limits.until.as_picos();
+        let bursts = bursts.min(until.div_ceil(every.as_picos()));
+        let (flows, most) = (bursts.saturating_mul(u64::from(senders)), self.limits.flows);
+        if flows > most {
+            let memory = DrawLimits::memory(flows);
+            let what = format!(
+                "{bursts} bursts of {senders} take {memory} or more; at most {most} flows in all"
+            );
             return Err(self.form(INCAST, what));
         }
         let starts = (0..bursts).map(|burst| Start::At(Instant::START + every * burst));
@@ -127,11 +130,12 @@ impl PatternLine<'_> {
         self.needs_hosts(2)?;
         let hosts = self.hosts.count;
         let flows = u64::from(hosts) * u64::from(hosts - 1);
-        if flows > MOST_FLOWS {
-            let gigabytes = flows * FLOW_MEMORY / 1_000_000_000;
+        let most = self.limits.flows;
+        if flows > most {
+            let memory = DrawLimits::memory(flows);
             let fault = format!(
-                " has {flows} flows on {hosts} hosts, which take {gigabytes} GB or more; at most \
-                 {MOST_FLOWS} flows: use fewer hosts"
+                " has {flows} flows on {hosts} hosts, which take {memory} or more; at most \
+                 {most} flows: use fewer hosts"
             );
             return Err(self.hosts_fault(fault));
         }

@@ -65,12 +65,23 @@ fn failed_links_are_given_back() {
 }
 
 #[test]
+fn messages_of_a_connection_are_flows() {
+    let text = "Nodes 2\nConnections 2\n0->1 id 1 msg 1 start 0 size 10\n\
+                0->1 id 1 msg 2 start 5 size 20\n";
+    let flows = matrix(text).workload.flows;
+    let bytes: Vec<u64> = flows.iter().map(|flow| flow.bytes.get()).collect();
+    assert_eq!(bytes, [10, 20]);
+    let zero = "Nodes 2\nConnections 1\n0->1 msg 0 start 0 size 1\n";
+    assert!(refusal(zero).starts_with("line 3: msg `0`: allowed is a whole number from 1"));
+}
+
+#[test]
 fn a_wrong_line_is_named() {
     let with = |line: &str| refusal(&format!("Nodes 4\nConnections 1\nTriggers 0\n{line}\n"));
     assert_eq!(
         with("0->1 strt 0 size 1"),
         "line 4: `strt` (did you mean `start`?): allowed here are start, trigger, size, id, \
-         send_done_trigger, recv_done_trigger and prio"
+         msg, send_done_trigger, recv_done_trigger and prio"
     );
     assert!(with("0->4 start 0 size 1").starts_with("line 4: host 4; `Nodes 4` allows 0 to 3"));
     assert!(with("0->0 start 0 size 1").starts_with("line 4: a connection goes to another host"));

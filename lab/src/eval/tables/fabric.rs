@@ -3,7 +3,7 @@
 use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::published::{DLCP_FCT, dlcp_speed};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
-use super::rivals::{LOSSLESS, best, iteration, lead, ours};
+use super::references::{LOSSLESS, best, iteration, lead, ours};
 use crate::eval::findings::{
     ITERATION, ITERATIONS, OTHERS_FCT, OTHERS_SLOWDOWN, TableFindings, named,
 };

@@ -2,7 +2,7 @@
 
 use super::super::evidence::{CellPoint, SumExchange, TableEvidence};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
-use super::rivals::{LOSSLESS, best, iteration, lead};
+use super::references::{LOSSLESS, best, iteration, lead};
 use crate::eval::findings::{ITERATION, OTHERS_FCT, OTHERS_SLOWDOWN, TableFindings, named};
 
 const ABOUT: [&str; 2] = [

@@ -2,7 +2,7 @@
 
 use super::super::evidence::{CellPoint, SumExchange, TableEvidence, larger};
 use super::super::section::{Chart, ChartShape, EvalGoal, GoalState, Grid, Value, change};
-use super::rivals::{LOSSLESS, best, iteration, lead, ours};
+use super::references::{LOSSLESS, best, iteration, lead, ours};
 use crate::eval::findings::{OTHERS_FCT, TableFindings, named};
 
 const ABOUT: [&str; 2] = [

@@ -2,7 +2,7 @@
 
 use super::super::evidence::{CellPoint, TableEvidence, faster};
 use super::super::section::{Chart, ChartShape, Grid, Value};
-use super::rivals::iteration;
+use super::references::iteration;
 use crate::eval::findings::{ITERATION, OTHERS_FCT, OTHERS_SLOWDOWN, TableFindings, named};
 
 const ABOUT: [&str; 2] = [

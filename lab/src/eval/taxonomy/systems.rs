@@ -146,9 +146,9 @@ pub const CROSSING: [CrossingSystem; 13] = [
         command: "gradwire sim compare fat-tree:k=4@40G permutation:1MB --transports irn,roce-pfc",
     },
     CrossingSystem {
-        name: "DCTCP, PIAS, pFabric, NDP, NSCC",
+        name: "DCTCP, Swift, PIAS, pFabric, NDP, EQDS, NSCC, RCCC",
         changes: "the transport and the switches beneath, as references",
         command: "gradwire sim compare fat-tree:k=4@100G permutation:1MB \
-                  --transports dctcp,pias,pfabric,ndp,nscc",
+                  --transports dctcp,swift,pias,pfabric,ndp,eqds,nscc,rccc",
     },
 ];

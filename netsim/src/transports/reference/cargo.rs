@@ -14,7 +14,7 @@ pub enum CargoKind {
     Ack,
     /// A data packet has not arrived: it was trimmed, or another one arrived in its place.
     Nack,
-    /// Permission to send more (NDP).
+    /// Permission to send more (NDP, EQDS, RCCC).
     Pull,
     /// Congestion notification (RoCE).
     Congestion,
@@ -41,7 +41,7 @@ pub struct ReferenceCargo {
     pub before: u32,
     /// Counts the transmissions of a flow; an answer repeats it.
     pub number: u32,
-    /// Pulls that the receiver has sent for the flow.
+    /// Packets that PULLs of the receiver have allowed so far; of data, up to how many they may.
     pub pulls: u32,
     /// Bytes of the whole flow.
     pub flow_bytes: ByteCount,

@@ -63,6 +63,8 @@ pub struct DataDeparture {
     pub(crate) entropy: u16,
     /// Its place in queues that serve the smallest first.
     pub(crate) urgency: u32,
+    /// Up to how many packets PULLs may allow in all, as far as the sender asks for them.
+    pub(crate) pulls: u32,
     /// When the flow's timer must come due, if earlier than it is set.
     pub(crate) alarm: Option<Instant>,
 }
@@ -134,7 +136,12 @@ impl<R: FlowRules> FlowHost<R> {
     }
 
     /// The next answer, in the order of [`Host::transmit`]: answers leave before data.
-    pub(crate) fn answer(&mut self, cargo: &mut ReferenceCargo) -> Option<Envelope> {
+    pub(crate) fn transmit_answer(
+        &mut self,
+        now: Instant,
+        cargo: &mut ReferenceCargo,
+    ) -> Option<Envelope> {
+        self.desk.now = now;
         self.desk.outbox.transmit(cargo)
     }
 
@@ -184,7 +191,7 @@ impl<R: FlowRules> FlowHost<R> {
         } = departure.packet;
         self.desk.outbox.count(attempt);
         *cargo = ReferenceCargo::data(number, flow.bytes, now, departure.packet);
-        cargo.entropy = departure.entropy;
+        (cargo.entropy, cargo.pulls) = (departure.entropy, departure.pulls);
         let route = Route {
             destination: flow.destination,
             entropy: departure.entropy,

@@ -95,6 +95,16 @@ impl Scoreboard {
         self.missing
     }
 
+    /// Packets that were never sent.
+    pub(crate) const fn unsent(&self) -> u32 {
+        self.fates.len() as u32 - self.fresh
+    }
+
+    /// Lost packets that wait to be sent again.
+    pub(crate) const fn lost(&self) -> u32 {
+        self.lost
+    }
+
     /// Number of the next transmission.
     pub(crate) const fn next_number(&self) -> u32 {
         self.next_number
@@ -102,7 +112,7 @@ impl Scoreboard {
 
     /// Whether a packet waits to be sent, for the first time or again.
     pub(crate) const fn has_packet(&self) -> bool {
-        self.lost > 0 || self.fresh < self.fates.len() as u32
+        self.lost > 0 || self.unsent() > 0
     }
 
     /// The next packet to send: lost ones before new ones. It counts as in flight from `now` on.

@@ -79,6 +79,16 @@ pub(crate) fn losing_data(nth: u32) -> Judge {
     })
 }
 
+/// Trims data packets that find so many others waiting.
+pub(crate) fn trimming(depth: usize) -> Judge {
+    Box::new(
+        move |envelope, _, waiting| match envelope.load == Load::Data && waiting >= depth {
+            true => StarVerdict::Trim,
+            false => StarVerdict::Pass,
+        },
+    )
+}
+
 /// Loses every third packet of any kind; `judge` decides about the others.
 pub(crate) fn losing_third(mut judge: Judge) -> Judge {
     let mut count = 0;

@@ -186,6 +186,7 @@ impl<W: FlowWindow> FlowRules for Windowed<W> {
             packet: flow.board.send(desk.now)?,
             entropy: flow.entropy,
             urgency: 0,
+            pulls: 0,
             alarm,
         })
     }
