@@ -51,6 +51,7 @@ impl Bitmap {
     }
 
     /// Whether `index` is in the set; `false` outside `0..len`.
+    #[inline]
     pub fn has(&self, index: u32) -> bool {
         index < self.len && self.words[index as usize / 64] >> (index % 64) & 1 == 1
     }

@@ -73,6 +73,7 @@ pub enum Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// How many bytes there are.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -89,6 +90,7 @@ impl<'a> Payload<'a> {
     ///
     /// # Panics
     /// When the payload is shorter.
+    #[inline]
     pub fn part(&self, offset: usize, length: usize) -> Self {
         match self {
             Self::Bytes(bytes) => Payload::Bytes(&bytes[offset..offset + length]),
@@ -100,6 +102,7 @@ impl<'a> Payload<'a> {
     }
 
     /// The bytes, if the payload has any.
+    #[inline]
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -352,6 +355,7 @@ impl SegmentRun {
     }
 
     /// The segments, in the order of sending.
+    #[inline]
     pub fn as_slice(&self) -> &[u32] {
         &self.indices[..self.len]
     }
@@ -486,12 +490,13 @@ impl<'a> Transmit<'a> {
     pub fn headers(&self) -> RunHeaders<'_, 'a> {
         let mut template = [0; HEADER_BYTES];
         let counts_from = self.counts_from();
-        self.header(counts_from.min(self.packets() - 1))
-            .encode(&mut template);
+        let first = self.fields(counts_from.min(self.packets() - 1));
+        first.filled_into(&self.template).encode(&mut template);
         RunHeaders {
             transmit: self,
             template,
             counts_from,
+            first: first.count,
         }
     }
 
@@ -500,6 +505,7 @@ impl<'a> Transmit<'a> {
         self.payload_of(header.segment, header.length)
     }
 
+    #[inline]
     fn payload_of(&self, segment: u32, length: u16) -> Payload<'a> {
         match self.template.kind.comes_in_runs() {
             true => {
@@ -519,10 +525,13 @@ pub struct RunHeaders<'r, 'a> {
     template: [u8; HEADER_BYTES],
     /// From this packet on the others only count up from it.
     counts_from: usize,
+    /// The fields of that packet.
+    first: SegmentCount,
 }
 
 impl<'a> RunHeaders<'_, 'a> {
     /// The rank to send to.
+    #[inline]
     pub fn to(&self) -> Rank {
         self.transmit.to
     }
@@ -538,15 +547,22 @@ impl<'a> RunHeaders<'_, 'a> {
             .first_chunk_mut::<HEADER_BYTES>()
             .expect("the caller leaves room");
         *out = self.template;
-        let count = match index >= self.counts_from {
-            true => {
-                let count = self.transmit.count(index);
-                count.encode_into(out);
-                count
-            }
-            false => self.write_fields(index, out),
+        let Some(ahead) = index.checked_sub(self.counts_from) else {
+            let count = self.write_fields(index, out);
+            return (self.transmit).payload_of(count.segment, count.length);
         };
-        (self.transmit).payload_of(count.segment, count.length)
+        // Only headers of a run count up.
+        let each = self.transmit.segment_bytes;
+        let segment = self.first.segment + ahead as u32;
+        let offset = segment * each;
+        let length = (self.transmit.template.message_bytes - offset).min(each);
+        let count = SegmentCount {
+            segment,
+            number: self.first.number.plus(ahead as u32),
+            length: length as u16,
+        };
+        count.encode_into(out);
+        (self.transmit.message).part(offset as usize, length as usize)
     }
 
     #[inline(never)]

@@ -413,6 +413,7 @@ name!(
 impl PathNumber {
     /// The number `packets` later.
     #[must_use]
+    #[inline]
     pub const fn plus(self, packets: u32) -> Self {
         Self(self.0.wrapping_add(packets))
     }

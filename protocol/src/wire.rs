@@ -414,6 +414,7 @@ impl Header {
     /// Whether `later` is the header of packet `index` of the run of DATA that begins with `first`:
     /// it has the next segment and the next number of its path, and apart from them differs only in
     /// length, layer, magnitude and checksum.
+    #[inline]
     pub fn continues(first: &[u8; HEADER_BYTES], index: u32, later: &[u8; HEADER_BYTES]) -> bool {
         let differ =
             |at: usize, ahead: u64| get64(first, at).wrapping_add(ahead) ^ get64(later, at);
@@ -462,15 +463,18 @@ pub(crate) fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0
 }
 
+#[inline]
 fn put16(out: &mut [u8], at: usize, value: u16) {
-    out[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    *out[at..].first_chunk_mut().expect("within the header") = value.to_le_bytes();
 }
 
+#[inline]
 fn put32(out: &mut [u8], at: usize, value: u32) {
-    out[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    *out[at..].first_chunk_mut().expect("within the header") = value.to_le_bytes();
 }
 
 /// Writes 24 bits and, after them, a byte of the signature.
+#[inline]
 fn put24(out: &mut [u8], at: usize, value: u32, behind: u8) {
     debug_assert!(value <= SEGMENTS_MAX, "a message is cut to fewer segments");
     put32(out, at, value & SEGMENTS_MAX | u32::from(behind) << 24);
@@ -484,6 +488,7 @@ fn get24(bytes: &[u8], at: usize) -> u32 {
     get32(bytes, at) & SEGMENTS_MAX
 }
 
+#[inline]
 fn get64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
 }

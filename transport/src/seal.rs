@@ -18,7 +18,9 @@ use gradwire_protocol::job::Checksum;
 use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Rank};
-use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, TAG_BYTES};
+use gradwire_protocol::wire::{
+    CHECKSUM_AT, HEADER_BYTES, Header, LENGTH_AT, PacketKind, TAG_BYTES,
+};
 
 use crate::address::Address;
 use crate::control::PairSecrets;
@@ -55,9 +57,35 @@ pub struct OpenedRun {
 
 #[derive(Debug)]
 enum Protection {
-    Checksum(Checksum),
+    Nothing,
+    Checksum(Crc32),
     /// By rank; `None` for this rank itself.
     Aead(Vec<Option<PairKeys>>),
+}
+
+/// What protects the packets to one rank, or from one.
+#[derive(Debug)]
+enum PairProtection<'a, K> {
+    Nothing,
+    Checksum(&'a Crc32),
+    Aead(&'a mut K),
+}
+
+/// A checksum of no bytes. Packets begin with a copy: a new one asks for the processor's abilities.
+#[derive(Clone, Debug)]
+struct Crc32(crc32fast::Hasher);
+
+impl Crc32 {
+    fn new() -> Self {
+        Self(crc32fast::Hasher::new())
+    }
+
+    /// The checksum of bytes in several parts, as it stands in a header.
+    fn of(&self, parts: &[&[u8]]) -> [u8; HEADER_BYTES - CHECKSUM_AT] {
+        let mut sum = self.0.clone();
+        parts.iter().for_each(|part| sum.update(part));
+        sum.finalize().to_le_bytes()
+    }
 }
 
 /// The keys of both directions between this rank and another.
@@ -70,7 +98,11 @@ struct PairKeys {
 impl Seal {
     /// A seal without cryptography: a CRC-32 detects damage if `checksum` is on.
     pub fn none(identity: Identity, checksum: Checksum) -> Self {
-        Self::new(identity, Protection::Checksum(checksum))
+        let protection = match checksum {
+            Checksum::On => Protection::Checksum(Crc32::new()),
+            Checksum::Off => Protection::Nothing,
+        };
+        Self::new(identity, protection)
     }
 
     /// A seal that encrypts and authenticates every packet with AES-128-GCM.
@@ -107,7 +139,7 @@ impl Seal {
 
     /// Whether payloads may be sent from where they are. Encryption must write them to a new place.
     pub fn may_gather(&self) -> bool {
-        matches!(self.protection, Protection::Checksum(_))
+        !matches!(self.protection, Protection::Aead(_))
     }
 
     /// The job and the epoch of its packets.
@@ -118,19 +150,18 @@ impl Seal {
     /// Bytes of the tag after the payload of every packet.
     pub fn tag_bytes(&self) -> usize {
         match self.protection {
-            Protection::Checksum(_) => 0,
+            Protection::Nothing | Protection::Checksum(_) => 0,
             Protection::Aead(_) => TAG_BYTES,
         }
     }
 
     /// Writes packets of a run one after the other, at most [`SLOT_BYTES`] together.
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
-        let mut staging = std::mem::take(&mut self.staging);
         let (headers, mut end) = (transmit.headers(), 0);
+        let mut outbound = self.protection.outbound(headers.to());
         for index in packets {
-            end += self.stage_one(&headers, index, &mut staging[end..]);
+            end += outbound.stage(&headers, index, &mut self.staging[end..]);
         }
-        self.staging = staging;
         &self.staging[..end]
     }
 
@@ -144,18 +175,8 @@ impl Seal {
         index: usize,
         out: &mut [u8],
     ) -> usize {
-        let payload = headers.write(index, out);
-        let bytes = HEADER_BYTES + payload.len() + self.tag_bytes();
-        let packet = &mut out[..bytes];
-        match &mut self.protection {
-            Protection::Checksum(checksum) => write_plain(packet, payload, *checksum),
-            Protection::Aead(pairs) => {
-                let pair = pairs[usize::from(headers.to().0)].as_mut();
-                let pair = pair.expect("a machine does not send to its own rank");
-                write_sealed(packet, payload, &mut pair.outbound);
-            }
-        }
-        bytes
+        let mut outbound = self.protection.outbound(headers.to());
+        outbound.stage(headers, index, out)
     }
 
     /// Writes the headers of a run one after the other; payloads stay where they are.
@@ -167,19 +188,19 @@ impl Seal {
         transmit: &Transmit<'a>,
         packets: Range<usize>,
     ) -> GatheredPackets<'a> {
-        let Protection::Checksum(checksum) = self.protection else {
-            panic!("sealed packets are staged");
+        let checksum = match &self.protection {
+            Protection::Nothing => None,
+            Protection::Checksum(checksum) => Some(checksum),
+            Protection::Aead(_) => panic!("sealed packets are staged"),
         };
         let headers = &mut self.staging[..packets.len() * HEADER_BYTES];
         let (template, mut gathered) = (transmit.headers(), GatheredPackets::default());
         for (index, out) in packets.zip(headers.chunks_exact_mut(HEADER_BYTES)) {
             let payload = template.write(index, out).bytes();
             let payload = payload.expect("only bytes are gathered");
-            if checksum == Checksum::On {
-                let mut sum = crc32fast::Hasher::new();
-                sum.update(out);
-                sum.update(payload);
-                out[CHECKSUM_AT..].copy_from_slice(&sum.finalize().to_le_bytes());
+            if let Some(checksum) = checksum {
+                let sum = checksum.of(&[out, payload]);
+                out[CHECKSUM_AT..].copy_from_slice(&sum);
             }
             gathered.push(payload);
         }
@@ -214,21 +235,9 @@ impl Seal {
     /// [`PacketRejection::Forged`] and [`PacketRejection::Replayed`]; the packet's bytes
     /// are garbage then.
     pub fn open(&mut self, header: &Header, packet: &mut [u8]) -> Result<(), PacketRejection> {
-        match &mut self.protection {
-            Protection::Checksum(Checksum::Off) => Ok(()),
-            Protection::Checksum(Checksum::On) => {
-                let checksum = std::mem::take(checksum_of(packet));
-                let intact = crc32fast::hash(packet).to_le_bytes() == checksum;
-                intact.then_some(()).ok_or(PacketRejection::Forged)
-            }
-            Protection::Aead(pairs) => {
-                let pair = pairs.get_mut(usize::from(header.source.0));
-                let pair = pair
-                    .and_then(Option::as_mut)
-                    .ok_or(PacketRejection::UnknownSender)?;
-                pair.inbound.open(header.kind, packet)
-            }
-        }
+        self.protection
+            .inbound(header.source)?
+            .open(header.kind, packet)
     }
 
     /// Opens the packets behind the `first` of a run of DATA, which has been opened and has this
@@ -245,7 +254,10 @@ impl Seal {
         };
         let (tag, start) = (self.tag_bytes(), first.first_chunk::<HEADER_BYTES>());
         let start = start.filter(|_| header.kind.comes_in_runs());
-        let Some(start) = start else { return opened };
+        let inbound = self.protection.inbound(header.source);
+        let (Some(start), Ok(mut inbound)) = (start, inbound) else {
+            return opened;
+        };
         for packet in others {
             let Some(later) = packet.first_chunk::<HEADER_BYTES>() else {
                 break;
@@ -256,7 +268,7 @@ impl Seal {
             if packet.len() != bytes || !Header::continues(start, packets, later) {
                 break;
             }
-            if let Err(rejection) = self.open(header, packet) {
+            if let Err(rejection) = inbound.open(header.kind, packet) {
                 opened.rejection = Some(rejection);
                 break;
             }
@@ -273,21 +285,85 @@ impl Seal {
     }
 }
 
+impl Protection {
+    /// What protects packets to this rank.
+    fn outbound(&mut self, to: Rank) -> PairProtection<'_, OutboundKeys> {
+        match self {
+            Self::Nothing => PairProtection::Nothing,
+            Self::Checksum(checksum) => PairProtection::Checksum(checksum),
+            Self::Aead(pairs) => {
+                let pair = pairs[usize::from(to.0)].as_mut();
+                let pair = pair.expect("a machine does not send to its own rank");
+                PairProtection::Aead(&mut pair.outbound)
+            }
+        }
+    }
+
+    /// What protects packets from this rank.
+    fn inbound(&mut self, from: Rank) -> Result<PairProtection<'_, InboundKeys>, PacketRejection> {
+        Ok(match self {
+            Self::Nothing => PairProtection::Nothing,
+            Self::Checksum(checksum) => PairProtection::Checksum(checksum),
+            Self::Aead(pairs) => {
+                let pair = pairs.get_mut(usize::from(from.0));
+                let pair = pair.and_then(Option::as_mut);
+                PairProtection::Aead(&mut pair.ok_or(PacketRejection::UnknownSender)?.inbound)
+            }
+        })
+    }
+}
+
+impl PairProtection<'_, OutboundKeys> {
+    /// Writes packet `index` of a run at the start of `out`, and returns its length in bytes.
+    fn stage(&mut self, headers: &RunHeaders<'_, '_>, index: usize, out: &mut [u8]) -> usize {
+        let payload = headers.write(index, out);
+        let plain = HEADER_BYTES + payload.len();
+        match self {
+            Self::Nothing => {
+                write_plain(&mut out[..plain], payload);
+                plain
+            }
+            Self::Checksum(checksum) => {
+                let packet = &mut out[..plain];
+                write_plain(packet, payload);
+                let sum = checksum.of(&[packet]);
+                packet[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum);
+                plain
+            }
+            Self::Aead(outbound) => {
+                let bytes = plain + TAG_BYTES;
+                write_sealed(&mut out[..bytes], payload, outbound);
+                bytes
+            }
+        }
+    }
+}
+
+impl PairProtection<'_, InboundKeys> {
+    /// Opens a packet of this kind in place.
+    fn open(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<(), PacketRejection> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Checksum(checksum) => {
+                let said = std::mem::take(checksum_of(packet));
+                let intact = checksum.of(&[packet]) == said;
+                intact.then_some(()).ok_or(PacketRejection::Forged)
+            }
+            Self::Aead(inbound) => inbound.open(kind, packet),
+        }
+    }
+}
+
 fn checksum_of(packet: &mut [u8]) -> &mut [u8; HEADER_BYTES - CHECKSUM_AT] {
     let checksum = packet[CHECKSUM_AT..].first_chunk_mut();
     checksum.expect("a packet has a header")
 }
 
-/// Writes the payload behind the header that `packet` starts with, and the checksum of both into
-/// that header.
-fn write_plain(packet: &mut [u8], payload: Payload<'_>, checksum: Checksum) {
+/// Writes the payload behind the header that `packet` starts with.
+fn write_plain(packet: &mut [u8], payload: Payload<'_>) {
     match payload {
         Payload::Bytes(bytes) => packet[HEADER_BYTES..].copy_from_slice(bytes),
         Payload::Length(_) => packet[HEADER_BYTES..].fill(0),
-    }
-    if checksum == Checksum::On {
-        let sum = crc32fast::hash(packet);
-        packet[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
 }
 

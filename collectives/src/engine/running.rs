@@ -724,6 +724,7 @@ impl RunningOperation {
     }
 }
 
+#[inline]
 fn bytes_of(payload: Payload<'_>) -> &[u8] {
     let bytes = payload.bytes();
     bytes.expect("buffers of bytes are filled by drivers with bytes")

@@ -330,11 +330,15 @@ impl Sender {
     /// it is open, and have landed or were sent again; returns how many.
     fn drop_ended(&mut self, class: usize, message: MessageId, at: Option<usize>) -> usize {
         let sending = at.map(|at| &self.messages[at]);
-        let has_ended = |flight: &&SegmentFlight| {
+        let has_ended = |flight: &SegmentFlight| {
             flight.message == message && !sending.is_some_and(|of| of.is_current(flight))
         };
         let flights = &mut self.classes[class].flights;
-        let ended = flights.iter().take_while(has_ended).count();
+        let mut ended = 0;
+        // A loop, since the deque's iterator costs three times as many instructions a packet.
+        while flights.get(ended).is_some_and(has_ended) {
+            ended += 1;
+        }
         flights.drain(..ended);
         ended
     }

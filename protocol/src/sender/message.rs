@@ -240,6 +240,7 @@ impl SendMessage {
     }
 
     /// Time stamp of a segment's last packet.
+    #[inline]
     pub(super) fn sent_at(&self, segment: u32) -> Stamp {
         self.progress.sent_at[segment as usize]
     }
@@ -509,13 +510,13 @@ impl SendMessage {
         let (message, first) = (self.id(), departure.first);
         let leave = |range| self.take_off(range, departure);
         let bytes = run.ranges().map(leave).sum();
-        let numbered = (0..).zip(run.as_slice());
+        let numbered = run.as_slice().iter().enumerate();
         flights.extend(numbered.map(|(number, &segment)| SegmentFlight {
             message,
             segment,
             sent_at: departure.at,
             entropy: first.entropy,
-            number: first.number.plus(number),
+            number: first.number.plus(number as u32),
         }));
         let last = PathMark {
             number: first.number.plus(run.as_slice().len() as u32 - 1),
@@ -580,6 +581,7 @@ impl SendMessage {
     }
 
     /// Whether a flight was the segment's last one and has not landed.
+    #[inline]
     pub(super) fn is_current(&self, flight: &SegmentFlight) -> bool {
         self.progress.in_flight.has(flight.segment)
             && self.sent_at(flight.segment) == flight.sent_at

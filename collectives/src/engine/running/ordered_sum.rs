@@ -40,6 +40,7 @@ pub(super) struct LandedBytes<'a> {
 
 impl LandedBytes<'_> {
     /// Their place in a region.
+    #[inline]
     pub(super) fn target<'r>(&self, region: &'r mut [u8]) -> &'r mut [u8] {
         &mut region[self.offset..][..self.bytes.len()]
     }
