@@ -118,8 +118,8 @@ def launch(run: Run, network: Network, out: Path) -> None:
         limit.cancel()
     if code != 0 and time.monotonic() - started >= LIMIT_SECONDS:
         raise SystemExit(
-            f"\ndemo: {run.name} was ended after {LIMIT_SECONDS} s, which is ten times what it takes "
-            "on two idle cores: look with `top` for what else is running, then try again"
+            f"\ndemo: {run.name} was ended after {LIMIT_SECONDS} s, ten times what it takes on two "
+            "idle cores: look with `top` for what else is running, then try again"
         )
     if code != 0:
         tail = "\n".join(log.read_text().splitlines()[-15:])

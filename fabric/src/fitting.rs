@@ -110,12 +110,12 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
     }
     if open("transport.unscheduled") {
-        let mtu = u64::from(fabric.mtu);
+        let packets = |packets| ByteCount::new(packets * u64::from(fabric.mtu));
         transport.unscheduled = match senders {
-            SendPattern::ToRoots => ByteCount::new(mtu),
+            SendPattern::ToRoots => packets(1),
             SendPattern::InTurns => of_bdp(4, 16 << 10),
             SendPattern::Unannounced if trims => of_bdp(3, 16 << 10),
-            SendPattern::Unannounced => ByteCount::new(2 * mtu),
+            SendPattern::Unannounced => packets(2),
         };
     }
     if open("transport.grant_window") {
@@ -141,15 +141,19 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.queues = QueueSignal::Marks;
     }
     if open("transport.gap") {
-        // Packets overtake each other by as much as a full port holds.
-        let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
-        let gap = Span::from_micros((rtt + drain).as_micros());
-        transport.gap = gap.max(Span::from_micros(10)).min(Span::from_millis(1));
+        transport.gap = gap(fabric, rtt);
     }
     if open("transport.delay_target") {
         transport.delay_target = (rtt * 4).max(Span::from_micros(10));
     }
     job
+}
+
+/// How long a hole may be a packet that others have overtaken: by as much as a full port holds.
+fn gap(fabric: &Fabric, rtt: Span) -> Span {
+    let drain = fabric.host_rate().transmit_time(fabric.buffer.port_bytes());
+    let gap = Span::from_micros((rtt + drain).as_micros());
+    gap.max(Span::from_micros(10)).min(Span::from_millis(1))
 }
 
 /// Whether the buffer of a port is much deeper than its marking threshold, for a bandwidth-delay

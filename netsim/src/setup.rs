@@ -266,14 +266,15 @@ impl Setup {
         let region = |host: u32| wiring.host_region[host as usize];
         let mut first_started = vec![None; self.workload.triggers.len()];
         let mut place = |trigger: TriggerId, flow: usize, host: u32| {
-            let first = first_started[trigger.0 as usize].get_or_insert((flow, region(host)));
+            let first =
+                first_started[trigger.0 as usize].get_or_insert_with(|| (flow, region(host)));
             (first.1 != region(host)).then_some((first.0, flow))
         };
         let flows = || self.workload.flows.iter().enumerate();
         let mut crossing = None;
         for (number, flow) in flows() {
             if let Start::On(trigger) = flow.start {
-                crossing = crossing.or(place(trigger, number, flow.source));
+                crossing = crossing.or_else(|| place(trigger, number, flow.source));
             }
         }
         for (number, flow) in flows() {
@@ -283,7 +284,7 @@ impl Setup {
                     .map(|trigger| (trigger, flow.destination)),
             ];
             for (trigger, host) in told.into_iter().flatten() {
-                crossing = crossing.or(place(trigger, number, host));
+                crossing = crossing.or_else(|| place(trigger, number, host));
             }
         }
         match crossing {

@@ -136,6 +136,13 @@ fn a_flow_alone_takes_the_time_of_the_closed_form_to_the_picosecond() {
         let alone = vec![flow(0, 15, bytes)];
         let outcome = run(&setup(transport, "fat-tree:k=4@100G", alone));
         let flow = &outcome.flows[0];
+        if transport == Transport::Rccc {
+            // Its credits leave a hundredth slower than the link takes packets.
+            let slower = Instant::START + (there * 101).divided(100);
+            assert!(flow.received > Some(Instant::START + there), "{transport}");
+            assert!(flow.received < Some(slower), "{transport}");
+            continue;
+        }
         assert_eq!(flow.received, Some(Instant::START + there), "{transport}");
         assert_eq!(
             flow.acknowledged,

@@ -65,6 +65,7 @@ mod report;
 mod restoring;
 mod runs;
 mod trimmed;
+mod unopened;
 mod unsent;
 
 use std::collections::VecDeque;
@@ -77,7 +78,7 @@ use self::message::{ReceiveMessage, ReceiveStage};
 use self::patience::AbsentMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue};
-use self::trimmed::TrimmedMessages;
+use self::unopened::TrimmedMessages;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;

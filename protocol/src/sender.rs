@@ -605,13 +605,7 @@ impl Sender {
         let mut lost = self.find_lost_on_paths(now);
         lost.add(self.find_lost(now, rtt, settings.gap));
         lost.add(FoundLost::hidden(hidden, echo));
-        let feedback = Feedback {
-            acked: ByteCount::new(acked.bytes),
-            segments: acked.segments,
-            marks,
-            in_flight,
-            ..Feedback::default()
-        };
+        let feedback = acked.feedback(marks, in_flight);
         self.take_feedback(now, feedback, lost, rtt);
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);

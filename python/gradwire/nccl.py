@@ -230,7 +230,7 @@ class Net:
         return comm if comm.value else None
 
     def accept(self, listening: c_void_p) -> c_void_p | None:
-        """Return the receiving end of a connection, or ``None`` if the peer has not connected yet."""
+        """Return the receiving end of a connection, or ``None`` until the peer has connected."""
         comm, device = c_void_p(), c_void_p()
         self._call("accept", listening, byref(comm), byref(device))
         return comm if comm.value else None

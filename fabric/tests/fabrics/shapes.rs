@@ -123,7 +123,7 @@ fn the_first_links_to_the_highest_tier_get_faults() {
         .iter()
         .map(|change| fabric.link_name(change.link));
     let failed: Vec<String> = failed.collect();
-    assert_eq!(failed, ["agg 0.0 - core 0", "agg 0.0 - core 1"]);
+    assert_eq!(failed, ["agg 0.0 - core 0", "agg 0.0 - core 2"]);
     let refused = |text| {
         Fabric::from_shape(text)
             .expect_err("there are fewer")
@@ -178,7 +178,8 @@ fn a_wrong_shape_is_told_what_is_allowed() {
         (
             "rail:8x8@400G,latncy=1us",
             "unknown option `latncy` (did you mean `latency`?); known options are latency, loss, \
-             mtu, framing, buffer, mark, trim, balance, slow-send, slow-receive",
+             mtu, framing, buffer, mark, trim, balance, slow-send, slow-receive, core-slow, \
+             core-gray, core-fail",
         ),
         (
             "rail:8x8@400G,mtu=70000",

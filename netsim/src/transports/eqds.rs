@@ -13,7 +13,7 @@ use gradwire_protocol::units::Span;
 
 use super::reference::flow_host::FlowHost;
 use super::reference::pulled::{PathRule, Pulled, PulledTerms};
-use super::reference::pulls::{Demand, PullTerms, RepairOrder};
+use super::reference::pulls::{PullDemand, PullTerms, RepairOrder};
 use super::settings::ReferenceSettings;
 
 /// Depth of a queue above which switches trim, in full packets.
@@ -31,7 +31,7 @@ pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Pulled> {
     let (times, of) = WINDOW_SHARE;
     let terms = PulledTerms {
         pulls: PullTerms {
-            demand: Demand::Asked,
+            demand: PullDemand::Asked,
             repairs: RepairOrder::First,
             window: settings.bandwidth_delay() * times / of,
             packets: 1,

@@ -19,7 +19,7 @@ use gradwire_protocol::units::Span;
 
 use super::reference::flow_host::FlowHost;
 use super::reference::pulled::{PathRule, Pulled, PulledTerms};
-use super::reference::pulls::{Demand, PullTerms, RepairOrder};
+use super::reference::pulls::{PullDemand, PullTerms, RepairOrder};
 use super::settings::ReferenceSettings;
 
 /// Packets that the first window has beyond the bandwidth-delay product: two full queues on the
@@ -33,7 +33,7 @@ const TIMEOUT: Span = Span::from_micros(100);
 pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Pulled> {
     let terms = PulledTerms {
         pulls: PullTerms {
-            demand: Demand::Arrivals,
+            demand: PullDemand::Arrivals,
             repairs: RepairOrder::InTurn,
             window: settings.bandwidth_delay() + BEYOND_BANDWIDTH_DELAY,
             packets: 1,

@@ -13,7 +13,7 @@
 use super::nscc;
 use super::reference::flow_host::FlowHost;
 use super::reference::pulled::{PathRule, Pulled, PulledTerms};
-use super::reference::pulls::{Demand, PullTerms, RepairOrder};
+use super::reference::pulls::{PullDemand, PullTerms, RepairOrder};
 use super::settings::ReferenceSettings;
 
 /// Packets that a PULL allows.
@@ -25,7 +25,7 @@ const PACE_PERCENT: u32 = 99;
 pub fn host(host: u32, settings: &ReferenceSettings) -> FlowHost<Pulled> {
     let terms = PulledTerms {
         pulls: PullTerms {
-            demand: Demand::Asked,
+            demand: PullDemand::Asked,
             repairs: RepairOrder::InTurn,
             window: settings.bandwidth_delay() * 3 / 2,
             packets: PACKETS,

@@ -68,7 +68,12 @@ fn a_ring_takes_its_bytes_on_the_wire_on_every_reference() {
     for transport in references() {
         let how = "ddp,steps=2,algorithm=ring";
         let steps = run_steps(&on(transport, 4, step(&FOUR, how, 4)));
-        each_takes(&steps, 2, on_wire(ALL_BYTES * 1.5), 0.05);
+        // EQDS takes 3 % longer than the others: the first answer ends a flow's first window.
+        let within = match transport {
+            Transport::Eqds => 0.07,
+            _ => 0.05,
+        };
+        each_takes(&steps, 2, on_wire(ALL_BYTES * 1.5), within);
         assert!(steps.losses.iter().all(|loss| loss.share == 0.0));
     }
 }

@@ -188,14 +188,16 @@ fn a_background_may_ride_another_transport() {
             tail(&outcome) > bound * 0.99,
             "{transport} beside {background}"
         );
+        if transport == Transport::Gradwire {
+            // No background rides it.
+            continue;
+        }
         let same = run(&Setup {
             background: Some(transport),
             ..setup.clone()
         });
         let times = |outcome: &Outcome| outcome.flows.iter().map(took).collect::<Vec<_>>();
-        if transport != Transport::Gradwire {
-            assert_ne!(times(&outcome), times(&same));
-        }
+        assert_ne!(times(&outcome), times(&same));
     }
 }
 

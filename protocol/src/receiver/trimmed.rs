@@ -5,41 +5,14 @@
 //!    many senders whose packets were cut in one queue would fill it again.
 //! 2. Nothing else follows from such a header. It may have overtaken whole packets, so it says
 //!    nothing about the order of its path, echoes no time, and opens no message: what it has used
-//!    up is noted until a packet does ([`TrimmedMessages`]).
+//!    up is noted until a packet does ([`super::unopened`]).
 
 use super::message::ReceiveStage;
 use super::{RankResources, Receiver};
-use crate::units::MessageSerial;
 use crate::wire::{Flags, Header, PacketKind};
 
 /// Headers whose senders wait to be told, at most. Others are found lost by time.
 const UNTOLD_MAX: usize = 4096;
-/// Messages of which only headers have come that are remembered, at most.
-const UNOPENED_MAX: usize = 4096;
-
-/// Messages of which only headers have arrived, and how many.
-#[derive(Debug, Default)]
-pub(super) struct TrimmedMessages(Vec<(MessageSerial, u32)>);
-
-impl TrimmedMessages {
-    /// Another header has arrived; returns whether it is remembered.
-    fn add(&mut self, serial: MessageSerial) -> bool {
-        if let Some((_, packets)) = self.0.iter_mut().find(|(known, _)| *known == serial) {
-            *packets += 1;
-        } else if self.0.len() < UNOPENED_MAX {
-            self.0.push((serial, 1));
-        } else {
-            return false;
-        }
-        true
-    }
-
-    /// The message opens: how many of its headers have arrived before.
-    pub(super) fn take(&mut self, serial: MessageSerial) -> u32 {
-        let at = self.0.iter().position(|&(known, _)| known == serial);
-        at.map_or(0, |at| self.0.swap_remove(at).1)
-    }
-}
 
 impl Receiver {
     /// Processes the header of a DATA packet that has lost its payload.

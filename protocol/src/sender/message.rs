@@ -9,6 +9,7 @@ use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::RepairState;
 use crate::bitmap::Bitmap;
+use crate::congestion::Feedback;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
@@ -16,8 +17,8 @@ use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, PathNumber,
-    Share, Span, Stamp,
+    ByteCount, Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial,
+    PathNumber, Share, Span, Stamp,
 };
 use crate::wire::{
     Flags, HEADER_BYTES, Header, HoleProof, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX,
@@ -745,6 +746,17 @@ pub(super) struct NewlyAcked {
 }
 
 impl NewlyAcked {
+    /// What a report that shows them, and new CE marks, says to congestion control.
+    pub(super) fn feedback(self, marks: u32, in_flight: ByteCount) -> Feedback {
+        Feedback {
+            acked: ByteCount::new(self.bytes),
+            segments: self.segments,
+            marks,
+            in_flight,
+            ..Feedback::default()
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.segments += other.segments;

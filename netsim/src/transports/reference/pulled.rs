@@ -6,9 +6,9 @@
 //! `pulls` has the receiver. Implementors of [`PulledTerms`]: [`crate::transports::ndp`],
 //! [`crate::transports::eqds`], [`crate::transports::rccc`].
 //!
-//! If a sender asks for credits ([`Demand::Asked`]), each of its packets says up to how many: those
-//! that it got, and for what is left to send, at most a window, the unused ones off. The first
-//! answer ends the first window: what is left of that is void.
+//! If a sender asks for credits ([`PullDemand::Asked`]), each of its packets says up to how many:
+//! those that it got, and for what is left to send, at most a window, the unused ones off. The
+//! first answer ends the first window: what is left of that is void.
 //!
 //! A timeout handles losses that trimming cannot prevent: packets and headers that vanish. Then a
 //! sender repeats packets without credits, and a sender without anything in flight sends one.
@@ -20,7 +20,7 @@ use super::cargo::{CargoKind, ReferenceCargo};
 use super::flow_host::{DataDeparture, FlowDesk, FlowHost, FlowRules, SendingFlows};
 use super::outbox::Route;
 use super::path_order::PathOrder;
-use super::pulls::{Demand, PullTerms, Pulls, RepairOrder};
+use super::pulls::{PullDemand, PullTerms, Pulls, RepairOrder};
 use super::reps::RecycledPaths;
 use super::scoreboard::Scoreboard;
 use super::turns::{Turn, Turns};
@@ -124,7 +124,7 @@ impl Pulled {
             window,
             ..
         } = self.terms.pulls;
-        if demand == Demand::Arrivals {
+        if demand == PullDemand::Arrivals {
             return 0;
         }
         let again = match repairs {
@@ -139,7 +139,7 @@ impl Pulled {
 
     /// Turns the PULLs that an answer tells of into credit.
     fn take_credit(&self, flow: &mut PulledFlow, pulls: u32) {
-        let is_asked = self.terms.pulls.demand == Demand::Asked;
+        let is_asked = self.terms.pulls.demand == PullDemand::Asked;
         if is_asked && flow.stage == Stage::Unasked {
             flow.credit = 0;
         }

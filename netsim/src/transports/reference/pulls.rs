@@ -3,10 +3,11 @@
 //!
 //! - The receiver sends PULLs at the pace at which its own link takes the packets that they allow,
 //!   over all flows in turn.
-//! - [`Demand`] says for how many packets: one for each that arrives (NDP), or as many as the
+//! - [`PullDemand`] says for how many packets: one for each that arrives (NDP), or as many as the
 //!   sender asks for on its packets (EQDS, RCCC).
-//! - With [`Demand::Asked`] a trimmed packet is pulled ahead of all else if [`RepairOrder::First`]
-//!   holds; and when no flow has demand, idle flows get up to a window in advance.
+//! - With [`PullDemand::Asked`] a trimmed packet is pulled ahead of all else if
+//!   [`RepairOrder::First`] holds; and when no flow has demand, idle flows get up to a window in
+//!   advance.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::engine::host::{Envelope, Load};
 
 /// For how many packets a receiver sends PULLs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Demand {
+pub(crate) enum PullDemand {
     /// One for each packet that arrives, whole or trimmed, but none that its sender lacks.
     Arrivals,
     /// As many as the sender asks for.
@@ -40,7 +41,7 @@ pub(crate) enum RepairOrder {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PullTerms {
     /// For how many packets.
-    pub(crate) demand: Demand,
+    pub(crate) demand: PullDemand,
     /// When those for trimmed packets leave.
     pub(crate) repairs: RepairOrder,
     /// Packets that a sender may send unasked; as many may idle flows get in advance.
@@ -150,8 +151,8 @@ impl Pulls {
         let arrival = (!cut).then(|| receiving.incoming.take(cargo.packet));
         if receiving.incoming.missing() == 0 {
             (receiving.wanted, receiving.repairs) = (receiving.sent, 0);
-        } else if self.terms.demand == Demand::Asked {
-            self.ask(cargo, cut);
+        } else if self.terms.demand == PullDemand::Asked {
+            self.ask(cargo, envelope.load);
         } else {
             receiving.needed += u32::from(cut);
             if self.terms.window + receiving.wanted < receiving.needed {
@@ -176,10 +177,11 @@ impl Pulls {
     }
 
     /// Notes what the sender of a packet asks for.
-    fn ask(&mut self, cargo: &ReferenceCargo, cut: bool) {
+    fn ask(&mut self, cargo: &ReferenceCargo, load: Load) {
         let Some(receiving) = self.flows.get_mut(&cargo.flow) else {
             return;
         };
+        let cut = load == Load::Trimmed && receiving.incoming.lacks(cargo.packet);
         receiving.wanted = receiving.wanted.max(cargo.pulls);
         if cut && self.terms.repairs == RepairOrder::First {
             receiving.repairs += 1;
@@ -234,7 +236,7 @@ impl Pulls {
             let packets = receiving.owed().min(most);
             if receiving.owed() > packets {
                 self.turns.line_up(flow, &mut receiving.turn);
-            } else if self.terms.demand == Demand::Asked && receiving.incoming.missing() > 0 {
+            } else if self.terms.demand == PullDemand::Asked && receiving.incoming.missing() > 0 {
                 self.idle.line_up(flow, &mut receiving.idle_turn);
             }
             if packets > 0 {
