@@ -15,7 +15,7 @@ use gradwire_protocol::wire::{HEADER_BYTES, Header, PacketKind, VERSION};
 use libfuzzer_sys::fuzz_target;
 
 /// Pairs of a member and the aggregator that packets name.
-const PAIRS: u64 = 4;
+const PAIRS: u32 = 4;
 
 struct Scene {
     aggregator: AggregatorMachine,
@@ -31,12 +31,12 @@ impl Scene {
         }
     }
 
-    fn admit(&mut self, pair: u64) {
+    fn admit(&mut self, pair: u32) {
         self.aggregator.admit(JobId(pair));
         self.admitted[pair as usize] = true;
     }
 
-    fn forget(&mut self, pair: u64) {
+    fn forget(&mut self, pair: u32) {
         self.aggregator.forget(JobId(pair));
         self.admitted[pair as usize] = false;
     }
@@ -102,8 +102,8 @@ fuzz_target!(|input: &[u8]| {
     while let Some((&[verb, choice, size], tail)) = rest.split_first_chunk::<3>() {
         rest = tail;
         match verb % 8 {
-            0 => scene.admit(u64::from(choice) % PAIRS),
-            1 => scene.forget(u64::from(choice) % PAIRS),
+            0 => scene.admit(u32::from(choice) % PAIRS),
+            1 => scene.forget(u32::from(choice) % PAIRS),
             2 => scene.send_answers(choice),
             _ => {
                 let (datagram, tail) = rest.split_at(rest.len().min(usize::from(size)));
