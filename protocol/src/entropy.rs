@@ -5,7 +5,8 @@
 //!    2407.21625, with the time of the answer beside its mark).
 //! 2. Without such a path, paths are taken in turn, except those on which a packet is in flight: a
 //!    long queue holds its packets longer, so it gets fewer of them.
-//! 3. A path that returned CE rests for a turn of all paths, and one that lost a packet for
+//! 3. Control packets take all paths in turn.
+//! 4. A path that returned CE rests for a turn of all paths, and one that lost a packet for
 //!    many, but all are tried again: the others may become worse. If all rest or have packets in
 //!    flight, the next one that does not rest is taken, else the one that has rested most.
 
@@ -32,6 +33,7 @@ const TIME_WEIGHT: u64 = 32;
 pub struct Spray {
     paths: u8,
     next: usize,
+    next_control: u8,
     /// Runs so far. It wraps.
     taken: u32,
     /// By path, the run from which on it may be taken; empty before the first mark or loss.
@@ -53,6 +55,7 @@ impl Spray {
         Self {
             paths,
             next: (start % u64::from(paths)) as usize,
+            next_control: (start % u64::from(paths)) as u8,
             taken: 0,
             rests_until: Vec::new(),
             sent: Vec::new(),
@@ -73,6 +76,14 @@ impl Spray {
         let path = self.take_in_turn();
         self.next = (path + 1) % self.count();
         Entropy(path as u8)
+    }
+
+    /// The path for a control packet: all in turn. Whether it is lost is not noted, so that a path
+    /// which drops everything could be taken again and again.
+    pub fn take_any(&mut self) -> Entropy {
+        let path = self.next_control;
+        self.next_control = (path + 1) % self.paths;
+        Entropy(path)
     }
 
     fn count(&self) -> usize {
@@ -222,6 +233,14 @@ mod tests {
         let taken = taken(&mut spray, 200);
         assert!(!taken[..100].contains(&1));
         assert!(taken.contains(&1));
+    }
+
+    #[test]
+    fn control_packets_try_all_paths_although_some_rest() {
+        let mut spray = Spray::new(3, 1);
+        (0..3).for_each(|path| spray.on_loss(Entropy(path)));
+        let taken: Vec<u8> = (0..4).map(|_| spray.take_any().0).collect();
+        assert_eq!(taken, [1, 2, 0, 1]);
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl Sender {
 
     /// The path for the next control packet that has no number.
     pub fn take_entropy(&mut self) -> Entropy {
-        self.spray.take()
+        self.spray.take_any()
     }
 
     /// The tags of a message that has not ended.

@@ -319,7 +319,7 @@ impl Sender {
         for _ in of_class..self.asking_copies(at) {
             ends.push(PathMark {
                 class,
-                entropy: self.spray.take(),
+                entropy: self.spray.take_any(),
                 number: PathNumber::default(),
             });
         }
