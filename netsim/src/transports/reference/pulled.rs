@@ -3,10 +3,10 @@
 //!
 //! A packet that finds a queue full arrives as a header, which the receiver answers with a NACK;
 //! one that arrives whole, with an ACK. A sender repeats lost packets before it sends new ones.
-//! `pulls` has the receiver. Implementors of [`PulledTerms`]: [`crate::transports::ndp`],
+//! `pulls` has the receiver. Implementors of `PulledTerms`: [`crate::transports::ndp`],
 //! [`crate::transports::eqds`], [`crate::transports::rccc`].
 //!
-//! If a sender asks for credits ([`PullDemand::Asked`]), each of its packets says up to how many:
+//! If a sender asks for credits (`PullDemand::Asked`), each of its packets says up to how many:
 //! those that it got, and for what is left to send, at most a window, the unused ones off. The
 //! first answer ends the first window: what is left of that is void.
 //!

@@ -3,10 +3,10 @@
 //!
 //! - The receiver sends PULLs at the pace at which its own link takes the packets that they allow,
 //!   over all flows in turn.
-//! - [`PullDemand`] says for how many packets: one for each that arrives (NDP), or as many as the
+//! - `PullDemand` says for how many packets: one for each that arrives (NDP), or as many as the
 //!   sender asks for on its packets (EQDS, RCCC).
-//! - With [`PullDemand::Asked`] a trimmed packet is pulled ahead of all else if
-//!   [`RepairOrder::First`] holds; and when no flow has demand, idle flows get up to a window in
+//! - With `PullDemand::Asked` a trimmed packet is pulled ahead of all else if
+//!   `RepairOrder::First` holds; and when no flow has demand, idle flows get up to a window in
 //!   advance.
 
 use std::collections::BTreeMap;
