@@ -122,9 +122,7 @@ impl Settings {
             trimming: self.trimming,
         }
     }
-}
 
-impl Settings {
     /// Makes the first links to the highest tier of a fabric slow, gray or dead.
     pub(crate) fn core_faults(&self, fabric: &mut Fabric) -> Result<(), TooManyFaults> {
         let tier = |device: &Device| match device {

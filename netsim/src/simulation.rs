@@ -16,22 +16,18 @@ use crate::engine::wiring::Wiring;
 use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
-use crate::transports::beside::{ReferenceHost, TwoTransports, reference_host, untagged_flows};
+use crate::transports::beside::{
+    HostWork, ReferenceHost, TwoTransports, reference_host, untagged_flows, with_hosts,
+};
 use crate::transports::gradwire::Gradwire;
 use crate::transports::in_network::connections::ConnectionHost;
 use crate::transports::in_network::worker_host::WorkerHost;
 use crate::transports::in_network::{SumCargo, SumPolicy, element};
-use crate::transports::irn::{Irn, IrnTerms};
-use crate::transports::nscc::Nscc;
-use crate::transports::pfabric::PFabric;
 use crate::transports::reference::manifest::{Manifest, Summing, TooMany};
 use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
-use crate::transports::roce::{Roce, RoceTerms};
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
-use crate::transports::tagged::TaggedHost;
-use crate::transports::{dctcp, eqds, ndp, rccc, swift};
 
 /// Number of events between two reports of progress.
 const GLANCE_EVENTS: u64 = 1 << 18;
@@ -66,30 +62,31 @@ pub fn run(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, Setu
 fn run_alone(setup: &Setup, watch: &mut dyn FnMut(Glance)) -> Result<Outcome, SetupError> {
     match setup.transport {
         Transport::Gradwire => simulate(setup, watch, |host| Gradwire::new(host, setup)),
-        Transport::Dctcp => simulate_reference(setup, watch, dctcp::host),
-        Transport::SlowDctcp => simulate_reference(setup, watch, dctcp::host_of_paper),
-        Transport::DctcpClasses => simulate_reference(setup, watch, TaggedHost::job_first),
-        Transport::Pias => simulate_reference(setup, watch, TaggedHost::pias),
-        Transport::Swift => simulate_reference(setup, watch, swift::host),
-        Transport::PFabric => simulate_reference(setup, watch, PFabric::host),
-        Transport::Ndp => simulate_reference(setup, watch, ndp::host),
-        Transport::Eqds => simulate_reference(setup, watch, eqds::host),
-        Transport::Rccc => simulate_reference(setup, watch, rccc::host),
-        Transport::Nscc => simulate_reference(setup, watch, Nscc::host),
-        Transport::Roce => simulate_roce(setup, watch, RoceTerms::DCQCN),
-        Transport::RocePfc => simulate_roce(setup, watch, RoceTerms::PFC),
-        Transport::IrnGoBack => simulate_roce(setup, watch, RoceTerms::IRN_GO_BACK),
-        Transport::Irn => simulate_irn(setup, watch, IrnTerms::PLAIN),
-        Transport::IrnDcqcn => simulate_irn(setup, watch, IrnTerms::DCQCN),
-        Transport::IrnPfc => simulate_irn(setup, watch, IrnTerms::PFC),
-        Transport::IrnPfcDcqcn => simulate_irn(setup, watch, IrnTerms::PFC_DCQCN),
-        Transport::IrnNoWindow => simulate_irn(setup, watch, IrnTerms::NO_WINDOW),
         Transport::SwitchMl => simulate_workers(setup, watch, SumPolicy::SwitchMl),
         Transport::Atp => simulate_workers(setup, watch, SumPolicy::Atp),
         Transport::AtpServers => simulate_workers(setup, watch, SumPolicy::AtpServers),
         Transport::NetReduce => {
             simulate_summing(setup, watch, SumPolicy::NetReduce, ConnectionHost::new)
         }
+        reference => with_hosts(reference, ReferenceRun { setup, watch })
+            .expect("all but those above are references"),
+    }
+}
+
+/// A run of a reference.
+struct ReferenceRun<'a> {
+    setup: &'a Setup,
+    watch: &'a mut dyn FnMut(Glance),
+}
+
+impl HostWork for ReferenceRun<'_> {
+    type Done = Result<Outcome, SetupError>;
+
+    fn with<H: ReferenceHost + 'static>(
+        self,
+        make: impl Fn(u32, &ReferenceSettings) -> H,
+    ) -> Self::Done {
+        simulate_reference(self.setup, self.watch, make)
     }
 }
 
@@ -115,22 +112,6 @@ impl Carrier {
         let host = reference_host(self.transport, host, &self.settings);
         host.expect("it made the first one")
     }
-}
-
-fn simulate_roce(
-    setup: &Setup,
-    watch: &mut dyn FnMut(Glance),
-    terms: RoceTerms,
-) -> Result<Outcome, SetupError> {
-    simulate_reference(setup, watch, |host, own| Roce::host(host, own, terms))
-}
-
-fn simulate_irn(
-    setup: &Setup,
-    watch: &mut dyn FnMut(Glance),
-    terms: IrnTerms,
-) -> Result<Outcome, SetupError> {
-    simulate_reference(setup, watch, |host, own| Irn::host(host, own, terms))
 }
 
 fn simulate_workers(

@@ -105,9 +105,7 @@ impl TracedNetwork {
             one_way: Span::from_picos((way * 1e6) as u64),
         }
     }
-}
 
-impl TracedNetwork {
     /// Makes the wires of all links so many times as fast.
     pub fn speed_up(&mut self, times: f64) {
         for (link, busiest) in self.links.iter_mut().zip(&mut self.busiest) {

@@ -44,39 +44,73 @@ impl ReferenceHost for TaggedHost {
     }
 }
 
-/// A host of a reference transport; `None` of gradwire, and where switches sum.
-pub fn reference_host(
-    transport: Transport,
-    host: u32,
-    own: &ReferenceSettings,
-) -> Option<Box<dyn ReferenceHost>> {
-    let roce = |terms| Roce::host(host, own, terms);
-    let irn = |terms| Irn::host(host, own, terms);
+/// Something to be done with hosts of any reference transport.
+pub trait HostWork {
+    /// What comes of it.
+    type Done;
+
+    /// Does it with the hosts that `make` makes.
+    fn with<H: ReferenceHost + 'static>(
+        self,
+        make: impl Fn(u32, &ReferenceSettings) -> H,
+    ) -> Self::Done;
+}
+
+/// Does something with the hosts of a reference transport; `None` for gradwire, and where switches
+/// sum.
+pub fn with_hosts<W: HostWork>(transport: Transport, work: W) -> Option<W::Done> {
+    let (roce, irn) = (Roce::host, Irn::host);
     Some(match transport {
         Transport::Gradwire
         | Transport::SwitchMl
         | Transport::Atp
         | Transport::AtpServers
         | Transport::NetReduce => return None,
-        Transport::Dctcp => Box::new(dctcp::host(host, own)),
-        Transport::SlowDctcp => Box::new(dctcp::host_of_paper(host, own)),
-        Transport::DctcpClasses => Box::new(TaggedHost::job_first(host, own)),
-        Transport::Pias => Box::new(TaggedHost::pias(host, own)),
-        Transport::Swift => Box::new(swift::host(host, own)),
-        Transport::PFabric => Box::new(PFabric::host(host, own)),
-        Transport::Ndp => Box::new(ndp::host(host, own)),
-        Transport::Eqds => Box::new(eqds::host(host, own)),
-        Transport::Nscc => Box::new(Nscc::host(host, own)),
-        Transport::Rccc => Box::new(rccc::host(host, own)),
-        Transport::Roce => Box::new(roce(RoceTerms::DCQCN)),
-        Transport::RocePfc => Box::new(roce(RoceTerms::PFC)),
-        Transport::IrnGoBack => Box::new(roce(RoceTerms::IRN_GO_BACK)),
-        Transport::Irn => Box::new(irn(IrnTerms::PLAIN)),
-        Transport::IrnDcqcn => Box::new(irn(IrnTerms::DCQCN)),
-        Transport::IrnPfc => Box::new(irn(IrnTerms::PFC)),
-        Transport::IrnPfcDcqcn => Box::new(irn(IrnTerms::PFC_DCQCN)),
-        Transport::IrnNoWindow => Box::new(irn(IrnTerms::NO_WINDOW)),
+        Transport::Dctcp => work.with(dctcp::host),
+        Transport::SlowDctcp => work.with(dctcp::host_of_paper),
+        Transport::DctcpClasses => work.with(TaggedHost::job_first),
+        Transport::Pias => work.with(TaggedHost::pias),
+        Transport::Swift => work.with(swift::host),
+        Transport::PFabric => work.with(PFabric::host),
+        Transport::Ndp => work.with(ndp::host),
+        Transport::Eqds => work.with(eqds::host),
+        Transport::Nscc => work.with(Nscc::host),
+        Transport::Rccc => work.with(rccc::host),
+        Transport::Roce => work.with(|host, own| roce(host, own, RoceTerms::DCQCN)),
+        Transport::RocePfc => work.with(|host, own| roce(host, own, RoceTerms::PFC)),
+        Transport::IrnGoBack => work.with(|host, own| roce(host, own, RoceTerms::IRN_GO_BACK)),
+        Transport::Irn => work.with(|host, own| irn(host, own, IrnTerms::PLAIN)),
+        Transport::IrnDcqcn => work.with(|host, own| irn(host, own, IrnTerms::DCQCN)),
+        Transport::IrnPfc => work.with(|host, own| irn(host, own, IrnTerms::PFC)),
+        Transport::IrnPfcDcqcn => work.with(|host, own| irn(host, own, IrnTerms::PFC_DCQCN)),
+        Transport::IrnNoWindow => work.with(|host, own| irn(host, own, IrnTerms::NO_WINDOW)),
     })
+}
+
+/// Makes one host, whichever transport it speaks.
+struct BoxedHost<'a> {
+    host: u32,
+    own: &'a ReferenceSettings,
+}
+
+impl HostWork for BoxedHost<'_> {
+    type Done = Box<dyn ReferenceHost>;
+
+    fn with<H: ReferenceHost + 'static>(
+        self,
+        make: impl Fn(u32, &ReferenceSettings) -> H,
+    ) -> Self::Done {
+        Box::new(make(self.host, self.own))
+    }
+}
+
+/// A host of a reference transport; `None` for gradwire, and where switches sum.
+pub fn reference_host(
+    transport: Transport,
+    host: u32,
+    own: &ReferenceSettings,
+) -> Option<Box<dyn ReferenceHost>> {
+    with_hosts(transport, BoxedHost { host, own })
 }
 
 /// The numbers of a workload's untagged flows, which are its last ones.

@@ -40,6 +40,9 @@ const SEGMENT: u32 = 256;
 const HEADERS: u32 = 112;
 /// Share of packets that a link loses.
 const DROP: f64 = 0.02;
+/// Time on a link, and the most that chance adds to it.
+const LATENCY: Span = Span::from_micros(10);
+const JITTER: Span = Span::from_micros(5);
 /// Simulated time in which a training that works has ended.
 const LIMIT: Span = Span::from_millis(60_000);
 /// What all workers together move towards the centre of a gossip in a step (EASGD's beta).
@@ -167,9 +170,9 @@ impl<'a> TrainingRanks<'a> {
             Communicator::new(Endpoint::new(identity, &job, seed + u64::from(rank)), &job)
         };
         let profile = Profile {
-            jitter: Span::from_micros(5),
+            jitter: JITTER,
             drop: Share::new(DROP).expect("it is a share"),
-            ..Profile::perfect(Span::from_micros(10))
+            ..Profile::perfect(LATENCY)
         };
         let groups = workload.groups.iter().enumerate().map(|(id, hosts)| Group {
             id: id as u16,
@@ -454,13 +457,16 @@ impl<'a> TrainingRank<'a> {
     }
 }
 
-/// A job of small packets, whose messages are all long enough to lose some.
+/// A job of small packets, whose messages are all long enough to lose some. Its gap is the round
+/// trip, as for a fabric without queues: the default gap is longer than a step, and a worker that
+/// waits for it averages a model that is steps old.
 fn job(algorithm: Option<ReduceAlgorithm>) -> Job {
     let mut job = Job {
         security: PacketSecurity::None,
         ..Job::default()
     };
     job.transport.mtu = Mtu::Bytes(SEGMENT + HEADERS);
+    job.transport.gap = (LATENCY + JITTER) * 2;
     job.loss.min_message = ByteCount::new(0);
     job.loss.protected_share = Share::NONE;
     if let Some(algorithm) = algorithm {

@@ -149,10 +149,11 @@ impl Pulls {
         let receiving = receiving.or_insert_with(|| Receiving::new(envelope.source, packets));
         let cut = envelope.load == Load::Trimmed && receiving.incoming.lacks(cargo.packet);
         let arrival = (!cut).then(|| receiving.incoming.take(cargo.packet));
+        let kind = if cut { CargoKind::Nack } else { CargoKind::Ack };
         if receiving.incoming.missing() == 0 {
             (receiving.wanted, receiving.repairs) = (receiving.sent, 0);
         } else if self.terms.demand == PullDemand::Asked {
-            self.ask(cargo, envelope.load);
+            self.ask(cargo, kind);
         } else {
             receiving.needed += u32::from(cut);
             if self.terms.window + receiving.wanted < receiving.needed {
@@ -166,7 +167,6 @@ impl Pulls {
             }
         }
         let receiving = &self.flows[&cargo.flow];
-        let kind = if cut { CargoKind::Nack } else { CargoKind::Ack };
         let cargo = ReferenceCargo {
             marked: envelope.ecn == Ecn::Ce,
             pulls: receiving.sent,
@@ -176,12 +176,12 @@ impl Pulls {
         PullAnswer { arrival, cargo }
     }
 
-    /// Notes what the sender of a packet asks for.
-    fn ask(&mut self, cargo: &ReferenceCargo, load: Load) {
+    /// Notes what the sender of a packet asks for; `answer` is what the packet gets.
+    fn ask(&mut self, cargo: &ReferenceCargo, answer: CargoKind) {
         let Some(receiving) = self.flows.get_mut(&cargo.flow) else {
             return;
         };
-        let cut = load == Load::Trimmed && receiving.incoming.lacks(cargo.packet);
+        let cut = answer == CargoKind::Nack;
         receiving.wanted = receiving.wanted.max(cargo.pulls);
         if cut && self.terms.repairs == RepairOrder::First {
             receiving.repairs += 1;
