@@ -44,6 +44,9 @@ VERSION = 1
 WARM_UP = 2
 """Steps at the beginning that are left out: memory is allocated, and DDP orders its buckets."""
 
+ENDING_S = 1.0
+"""The longest wait for messages of operations that have ended."""
+
 Event = dict[str, Any]
 
 
@@ -140,6 +143,11 @@ class _Watch(Recorder):
     def keep_job(self) -> None:
         """Keep the flight recorder and the keys of the open job, unless that was done before."""
         dumps = [] if self.dump else gradwire.trace()
+        # The last operation ends a moment before its peers have told that all of it arrived.
+        until = time.monotonic() + ENDING_S
+        while dumps and dumps[0]["sending"] > 0 and time.monotonic() < until:
+            time.sleep(0.001)
+            dumps = gradwire.trace()
         if dumps:
             self.dump, job = dumps[0], backend_of().job()
             deciding = ("collectives.", "transport.")

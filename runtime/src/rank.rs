@@ -339,6 +339,7 @@ impl LocalRank {
     pub fn trace(&self) -> TraceDump {
         let (tell, told) = sync_channel(1);
         let ask = move |seat: &mut RankDriver, _| {
+            seat.record_messages();
             let _ = tell.send(seat.situation());
         };
         let asked = self.inbox.with(|link| link.submit(Box::new(ask)));

@@ -303,6 +303,11 @@ impl RankDriver {
         }
     }
 
+    /// Gives the recorder the messages that have ended.
+    pub(crate) fn record_messages(&mut self) {
+        self.recorder.ended(self.communicator.take_journal());
+    }
+
     /// Gives completions to the callers that wait for them.
     pub(crate) fn hand_out(&mut self) {
         // Before any caller here learns of it, since the caller may then end the process.
@@ -317,7 +322,7 @@ impl RankDriver {
         while let Some((rank, fault)) = self.communicator.poll_path_fault() {
             log::warn!("{}", path_faults::line(rank, fault));
         }
-        self.recorder.ended(self.communicator.take_journal());
+        self.record_messages();
         let mut failed = Vec::new();
         self.end_sums();
         while let Some(completion) = self.next_completion() {

@@ -41,6 +41,7 @@ pub(crate) struct DriverSituation {
     needs: BTreeMap<TraceNumber, OperationProgress>,
     lost: BTreeMap<Rank, String>,
     aborted: Option<String>,
+    sending: u64,
 }
 
 impl DriverSituation {
@@ -56,6 +57,7 @@ impl DriverSituation {
             needs: needs.collect(),
             lost: communicator.lost().clone(),
             aborted: communicator.aborted().map(str::to_owned),
+            sending: communicator.endpoint().footprint().outgoing as u64,
         }
     }
 }
@@ -281,6 +283,7 @@ impl FlightRecorder {
             incomplete: None,
             groups: groups.collect(),
             operations: operations.collect(),
+            sending: situation.sending,
             messages: self.messages().messages(self.joined),
         }
     }

@@ -57,6 +57,7 @@ fn dump(rank: u16, operations: Vec<TraceEntry>) -> TraceDump {
             ranks: vec![0, 1, 2],
         }],
         operations,
+        sending: 0,
         messages: Vec::new(),
     }
 }

@@ -35,21 +35,21 @@ fn mean_tail(k: u32, entropies: u8, seeds: u64) -> f64 {
     mean_and_error(&tails).0
 }
 
-/// Sprayed, UEC takes 200.5 us (of 1,024 hosts; 128 hosts differ little). Over single paths flows
-/// that share a link with two or three others take as many times as long: about 3.5 times, at
-/// 1,024 hosts 889.92 us.
+/// Switches that choose a path for each packet by chance: UEC takes 212.794 us with 1,024 hosts;
+/// 128 differ little. Over single paths flows that share a link with two or three others take
+/// 889.92 us there, 4.18 times as long.
 #[test]
-fn a_permutation_of_128_hosts_takes_about_200_us_sprayed_and_3_5_times_as_long_on_single_paths() {
+fn a_permutation_of_128_hosts_takes_213_us_sprayed_and_4_2_times_as_long_on_single_paths() {
     let seeds = if slow() { 10 } else { 2 };
     let (sprayed, single) = (mean_tail(8, 64, seeds), mean_tail(8, 1, seeds));
-    let (off, ratio) = (sprayed / 200.5 - 1.0, single / sprayed);
+    let (off, ratio) = (sprayed / 212.794 - 1.0, single / sprayed);
     println!(
         "128 hosts: {sprayed:.1} us, {:.1} % off; single path {ratio:.2} times",
         off * 100.0
     );
-    assert!(off.abs() < 0.08, "seeds 1 to {seeds}: {sprayed} us");
+    assert!(off.abs() < 0.05, "seeds 1 to {seeds}: {sprayed} us");
     assert!(
-        (2.5..4.5).contains(&ratio),
+        (3.5..4.9).contains(&ratio),
         "seeds 1 to {seeds}: {ratio} times"
     );
 }

@@ -52,11 +52,16 @@ const SILENT_WAITS: u64 = 2;
 const SILENCE_PART: u64 = 128;
 /// On paths that lose this share of packets, each end is marked twice at a time.
 const MARKED_TWICE: f64 = 0.02;
+/// A path whose end has not been passed after so many marks has failed.
+const FAILED_AFTER: u32 = 2;
 /// On clean paths the ends of a message are marked if it has so many segments for each of them.
 const MARKED_SEGMENTS: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
 /// RFC 6298 section 2.1.
 const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
+
+/// Ends of paths, with their places in a PROBE.
+type EndMarks = SmallVec<[(u64, PathMark); 8]>;
 
 /// One PROBE at a time for all messages that rest, or for all to a silent peer.
 #[derive(Debug, Default)]
@@ -314,9 +319,15 @@ impl Sender {
         let mut ends = self.ends_to_mark(at);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
         self.messages[at].probe.marked_again = 0;
+        if self.messages[at].probe.asks_elsewhere() {
+            ends.clear();
+        }
         let class = self.messages[at].lowest_class(&settings.policy);
+        let copies = self.asking_copies(at);
         let of_class = ends.iter().filter(|end| end.class == class).count();
-        for _ in of_class..self.asking_copies(at) {
+        // Of two, one takes any path: those of the ends may all have failed.
+        let most = if copies > 1 { copies - 1 } else { copies };
+        for _ in of_class.min(most)..copies {
             ends.push(PathMark {
                 class,
                 entropy: self.spray.take_any(),
@@ -332,22 +343,37 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again, unless the last marks may still be in flight.
+    /// them: marks them again, unless the last marks may still be in flight. Paths that pass no
+    /// mark any more have failed: the holes that only they could prove lost are repaired.
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
         if awaited == 0 {
             return;
         }
         sending.probe.is_awaited = true;
-        if !sending.probe.marks_again() || echo < sending.probe.marked {
+        if echo < sending.probe.marked {
+            return;
+        }
+        sending.probe.unpassed += 1;
+        let is_awaited = |bit: u64| awaited.checked_shr(bit as u32).unwrap_or(0) & 1 == 1;
+        let ends = (0..).zip(sending.ends().iter().copied());
+        let (awaited, passed): (EndMarks, EndMarks) = ends.partition(|&(bit, _)| is_awaited(bit));
+        let have_failed = sending.probe.unpassed >= FAILED_AFTER;
+        // Marks follow the repairs.
+        if have_failed && self.repair_guesses(at, awaited.iter().map(|&(_, end)| end)) > 0 {
+            return;
+        }
+        let sending = &mut self.messages[at];
+        if !sending.probe.marks_again() {
             return;
         }
         sending.probe.marked_again += 1;
         let copies = 1 + sending.probe.marked_again as usize;
         let message = sending.id();
-        let ends = (0..64).zip(sending.ends());
-        let ends = ends.filter(|(bit, _)| awaited >> bit & 1 == 1);
-        let marks = ends.flat_map(|(_, &path)| {
+        let again = awaited.iter().map(|&(_, end)| (end, copies));
+        // A path that has passed its end tells when these marks should have passed, too.
+        let alive = passed.last().map(|&(_, end)| (end, 1));
+        let marks = again.chain(alive).flat_map(|(path, copies)| {
             let mark = TailMark {
                 message,
                 path,

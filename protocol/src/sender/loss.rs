@@ -20,6 +20,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::Sender;
 use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
@@ -144,6 +146,20 @@ impl GuessedHoles {
             entropy: flight.entropy,
             number: flight.number,
         })
+    }
+
+    /// Takes the holes of a message whose packets were sent on this path.
+    fn take_of(&mut self, message: MessageId, path: PathMark) -> SmallVec<[u32; 8]> {
+        let mut taken = SmallVec::new();
+        self.flights.retain(|&(class, flight)| {
+            let is_on = usize::from(path.class.0) == class && path.entropy == flight.entropy;
+            let is_taken = is_on && flight.message == message;
+            if is_taken {
+                taken.push(flight.segment);
+            }
+            !is_taken
+        });
+        taken
     }
 
     /// Forgets the holes of a message.
@@ -275,6 +291,26 @@ impl Sender {
             self.note_probe(now);
         }
         true
+    }
+
+    /// These paths have failed, so they never tell whether holes of the message at `at` are lost:
+    /// repairs them, as it would if the message tolerated nothing, and returns how many there were.
+    pub(super) fn repair_guesses(
+        &mut self,
+        at: usize,
+        failed: impl Iterator<Item = PathMark>,
+    ) -> u32 {
+        let sending = &mut self.messages[at];
+        let mut repaired = 0;
+        for path in failed {
+            self.spray.on_loss(path.entropy);
+            for segment in self.guessed.take_of(sending.id(), path) {
+                sending.guesses = sending.guesses.saturating_sub(1);
+                sending.queue_repair(segment);
+                repaired += 1;
+            }
+        }
+        repaired
     }
 
     /// Whether no report after the newest one of the message at `at` counts as lost.

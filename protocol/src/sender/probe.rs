@@ -66,6 +66,9 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
+    /// How often, since a segment left, the receiver awaited ends although a packet behind all their
+    /// marks had arrived.
+    pub(super) unpassed: u32,
     /// Stamp of the last PROBE that was sent.
     pub(super) marked: Stamp,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
@@ -92,6 +95,7 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
+            unpassed: 0,
             marked: Stamp::default(),
             is_awaited: false,
             holes_told: 0,
@@ -105,6 +109,7 @@ impl ProbeState {
         self.stage = SendStage::Sending;
         self.retries = 0;
         self.marked_again = 0;
+        self.unpassed = 0;
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
         self.asked_still = None;
@@ -129,6 +134,11 @@ impl ProbeState {
     /// long packets vanish, the answer to a short one shows that the peer lives ([`crate::path`]).
     pub(super) fn is_short(&self) -> bool {
         self.unanswered > LONG_UNANSWERED && self.unanswered % 2 == 1
+    }
+
+    /// Whether the last one takes any path: those of the message may all have failed.
+    pub(super) fn asks_elsewhere(&self) -> bool {
+        !self.hurries() && self.unanswered % 2 == 1
     }
 
     /// Whether the receiver awaits ends of paths, and they may be marked again.

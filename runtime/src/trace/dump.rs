@@ -47,6 +47,9 @@ pub struct TraceDump {
     pub groups: Vec<GroupMembers>,
     /// The operations, in the order in which they were submitted.
     pub operations: Vec<TraceEntry>,
+    /// How many messages it sends that have not ended: an operation may end a moment before them.
+    #[serde(default)]
+    pub sending: u64,
     /// The last messages that have ended, in that order.
     pub messages: Vec<TracedMessage>,
 }
