@@ -84,6 +84,9 @@ impl Fabric {
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         let document = spanned::parse(text)?;
         let root = TomlTable::root(text, &document);
+        for key in ["speed", "rate", "bandwidth"] {
+            root.refuse(key, "shape", "write the speed there, as in fat-tree:k=4@100G")?;
+        }
         root.only(&form::names(&form::keys()))?;
         let (mut fabric, settings) = match root.get("shape") {
             Some(shape) => shaped(&root, &shape)?,

@@ -60,7 +60,10 @@ impl SeenPorts {
     fn mistake(&self, port: &SwitchPort) -> Option<Finding> {
         match self.rates.get(&port.name) {
             None if self.listing == PortListing::Whole => {
-                let text = format!("the export has no such port; it has {}", self.listed());
+                let text = format!(
+                    "the export has no such port; name those of the plan with --ports: it has {}",
+                    self.listed()
+                );
                 Some(Finding::new(Rule::PortAbsent, &port.name, text))
             }
             Some(Some(rate)) if *rate != port.rate => {

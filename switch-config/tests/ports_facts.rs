@@ -68,7 +68,8 @@ fn a_port_that_the_switch_lacks_is_answered_with_those_it_has() {
             SONIC
         ),
         [
-            "port-absent: Ethernet20: the export has no such port; it has Ethernet0, Ethernet4, \
+            "port-absent: Ethernet20: the export has no such port; name those of the plan with \
+             --ports: it has Ethernet0, Ethernet4, \
              Ethernet8, Ethernet12, Ethernet16"
         ]
     );

@@ -193,6 +193,10 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
              switch, link, fault",
         ),
         (
+            shaped("speed = \"100G\""),
+            "line 2: `speed` cannot stand beside `shape`: write the speed there, as in fat-tree:k=4@100G",
+        ),
+        (
             shaped("\nlatency = 1"),
             "line 3: latency = 1: allowed are 0us to 1s, with a unit of s, ms, us, ns or ps",
         ),
