@@ -85,7 +85,11 @@ impl Fabric {
         let document = spanned::parse(text)?;
         let root = TomlTable::root(text, &document);
         for key in ["speed", "rate", "bandwidth"] {
-            root.refuse(key, "shape", "write the speed there, as in fat-tree:k=4@100G")?;
+            root.refuse(
+                key,
+                "shape",
+                "write the speed there, as in fat-tree:k=4@100G",
+            )?;
         }
         root.only(&form::names(&form::keys()))?;
         let (mut fabric, settings) = match root.get("shape") {
