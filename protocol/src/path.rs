@@ -6,7 +6,8 @@
 //! 2. *Full packets vanish* ([`PathFault::FullPacketsVanish`]): the same, and none of them arrives,
 //!    although control packets do. Then a link on the path has a smaller MTU than the job.
 //! 3. *Long packets go on vanishing* ([`PathFault::LongPacketsLost`]) for the job's peer timeout,
-//!    while the peer answers: their messages cannot end, so the job does.
+//!    while the peer answers: their messages cannot end, so the job does. A PROBE that names holes
+//!    is long, too, and lost if only a short one is answered.
 //! 4. *All packets arrive marked* ([`PathFault::MarksEverything`]) though the window is at its
 //!    minimum and no queue delays them ([`crate::congestion`]). Marks are ignored (RFC 9000,
 //!    section 13.4.2); delay and loss remain signals.
@@ -137,7 +138,12 @@ impl PathWatch {
 
     /// Whether packets are still being lost: a rank that sent none for a while has lost none.
     fn is_recent(&self, now: Instant, vanishing: &VanishingPackets) -> bool {
-        now - vanishing.last < self.peer_timeout.divided(4).max(TRICKLE * 4)
+        now - vanishing.last < self.peer_timeout.divided(2).max(TRICKLE * 4)
+    }
+
+    /// A PROBE of `bytes` bytes has arrived.
+    pub(crate) fn on_probe_arrived(&mut self, bytes: u64) {
+        self.vanishing = self.vanishing.filter(|vanishing| vanishing.bytes > bytes);
     }
 
     /// A BITMAP shows that a segment is missing whose packet of `bytes` bytes was in flight. The

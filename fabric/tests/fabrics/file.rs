@@ -194,7 +194,8 @@ fn a_wrong_file_is_told_its_line_and_what_is_allowed() {
         ),
         (
             shaped("speed = \"100G\""),
-            "line 2: `speed` cannot stand beside `shape`: write the speed there, as in fat-tree:k=4@100G",
+            "line 2: `speed` cannot stand beside `shape`: write the speed there, as in \
+             fat-tree:k=4@100G",
         ),
         (
             shaped("\nlatency = 1"),

@@ -30,7 +30,7 @@ use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, PathNumber, Span, Stamp};
-use crate::wire::{Flags, Header, PacketKind, PathMark};
+use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, PathMark};
 
 /// The longest wait between two probes of a message, in gaps of the job.
 const GAPS_UNANSWERED: u64 = 32;
@@ -289,6 +289,14 @@ impl Sender {
             // A sender that has fallen back sends nothing before that, whatever the answer.
             probe_at = probe_at.max(until);
         }
+        // The last PROBE is answered: a short one is sent after many long ones in vain.
+        if sending.probe.unanswered > 0 && echo == sending.probe.marked {
+            let bytes = sending.probe.long_bytes;
+            match sending.probe.is_short() {
+                true => self.path.on_lost(now, bytes),
+                false => self.path.on_probe_arrived(bytes),
+            }
+        }
         let is_news = sending.has_untold_holes() || sending.probe.is_awaited;
         let may_rest = sending.stands_still() && !is_news;
         let was_in_vain = sending.probe.asks_in_vain();
@@ -491,14 +499,17 @@ impl Sender {
             let Some(at) = self.position(mark.message) else {
                 continue;
             };
-            self.messages[at].probe.marked = now.stamp();
-            let sending = &self.messages[at];
+            let sending = &mut self.messages[at];
+            sending.probe.marked = now.stamp();
             // On clean paths a mark need not say again what the PROBE after it says.
             let is_bare = mark.flags.has(Flags::MARKER) && self.tail.record() == PathRecord::Clean;
             let is_short = sending.probe.is_short() || is_bare;
             match is_short {
                 true => body.clear(),
                 false => sending.write_probe(settings.segment_bytes as usize, body),
+            }
+            if !is_short {
+                sending.probe.long_bytes = (HEADER_BYTES + body.len()) as u64;
             }
             let all_sent = match sending.all_sent() && !is_short {
                 true => Flags::ALL_SENT,

@@ -66,9 +66,11 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
-    /// How often, since a segment left, the receiver awaited ends although a packet behind all their
-    /// marks had arrived.
+    /// How often, since a segment left, the receiver awaited ends although a packet behind all
+    /// their marks had arrived.
     pub(super) unpassed: u32,
+    /// Bytes of the last PROBE that was not short.
+    pub(super) long_bytes: u64,
     /// Stamp of the last PROBE that was sent.
     pub(super) marked: Stamp,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
@@ -96,6 +98,7 @@ impl ProbeState {
             last: now,
             marked_again: 0,
             unpassed: 0,
+            long_bytes: 0,
             marked: Stamp::default(),
             is_awaited: false,
             holes_told: 0,
