@@ -111,18 +111,22 @@ impl Grants {
         }
     }
 
-    /// When to look for silent peers, if messages wait.
+    /// When to look for silent peers, if messages wait and more may be doubted.
     pub fn look_at(&self, gap: Span) -> Option<Instant> {
         let waits = self.expected > 0 && !self.rounds.is_empty();
-        waits.then(|| self.looked + gap)
+        (waits && self.doubted < self.most_doubted()).then(|| self.looked + gap)
+    }
+
+    /// Segments that may be doubted, so that half of the window is free.
+    fn most_doubted(&self) -> u64 {
+        let half = self.window / DOUBTED_PART;
+        half.max((self.expected + self.doubted).saturating_sub(half))
     }
 
     /// Doubts the segments of peers that have been silent for some of these gaps (rule 6).
     pub fn doubt(&mut self, now: Instant, gap: Span) {
         self.looked = now;
-        let half = self.window / DOUBTED_PART;
-        let on_its_way = self.expected + self.doubted;
-        let most = half.max(on_its_way.saturating_sub(half));
+        let most = self.most_doubted();
         for of_peer in &mut self.expected_of {
             if of_peer.since + gap * GAPS_SILENT <= now {
                 let room = most.saturating_sub(self.doubted);
