@@ -84,15 +84,15 @@ impl Fabric {
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         let document = spanned::parse(text)?;
         let root = TomlTable::root(text, &document);
-        for key in ["speed", "rate", "bandwidth"] {
-            root.refuse(
-                key,
-                "shape",
-                "write the speed there, as in fat-tree:k=4@100G",
-            )?;
+        let shape = root.get("shape");
+        if shape.is_some() {
+            let rule = "write the speed there, as in fat-tree:k=4@100G";
+            for key in ["speed", "rate", "bandwidth"] {
+                root.refuse(key, "shape", rule)?;
+            }
         }
         root.only(&form::names(&form::keys()))?;
-        let (mut fabric, settings) = match root.get("shape") {
+        let (mut fabric, settings) = match shape {
             Some(shape) => shaped(&root, &shape)?,
             None => explicit::read(&root)?,
         };

@@ -334,8 +334,7 @@ impl Sender {
         let copies = self.asking_copies(at);
         let of_class = ends.iter().filter(|end| end.class == class).count();
         // Of two, one takes any path: those of the ends may all have failed.
-        let most = if copies > 1 { copies - 1 } else { copies };
-        for _ in of_class.min(most)..copies {
+        for _ in of_class.min(copies.div_ceil(2))..copies {
             ends.push(PathMark {
                 class,
                 entropy: self.spray.take_any(),
