@@ -116,6 +116,12 @@ test-torch: $(VENV)/tested.stamp  ## run PyTorch's own tests over gradwire, with
 	$(say) 'test: the suite in PyTorch, $(WORLD_SIZE) ranks, gradwire in the place of Gloo'
 	$(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
 
+.PHONY: test-staged
+test-staged: $(VENV)/tested.stamp  ## run PyTorch's tests and ours with every CPU tensor on the way of a device's; for the night
+	$(say) 'test: every CPU tensor through the stager'
+	GRADWIRE_STAGE=host $(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
+	GRADWIRE_STAGE=host $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not alone'
+
 .PHONY: test-frameworks
 test-frameworks: $(VENV)/tested.stamp $(VENV)/frameworks.stamp  ## run the examples of Lightning, DeepSpeed and Ray Train beside Gloo; not part of make test
 	$(say) 'test: Lightning, DeepSpeed and Ray Train'

@@ -5,7 +5,7 @@
 //!    2407.21625, with the time of the answer beside its mark).
 //! 2. Without such a path, paths are taken in turn, except those on which a packet is in flight: a
 //!    long queue holds its packets longer, so it gets fewer of them.
-//! 3. Control packets take all paths in turn.
+//! 3. Control packets take all paths in turn, most of them without those that rest.
 //! 4. A path that returned CE rests for a turn of all paths, and one that lost a packet for
 //!    many, but all are tried again: the others may become worse. If all rest or have packets in
 //!    flight, the next one that does not rest is taken, else the one that has rested most.
@@ -22,6 +22,9 @@ const PATHS_MAX: u8 = 64;
 const MARK_TURNS: u32 = 1;
 /// Turns for which a path rests after a loss, and at most.
 const LOSS_TURNS: u32 = 32;
+/// Of so many turns of paths that rest, control packets take one: where no data is sent, paths
+/// rest for ever, and the others may fail.
+const PASSED_OVER: u8 = 4;
 /// Paths that wait to be taken again, at most.
 const RETURNED_MAX: usize = 8;
 /// Weight of a new time in the average, as a divisor.
@@ -34,6 +37,8 @@ pub struct Spray {
     paths: u8,
     next: usize,
     next_control: u8,
+    /// Turns of paths that rested when a control packet was sent. It wraps.
+    passed_over: u8,
     /// Runs so far. It wraps.
     taken: u32,
     /// By path, the run from which on it may be taken; empty before the first mark or loss.
@@ -56,6 +61,7 @@ impl Spray {
             paths,
             next: (start % u64::from(paths)) as usize,
             next_control: (start % u64::from(paths)) as u8,
+            passed_over: 0,
             taken: 0,
             rests_until: Vec::new(),
             sent: Vec::new(),
@@ -78,12 +84,21 @@ impl Spray {
         Entropy(path as u8)
     }
 
-    /// The path for a control packet: all in turn. Whether it is lost is not noted, so that a path
-    /// which drops everything could be taken again and again.
+    /// The path for a control packet. Whether it is lost is not noted.
     pub fn take_any(&mut self) -> Entropy {
-        let path = self.next_control;
+        let next = self.next_control;
+        let mut turn = (next..self.paths).chain(0..next);
+        let path = turn.find(|&path| !self.passes_over(path));
+        let path = path.unwrap_or(next);
         self.next_control = (path + 1) % self.paths;
         Entropy(path)
+    }
+
+    /// Whether a control packet leaves out this path, whose turn it is.
+    fn passes_over(&mut self, path: u8) -> bool {
+        let rests = self.rests(path.into());
+        self.passed_over = self.passed_over.wrapping_add(rests.into());
+        rests && !self.passed_over.is_multiple_of(PASSED_OVER)
     }
 
     fn count(&self) -> usize {
@@ -241,6 +256,15 @@ mod tests {
         (0..3).for_each(|path| spray.on_loss(Entropy(path)));
         let taken: Vec<u8> = (0..4).map(|_| spray.take_any().0).collect();
         assert_eq!(taken, [1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn few_control_packets_take_a_path_that_rests() {
+        let mut spray = Spray::new(4, 0);
+        spray.on_loss(Entropy(2));
+        let mut counts = [0; 4];
+        (0..400).for_each(|_| counts[usize::from(spray.take_any().0)] += 1);
+        assert!((1..=40).contains(&counts[2]), "{counts:?}");
     }
 
     #[test]

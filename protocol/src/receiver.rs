@@ -92,7 +92,7 @@ use crate::parity::{ParityGroup, ParityGroups};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Header, PacketKind, PathMark, REPORT_BYTES};
+use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -567,6 +567,9 @@ impl Receiver {
         receiving.last_data = lent.now;
         self.counters.received_segments += u64::from(segments);
         self.granted.on_segment(lent.now);
+        if header.flags.has(Flags::REPAIR) {
+            self.granted.on_loss();
+        }
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
             self.granted.on_answer(took);
         }

@@ -34,8 +34,9 @@ impl Receiver {
         let receiving = &self.messages[at];
         let is_early = receiving.stage == ReceiveStage::Early;
         self.note(at);
-        if is_early {
-            self.tell_grants(lent.now);
+        match is_early {
+            true => self.tell_grants(lent.now),
+            false => self.tell_overdue(lent),
         }
     }
 

@@ -233,7 +233,8 @@ impl ReceiveMessage {
         if more > 0 {
             let grant = UnheardGrant {
                 before: (grants.granted - more).saturating_sub(grants.trimmed),
-                made: now,
+                told: now,
+                repeats: 0,
             };
             grants.unheard = Some(grant);
             grants.timed.get_or_insert(grant);
@@ -290,7 +291,28 @@ impl ReceiveMessage {
         let is_heard = |grant: &mut UnheardGrant| grant.before < segments;
         self.grants.unheard.take_if(is_heard);
         let timed = self.grants.timed.take_if(is_heard);
-        timed.map(|timed| now - timed.made)
+        timed.map(|timed| now - timed.told)
+    }
+
+    /// No answer to its last grant is timed.
+    pub(super) fn time_no_answer(&mut self) {
+        self.grants.timed = None;
+    }
+
+    /// Tells a grant again that is not heard, if its sender was told at least `age` ago, and that
+    /// again less than `most` times; says whether it does.
+    pub(super) fn tell_grant_again(&mut self, now: Instant, age: Span, most: u32) -> bool {
+        let is_posted = self.is_posted();
+        let is_due = |grant: &&mut UnheardGrant| {
+            is_posted && grant.told + age <= now && grant.repeats < most
+        };
+        let Some(grant) = self.grants.unheard.as_mut().filter(is_due) else {
+            return false;
+        };
+        grant.told = now;
+        grant.repeats += 1;
+        self.report.ack_now(now);
+        true
     }
 
     /// Its first packet is a PROBE, so the segments that were sent, if any, are lost, and the

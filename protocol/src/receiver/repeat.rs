@@ -8,6 +8,9 @@
 //!    a window that was halved is silent for a round trip. Once packets of the peer were lost, it
 //!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer
 //!    it is [`GAPS_UNKNOWN`] gaps, and grants go again only once: the path may be long.
+//! 4. Once packets were lost, those that should have been heard go again with the answer to a
+//!    PROBE: its sender may wait for one of them, and each that is lost takes a part of the grant
+//!    window. No answer to these is timed (Karn's rule, RFC 6298 section 3).
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};
@@ -33,15 +36,17 @@ const REPEATED_TOGETHER: usize = 8;
 pub(super) struct UnheardGrant {
     /// The segments that were granted before it.
     pub(super) before: u32,
-    /// When it was made.
-    pub(super) made: Instant,
+    /// When its sender was told.
+    pub(super) told: Instant,
+    /// How often it was told again.
+    pub(super) repeats: u32,
 }
 
 /// The grants to one peer, and how long it takes to answer them.
 #[derive(Debug)]
 pub(super) struct GrantWatch {
     answers: Rtt,
-    /// Whether packets of the peer were lost.
+    /// Whether packets were lost, the peer's or reports to it.
     is_lossy: bool,
     /// When a segment came last, a grant was made or repeated.
     since: Instant,
@@ -69,7 +74,7 @@ impl GrantWatch {
         self.repeats = 0;
     }
 
-    /// A packet of the peer is lost.
+    /// A packet is lost: a path of the peer has skipped it, or a segment has come again.
     pub(super) fn on_loss(&mut self) {
         self.is_lossy = true;
     }
@@ -142,15 +147,37 @@ impl Receiver {
         if self.granted.due().is_none_or(|due| due > lent.now) {
             return;
         }
-        let is_unheard = |receiving: &&mut ReceiveMessage| receiving.has_unheard_grant();
-        let mut unheard = self.messages.iter_mut().filter(is_unheard).peekable();
-        if unheard.peek().is_none() {
+        if !self.messages.iter().any(ReceiveMessage::has_unheard_grant) {
             self.granted.rest();
         } else if self.granted.look(lent.now, lent.settings.gap) {
-            for receiving in unheard.take(REPEATED_TOGETHER) {
-                receiving.report.ack_now(lent.now);
-                self.counters.repeated_grants += 1;
-            }
+            self.tell_again(lent.now, Span::ZERO, |_| {});
+        }
+    }
+
+    /// A PROBE has come: its sender may wait for grants that it should have heard by now.
+    pub(super) fn tell_overdue(&mut self, lent: &RankResources<'_>) {
+        let GrantWatch {
+            answers, is_lossy, ..
+        } = &self.granted;
+        if *is_lossy && answers.is_known() {
+            let usual = answers.smoothed();
+            self.tell_again(lent.now, usual, ReceiveMessage::time_no_answer);
+        }
+    }
+
+    /// Tells grants again that are not heard although they were told at least `age` ago, and does
+    /// something else with their messages.
+    fn tell_again(&mut self, now: Instant, age: Span, also: impl Fn(&mut ReceiveMessage)) {
+        let most = self.granted.most();
+        let messages = self.messages.iter_mut();
+        let unheard = messages.filter_map(|receiving| {
+            let is_told = receiving.tell_grant_again(now, age, most);
+            is_told.then_some(receiving)
+        });
+        for receiving in unheard.take(REPEATED_TOGETHER) {
+            also(receiving);
+            self.deadlines = self.deadlines.with(receiving);
+            self.counters.repeated_grants += 1;
         }
     }
 

@@ -332,12 +332,15 @@ impl Sender {
         }
         let class = self.messages[at].lowest_class(&settings.policy);
         let copies = self.asking_copies(at);
-        let of_class = ends.iter().filter(|end| end.class == class).count();
-        // Of two, one takes any path: those of the ends may all have failed.
-        for _ in of_class.min(copies.div_ceil(2))..copies {
+        // Paths on which holes are guesses may have failed. The last PROBE should take another one.
+        ends.sort_by_key(|&end| !self.guessed.has_on(end));
+        let is_sound = |end: &&PathMark| end.class == class && !self.guessed.has_on(**end);
+        let sound = ends.iter().filter(is_sound).count();
+        // Of two, one takes another path than those of the ends.
+        for _ in sound.min(copies.div_ceil(2))..copies {
             ends.push(PathMark {
                 class,
-                entropy: self.spray.take_any(),
+                entropy: self.spray.take(),
                 number: PathNumber::default(),
             });
         }

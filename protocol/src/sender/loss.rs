@@ -17,6 +17,9 @@
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
 //!    but the reports before must have come (`sender/hearing.rs`).
+//! 5. A report that is lost may have named any segment. No rule finds a segment of a message lost
+//!    before that message has a newer report, which repeats what the lost one told: where a path
+//!    loses reports, segments that have arrived would be sent again, and shrink the window.
 
 use std::collections::VecDeque;
 
@@ -146,6 +149,14 @@ impl GuessedHoles {
             entropy: flight.entropy,
             number: flight.number,
         })
+    }
+
+    /// Whether the path of this packet carried one.
+    pub(super) fn has_on(&self, path: PathMark) -> bool {
+        let is_on = |&(class, flight): &(usize, SegmentFlight)| {
+            usize::from(path.class.0) == class && path.entropy == flight.entropy
+        };
+        self.flights.iter().any(is_on)
     }
 
     /// Takes the holes of a message whose packets were sent on this path.
@@ -393,23 +404,32 @@ impl Sender {
         let tolerated_before = newest.before(horizons.tolerated);
         // Flights come in runs of one message.
         let mut last = None;
-        while let Some(&flight) = self.classes[class].flights.front() {
+        // Flights before this one wait for reports of their messages.
+        let mut index = 0;
+        while let Some(&flight) = self.classes[class].flights.get(index) {
             let at = match last {
                 Some((message, at)) if message == flight.message => at,
                 _ => self.position(flight.message),
             };
             last = Some((flight.message, at));
-            if self.drop_ended(class, flight.message, at) > 0 {
+            if index == 0 && self.drop_ended(class, flight.message, at) > 0 {
                 continue;
             }
-            let at = at.expect("a flight of no message has ended");
+            let Some(at) = at.filter(|&at| self.messages[at].is_current(&flight)) else {
+                index += 1;
+                continue;
+            };
             let lost_before = match self.messages[at].may_miss(flight.segment) {
                 true => tolerated_before,
                 false => repaired_before,
             };
-            // All flights after the first one were sent later still.
+            // All flights after it were sent later still.
             if flight.sent_at >= lost_before {
                 break;
+            }
+            if !self.knows_reports_of(at) {
+                index += 1;
+                continue;
             }
             let found = self.lose(now, at, &flight);
             if found.needed == 0 && self.judge == HoleJudge::Paths {
@@ -418,7 +438,10 @@ impl Sender {
             }
             lost.add(found);
             self.late.on_found(class, flight);
-            self.classes[class].flights.pop_front();
+            match index {
+                0 => _ = self.classes[class].flights.pop_front(),
+                _ => index += 1,
+            }
         }
         lost
     }

@@ -230,6 +230,14 @@ class Rank {
     return stager_;
   }
 
+  // Throws in a fork: nobody there would ever end an operation that waits for its input.
+  void refuse_fork() {
+    if (getpid() == process_) return;
+    std::array<char, kErrorBytes> error{};
+    gw_end_group(handle_, 0, error.data(), error.size());  // refused, with the reason
+    TORCH_CHECK_WITH(DistBackendError, false, error.data());
+  }
+
   // Counts an operation in that is not submitted yet.
   void operation_started(uint32_t group) {
     std::lock_guard lock(pending_mutex_);

@@ -251,6 +251,7 @@ class Submitter : public std::enable_shared_from_this<Submitter> {
   void queue(const std::shared_ptr<LaterOperation>& later,
              const c10::intrusive_ptr<PendingWork>& work, Stager::Load load) {
     const auto self = shared_from_this();
+    core_->refuse_fork();
     core_->operation_started(group_.id);
     work->waits_for_input();
     load.submit = [self, later, work] {

@@ -258,6 +258,7 @@ class PendingWork : public PlannedWork {
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
+    if (landing()) landing()->core->refuse_fork();
     if (blocks_stream()) return true;
     const std::chrono::milliseconds endless = std::chrono::hours(24 * 365);
     const auto patience = timeout == kNoTimeout ? endless : timeout;

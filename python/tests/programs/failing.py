@@ -103,6 +103,8 @@ def traced() -> None:
         return
     work = dist.all_reduce(torch.ones(1 << 10), async_op=True)
     live = gradwire.trace()
+    while live[0]["operations"][-1]["needs"] is None:
+        live = gradwire.trace()  # the operation is on its way to the thread that runs it
     try:
         work.wait()
     except RuntimeError as error:

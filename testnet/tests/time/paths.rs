@@ -152,3 +152,27 @@ fn messages_go_on_after_a_path_has_failed() {
         assert!(!is_busy, "a message hangs");
     }
 }
+
+/// Reports are lost and no segment is. A segment that only a lost report named is not lost: its
+/// message is asked about instead.
+#[test]
+fn lost_reports_prove_no_segment_lost() {
+    let reports = Profile {
+        drop: Share::new(0.25).expect("a share"),
+        ..wire(50)
+    };
+    let mut pair = Pair::new(job(), wire(50));
+    pair.network.set_link(Rank(1), Rank(0), reports);
+    for _ in 0..200 {
+        let message = PairMessage::lossless(256 << 10);
+        pair.post(message);
+        pair.send(message);
+    }
+    pair.finish();
+    let sender = pair.network.hosts()[0].counters().sender;
+    let (sent, again) = (sender.sent_segments, sender.repaired_segments);
+    assert!(
+        again * 500 < sent,
+        "{again} of {sent} segments are sent again"
+    );
+}
