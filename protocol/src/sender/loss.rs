@@ -17,9 +17,9 @@
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
 //!    but the reports before must have come (`sender/hearing.rs`).
-//! 5. A report that is lost may have named any segment. No rule finds a segment of a message lost
-//!    before that message has a newer report, which repeats what the lost one told: where a path
-//!    loses reports, segments that have arrived would be sent again, and shrink the window.
+//! 5. A report that is lost may have named any segment. Rules 3 and 4 find no segment of a message
+//!    lost before that message has a newer report, which repeats what the lost one told: where a
+//!    path loses reports, segments that have arrived would be sent again, and shrink the window.
 
 use std::collections::VecDeque;
 
