@@ -88,8 +88,8 @@ impl Spray {
     pub fn take_any(&mut self) -> Entropy {
         let next = self.next_control;
         let mut turn = (next..self.paths).chain(0..next);
-        let path = turn.find(|&path| !self.passes_over(path));
-        let path = path.unwrap_or(next);
+        let sound = turn.find(|&path| !self.passes_over(path));
+        let path = sound.unwrap_or(next);
         self.next_control = (path + 1) % self.paths;
         Entropy(path)
     }

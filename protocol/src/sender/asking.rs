@@ -333,11 +333,12 @@ impl Sender {
         let class = self.messages[at].lowest_class(&settings.policy);
         let copies = self.asking_copies(at);
         // Paths on which holes are guesses may have failed. The last PROBE should take another one.
-        ends.sort_by_key(|&end| !self.guessed.has_on(end));
-        let is_sound = |end: &&PathMark| end.class == class && !self.guessed.has_on(**end);
-        let sound = ends.iter().filter(is_sound).count();
+        let (mut ends, sound): (SmallVec<[PathMark; 8]>, SmallVec<[PathMark; 8]>) =
+            (ends.into_iter()).partition(|&end| self.guessed.has_on(end));
+        let of_class = sound.iter().filter(|end| end.class == class).count();
+        ends.extend(sound);
         // Of two, one takes another path than those of the ends.
-        for _ in sound.min(copies.div_ceil(2))..copies {
+        for _ in of_class.min(copies.div_ceil(2))..copies {
             ends.push(PathMark {
                 class,
                 entropy: self.spray.take(),

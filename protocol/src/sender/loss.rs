@@ -153,20 +153,16 @@ impl GuessedHoles {
 
     /// Whether the path of this packet carried one.
     pub(super) fn has_on(&self, path: PathMark) -> bool {
-        let is_on = |&(class, flight): &(usize, SegmentFlight)| {
-            usize::from(path.class.0) == class && path.entropy == flight.entropy
-        };
-        self.flights.iter().any(is_on)
+        self.flights.iter().any(|flight| is_on(flight, path))
     }
 
     /// Takes the holes of a message whose packets were sent on this path.
     fn take_of(&mut self, message: MessageId, path: PathMark) -> SmallVec<[u32; 8]> {
         let mut taken = SmallVec::new();
-        self.flights.retain(|&(class, flight)| {
-            let is_on = usize::from(path.class.0) == class && path.entropy == flight.entropy;
-            let is_taken = is_on && flight.message == message;
+        self.flights.retain(|of_class| {
+            let is_taken = is_on(of_class, path) && of_class.1.message == message;
             if is_taken {
-                taken.push(flight.segment);
+                taken.push(of_class.1.segment);
             }
             !is_taken
         });
@@ -177,6 +173,11 @@ impl GuessedHoles {
     pub(super) fn forget(&mut self, message: MessageId) {
         self.flights.retain(|(_, flight)| flight.message != message);
     }
+}
+
+/// Whether a packet of this class was sent on a path.
+fn is_on((class, flight): &(usize, SegmentFlight), path: PathMark) -> bool {
+    usize::from(path.class.0) == *class && path.entropy == flight.entropy
 }
 
 impl LossHorizons {

@@ -234,7 +234,8 @@ class Rank {
   void refuse_fork() {
     if (getpid() == process_) return;
     std::array<char, kErrorBytes> error{};
-    gw_end_group(handle_, 0, error.data(), error.size());  // refused, with the reason
+    // Refused, with the reason. Without the lock, which a thread of the parent may have held.
+    gw_end_group(handle_, 0, error.data(), error.size());
     TORCH_CHECK_WITH(DistBackendError, false, error.data());
   }
 
