@@ -589,19 +589,21 @@ impl Machine for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         while let Some(&Reverse((due, at))) = self.deadlines.peek() {
-            if due > now {
+            let is_live = at == GRANTS || self.peers[at as usize].waits_for(due);
+            if due > now && is_live {
                 return;
             }
             self.deadlines.pop();
+            if !is_live {
+                // It would only wake the driver.
+                continue;
+            }
             if at == GRANTS {
                 self.look_at_grants(now);
                 continue;
             }
             let at = at as usize;
             let peer = &mut self.peers[at];
-            if peer.armed != Some(due) || peer.standing == PeerStanding::Failed {
-                continue;
-            }
             peer.armed = None;
             let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
             peer.receiver.handle_timeout(&mut lent);

@@ -149,11 +149,11 @@ impl Rtt {
 
     /// How long a sender on lossy paths, or before the first answer, waits for an answer before it
     /// asks, if it has asked this often in vain: the packets or the answer may be lost. Where a
-    /// host takes longer to react, a few PROBEs too many are sent.
+    /// host takes longer to react, or the path is long, a few PROBEs too many are sent.
     pub fn retry_wait(&self, gap: Span, asked: u32) -> Span {
         let first = match self.is_known() {
             true => (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap)),
-            false => gap,
+            false => gap.min(PROBE_WAIT_MIN),
         };
         first * (1 << asked.min(RETRY_DOUBLINGS))
     }

@@ -18,8 +18,9 @@
 //! 5. lost -> queued: the message is lossless, the segment is protected, or a BITMAP has arrived:
 //!    with it the receiver has accepted all the holes that it may, and needs the rest.
 //! 6. lost -> hole: in all other cases. As soon as there are more holes than the message tolerates,
-//!    the most needed of them is queued (`sender/repair.rs`). A hole frees its place in the window,
-//!    and in the receiver's grant: another segment may leave at once.
+//!    the most needed of them is queued; some are kept for its end (`sender/repair.rs`). A hole
+//!    frees its place in the window, and in the receiver's grant: another segment may leave at
+//!    once.
 //! 7. Rules 3 and 4 trust only packets of the same class and of lower ones. Strict priority lets
 //!    higher classes overtake: a segment that waits in a low class is late, not lost.
 //! 8. A PROBE is due when no report has arrived for [`Rtt::probe_wait`], and at once when a message
@@ -35,6 +36,7 @@
 //! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
+mod acked;
 mod asking;
 mod cancel;
 mod forgetting;
@@ -59,13 +61,14 @@ use std::ops::Range;
 
 use derive_more::AddAssign;
 
+use self::acked::NewlyAcked;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::hearing::ReportsHeard;
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
-use self::message::{NewlyAcked, ReportWait, RunDeparture, SendMessage, UnscheduledStart};
+use self::message::{ReportWait, RunDeparture, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
 use self::tail::TailMarks;

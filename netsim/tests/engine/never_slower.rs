@@ -5,8 +5,9 @@ use gradwire_netsim::results::statistics;
 use gradwire_netsim::setup::Setup;
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::EarlyDrop;
+use gradwire_protocol::units::Span;
 
-use super::world::{lines, run, tolerant};
+use super::world::{lines, mean_and_error, over_seeds, run, share, tolerant};
 
 /// Microseconds until the last byte has arrived.
 fn makespan(setup: &Setup) -> f64 {
@@ -55,6 +56,55 @@ fn reports_lost_on_a_failed_link_cost_little() {
         let shape = "fat-tree:k=4@100G,core-fail=1@50us";
         let time = makespan(&lines(shape, "all-reduce:8MiB", seed));
         assert!(time <= 3_000.0, "seed {seed}: {time:.0} us");
+    }
+}
+
+/// Six or eight PROBEs in a row were lost, and the waits between them had grown to 5.8 ms: these
+/// seeds took 9.7 and 6.4 ms. While segments are in flight, two ask at a time.
+#[test]
+fn probes_lost_in_a_row_cost_little() {
+    for seed in [1, 27] {
+        let setup = tolerant(lines(
+            "leaf-spine:4x8x2@25G,loss=2.5%",
+            "all-to-all:100KB",
+            seed,
+        ));
+        let time = makespan(&setup);
+        println!("seed {seed}: {time:.0} us");
+        assert!(time <= 5_500.0, "seed {seed}: {time:.0} us");
+    }
+}
+
+/// A message that spent its holes before its end repaired what its last packets lost, a round trip
+/// later: its flows took 5 % longer. Some holes are kept for the end.
+#[test]
+fn a_tolerance_below_the_loss_keeps_holes_for_the_end() {
+    let mean = |tolerance: f64| {
+        let means = over_seeds(1..=12, |seed| {
+            let mut setup = lines("fat-tree:k=4@100G,loss=1.74%", "permutation:2MB", seed);
+            setup.job.tolerance = share(tolerance);
+            let flows = run(&setup).flows;
+            let ended = flows.iter().map(statistics::completion);
+            let times = ended.map(|time| statistics::micros(time.expect("all end")));
+            times.sum::<f64>() / flows.len() as f64
+        });
+        mean_and_error(&means).0
+    };
+    let (lossless, tolerant) = (mean(0.0), mean(0.03));
+    println!("{lossless:.1} us without a tolerance, {tolerant:.1} with one");
+    assert!(tolerant <= 1.02 * lossless, "seeds 1 to 12");
+}
+
+/// Of 240 pairs of hosts some lose their first packets, and do not know their round trip then: each
+/// such loss took a millisecond, the default gap.
+#[test]
+fn a_lost_first_answer_costs_no_gap() {
+    for seed in 1..=5 {
+        let mut setup = lines("fat-tree:k=4@100G,loss=1.74%", "all-to-all:200KB", seed);
+        setup.job.transport.gap = Span::from_millis(1);
+        let time = makespan(&setup);
+        println!("seed {seed}: {time:.0} us");
+        assert!(time <= 800.0, "seed {seed}: {time:.0} us");
     }
 }
 

@@ -43,6 +43,11 @@ pub(super) struct EndpointPeer {
 }
 
 impl EndpointPeer {
+    /// Whether it is to be looked at again at this time.
+    pub(super) fn waits_for(&self, due: Instant) -> bool {
+        self.armed == Some(due) && self.standing != PeerStanding::Failed
+    }
+
     /// A peer without messages.
     pub(super) fn new(rank: Rank, common: &RankState, seed: u64) -> Self {
         let reach = common.reach(rank);

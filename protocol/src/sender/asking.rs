@@ -3,9 +3,9 @@
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths these begin with
 //!    [`Rtt::retry_wait`], and the first few after a segment has left or arrived are in haste: the
-//!    first wait does not double, and two PROBEs at a time follow an unanswered one. There the wait
-//!    after an answer doubles, too, as long as no segment leaves or arrives. Where many go
-//!    unanswered, every other one is short.
+//!    first wait does not double, and two PROBEs at a time follow an unanswered one: while segments
+//!    are in flight, a few more times. There the wait after an answer doubles, too, as long as no
+//!    segment leaves or arrives. Where many go unanswered, every other one is short.
 //! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -423,8 +423,9 @@ impl Sender {
 
     /// How many PROBEs ask for a report at a time: on lossy paths, two once one got no answer.
     fn asking_copies(&self, at: usize) -> usize {
-        let probe = &self.messages[at].probe;
-        let was_in_vain = probe.unanswered > 1 && probe.hurries();
+        let sending = &self.messages[at];
+        let probe = &sending.probe;
+        let was_in_vain = probe.unanswered > 1 && probe.asks_twice(sending.in_flight());
         match self.tail.record() {
             PathRecord::Lossy if was_in_vain => 2,
             _ => 1,

@@ -335,7 +335,10 @@ impl Sender {
     fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
         self.tail.on_loss();
         self.counters.found_lost += 1;
-        self.land_lost(now, at, flight, SendMessage::on_lost)
+        let share = self.losses.share();
+        self.land_lost(now, at, flight, |sending, segment| {
+            sending.on_lost(segment, share);
+        })
     }
 
     /// A current flight is lost, whether or not a link is to blame; `react` repairs its segment or

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::acked::NewlyAcked;
 use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
-use super::repair::RepairState;
+use super::repair::{self, RepairState};
 use crate::bitmap::Bitmap;
-use crate::congestion::Feedback;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
@@ -17,8 +17,8 @@ use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
-    ByteCount, Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial,
-    PathNumber, Share, Span, Stamp,
+    Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, PathNumber,
+    Share, Span, Stamp,
 };
 use crate::wire::{
     Flags, HEADER_BYTES, Header, HoleProof, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX,
@@ -654,15 +654,20 @@ impl SendMessage {
         !self.tolerance.is_none() && self.repair.may_leave() && !self.tags.is_protected(segment)
     }
 
-    /// A segment is lost: leaves it as a hole if the message tolerates that, or repairs it.
-    pub(super) fn on_lost(&mut self, segment: u32) {
+    /// A segment is lost: leaves it as a hole if the message tolerates that, or repairs it. Some
+    /// holes are kept for the end, if the paths lose this share of packets.
+    pub(super) fn on_lost(&mut self, segment: u32, share: f64) {
         if !self.may_miss(segment) {
             self.queue_repair(segment);
             return;
         }
+        let kept = match self.sent() < self.segments() {
+            true => repair::holes_to_keep(share, self.in_flight()),
+            false => 0,
+        };
         let tie_breaker = TieBreaker::of(self.header.source, self.id());
         let need = self.tags.need(tie_breaker, segment);
-        let tolerated = self.cut.holes_allowed(self.tolerance);
+        let tolerated = self.cut.holes_allowed(self.tolerance).saturating_sub(kept);
         let before = self.repair.holes().ones();
         self.repair
             .leave(segment, need, tolerated, &self.progress.acked);
@@ -670,9 +675,9 @@ impl SendMessage {
     }
 
     /// Only the header of a segment has arrived, and its receiver will grant it again.
-    pub(super) fn on_trimmed(&mut self, segment: u32) {
+    pub(super) fn on_trimmed(&mut self, segment: u32, share: f64) {
         match self.may_miss(segment) {
-            true => self.on_lost(segment),
+            true => self.on_lost(segment, share),
             false => {
                 self.progress.trimmed.push_back(segment);
                 self.spend_grants();
@@ -733,33 +738,6 @@ impl SendMessage {
             sent_at: now.wire_micros(),
             ..self.header
         }
-    }
-}
-
-/// The segments that a report has newly shown.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NewlyAcked {
-    /// Bytes that were in flight until then.
-    pub(super) bytes: u64,
-    /// Segments that were not known to have arrived before.
-    pub(super) segments: u32,
-}
-
-impl NewlyAcked {
-    /// What a report that shows them, and new CE marks, says to congestion control.
-    pub(super) fn feedback(self, marks: u32, in_flight: ByteCount) -> Feedback {
-        Feedback {
-            acked: ByteCount::new(self.bytes),
-            segments: self.segments,
-            marks,
-            in_flight,
-            ..Feedback::default()
-        }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.segments += other.segments;
     }
 }
 

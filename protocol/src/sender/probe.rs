@@ -128,6 +128,12 @@ impl ProbeState {
         self.retries <= HURRIED
     }
 
+    /// Whether two at a time may follow an unanswered one, of a message with so many segments in
+    /// flight. Without any, the receiver may have nothing to say.
+    pub(super) fn asks_twice(&self, in_flight: u32) -> bool {
+        self.hurries() || (in_flight > 0 && self.unanswered <= LONG_UNANSWERED)
+    }
+
     /// Whether its peer answers only others.
     pub(super) fn asks_in_vain(&self) -> bool {
         self.vain >= ASKED_IN_VAIN

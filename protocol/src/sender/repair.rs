@@ -2,7 +2,9 @@
 //!
 //! 1. A lost segment that must arrive is queued ([`RepairState::queue`]).
 //! 2. One that may be missing becomes a hole ([`RepairState::leave`]). While there are more holes
-//!    than the message tolerates, the most needed of them is queued instead.
+//!    than the message tolerates, the most needed of them is queued instead. As many as the last
+//!    round trip is likely to lose are kept for it ([`holes_to_keep`]): a repair before the end
+//!    delays nothing, one behind the end takes a round trip.
 //! 3. Once the receiver has chosen its holes by BITMAP, the sender leaves no more of them.
 
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,6 +12,16 @@ use std::ops::Range;
 
 use crate::bitmap::Bitmap;
 use crate::priority::RepairNeed;
+
+/// Of a number of losses that varies, so many standard deviations are kept beyond the mean.
+const DEVIATIONS_KEPT: f64 = 2.0;
+
+/// How many holes a message keeps for the last of its segments, as many as are `in_flight` now,
+/// on paths that lose this share of packets.
+pub(super) fn holes_to_keep(share: f64, in_flight: u32) -> u32 {
+    let expected = share * f64::from(in_flight);
+    (expected + DEVIATIONS_KEPT * expected.sqrt()).ceil() as u32
+}
 
 /// Who decides which segments of a message stay missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -38,7 +38,10 @@ impl Sender {
             true => SendMessage::on_trimmed,
             false => SendMessage::on_lost,
         };
-        self.land_lost(now, at, &flight, react);
+        let share = self.losses.share();
+        self.land_lost(now, at, &flight, |sending, segment| {
+            react(sending, segment, share);
+        });
         self.wait_for_grant(now, at, rtt, settings);
         self.counters.trimmed_segments += 1;
         self.window.on_feedback(now, feedback, rtt);

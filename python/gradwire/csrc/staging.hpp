@@ -124,7 +124,11 @@ class Stager {
 
   ~Stager() {
     // A forked child has the events and not their driver; the memory of both is left alone.
-    if (getpid() != process_) new std::shared_ptr<State>(state_);
+    if (getpid() != process_) {
+      new std::shared_ptr<State>(state_);
+    } else if (std::thread runner = state_->take_runner(); runner.joinable()) {
+      runner.detach();
+    }
   }
 
   void put(Load load) {
@@ -153,14 +157,24 @@ class Stager {
   }
 
   // Ends the thread within `grace`. Loads that are left fail; memory whose copies have not happened
-  // by then is never freed.
+  // by then is never freed. A stream that is stuck must not hang an exit: a thread that waits for
+  // one is left alone.
   void stop(std::chrono::milliseconds grace) {
     std::unique_lock lock(state_->mutex);
     state_->stop_at = Clock::now() + grace;
     state_->stopping = true;
     state_->changed.notify_all();
-    if (state_->thread == std::this_thread::get_id()) return;
-    state_->changed.wait_for(lock, 2 * grace, [this] { return !state_->running; });
+    if (state_->runner.get_id() == std::this_thread::get_id()) return;
+    const bool ended =
+        state_->changed.wait_for(lock, 2 * grace, [this] { return !state_->running; });
+    lock.unlock();
+    std::thread runner = state_->take_runner();
+    if (!runner.joinable()) return;
+    if (ended) {
+      runner.join();
+    } else {
+      runner.detach();
+    }
   }
 
  private:
@@ -176,7 +190,7 @@ class Stager {
     Mark copied;
   };
 
-  // Shared with the thread, which nothing joins: a stream that is stuck must not hang an exit.
+  // Shared with the thread, which may outlive the stager.
   struct State : std::enable_shared_from_this<State> {
     std::mutex mutex;
     std::condition_variable changed;
@@ -194,7 +208,13 @@ class Stager {
     bool running = false;
     std::atomic<bool> stopping{false};
     Clock::time_point stop_at{};
-    std::thread::id thread;
+    std::thread runner;
+
+    // The thread, for whoever joins it or leaves it alone.
+    std::thread take_runner() {
+      std::lock_guard lock(mutex);
+      return std::move(runner);
+    }
 
     // Whether it was added; nothing is once the thread has ended.
     template <typename Add>
@@ -204,7 +224,7 @@ class Stager {
       add();
       if (!running) {
         running = true;
-        std::thread([self = shared_from_this()] { self->run(); }).detach();
+        runner = std::thread([self = shared_from_this()] { self->run(); });
       }
       changed.notify_all();
       return true;
@@ -228,10 +248,6 @@ class Stager {
 
     void run() {
       on_completion_thread = true;
-      {
-        std::lock_guard lock(mutex);
-        thread = std::this_thread::get_id();
-      }
       last_end = Clock::now();
       std::chrono::microseconds pause{0};
       while (!ended()) {
