@@ -93,6 +93,8 @@ def _pages(given: argparse.Namespace) -> Iterator[tuple[str, Path]]:
             subprocess.run([command, *words], check=True, cwd=given.out, capture_output=True)
         yield name, page
     for page in given.pages:
+        if not page.is_file():
+            raise SystemExit(f"{page}: there is no such page; `make site` writes those of the site")
         parts = (page.parent.name, page.stem)
         yield "-".join(filter(None, parts)), page.resolve()
 

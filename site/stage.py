@@ -66,7 +66,8 @@ def main() -> None:
         place = pages / path
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, place)
-    shutil.copyfile(ROOT / "site" / "site.css", pages / "site.css")
+    for name in ("site.css", "site.js"):
+        shutil.copyfile(ROOT / "site" / name, pages / name)
     reference = _reference(given.command, pages / "reference")
     reference += _rust(given.rust, pages / "rust")
     version = _version()
