@@ -269,12 +269,16 @@ target/packaging/bin/auditwheel: packaging/requirements.txt
 	target/packaging/bin/python -m pip install --no-deps --progress-bar off -r packaging/requirements.txt
 	@touch $@
 
+# The linker strips what is for another processor: this one's `strip` cannot.
+OTHER := $(filter-out $(shell uname -m),$(WHEEL_FOR))
 .PHONY: wheel
 wheel: $(VENV)/oldest.stamp target/packaging/bin/auditwheel  ## build a wheel for other machines in dist; WHEEL_FOR=aarch64 for that processor
 	$(say) 'wheel: the core and the command, linked for an older glibc'
+	$(if $(OTHER),rustup target add $(OTHER)-unknown-linux-gnu)
 	rm -rf build out/wheel
 	PATH=$(CURDIR)/target/packaging/bin:$$PATH CARGO=$(CURDIR)/packaging/cargo-old-glibc \
 	    CARGO_BUILD_TARGET=$(WHEEL_FOR)-unknown-linux-gnu _PYTHON_HOST_PLATFORM=linux-$(WHEEL_FOR) \
+	    $(if $(OTHER),CARGO_PROFILE_RELEASE_STRIP=debuginfo) \
 	    $(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir out/wheel .
 	$(say) 'wheel: its tag, and the bindings for the newest and the oldest PyTorch'
 	PATH=$(CURDIR)/target/packaging/bin:$$PATH $(BIN)/python packaging/wheel.py out/wheel/*.whl \

@@ -39,14 +39,27 @@ def main() -> None:
         if machine == platform.machine():
             for folder_of_torch in (None, *given.torch):
                 _add_binding(unpacked, folder_of_torch)
-            for library in unpacked.glob("gradwire/_native/*.so"):
+            for library in _libraries(unpacked):
                 _run("strip", "--strip-debug", library)
+        else:
+            # setuptools names it after the processor that it runs on.
+            for library in _libraries(unpacked):
+                library.rename(library.with_name(library.name.replace(platform.machine(), machine)))
         _run("wheel", "pack", unpacked, "--dest-dir", given.out)
 
 
+def _libraries(package: Path) -> list[Path]:
+    return list(package.glob("gradwire/_native/*.so"))
+
+
 def _tagged(wheel: Path, machine: str, folder: Path) -> Path:
-    _run("auditwheel", "repair", wheel, "--plat", f"{GLIBC}_{machine}", "--only-plat", "-w", folder)
+    wanted = f"{GLIBC}_{machine}"
+    # auditwheel takes only tags of this processor; for another one it finds the tag itself.
+    tag = wanted if machine == platform.machine() else "auto"
+    _run("auditwheel", "repair", wheel, "--plat", tag, "--only-plat", "-w", folder)
     (tagged,) = folder.glob("*.whl")
+    if not tagged.stem.endswith(wanted):
+        raise SystemExit(f"{tagged.name}: its tag should be {wanted}")
     return tagged
 
 
