@@ -72,14 +72,15 @@ def main() -> None:
     axe = _axe(given.out)
     is_wrong = False
     for name, page in _pages(given):
-        drawn = Browser(browser, given.out / "profile")
         for shot, flags in SHOTS.items():
+            # A page of the site remembers the colours in which it was first seen.
+            drawn = Browser(browser, given.out / f"profile-{shot}")
             drawn.run(page, f"--screenshot={given.out / f'{name}-{shot}.png'}", *flags)
-        found = drawn.violations(page, axe) if axe else []
-        for one in found:
-            print(f"{name}: {one['impact']}: {one['help']} ({one['id']}): {one['where'][:3]}")
-            is_wrong |= one["impact"] in ("serious", "critical")
-        print(f"{name}: {len(found)} violations, {given.out}/{name}-*.png", flush=True)
+            found = drawn.violations(page, axe, flags) if axe else []
+            for one in found:
+                print(f"{name}: {one['impact']}: {one['help']} ({one['id']}): {one['where'][:3]}")
+                is_wrong |= one["impact"] in ("serious", "critical")
+            print(f"{name}: {len(found)} violations, {given.out}/{name}-{shot}.png", flush=True)
     sys.exit(is_wrong)
 
 
@@ -124,7 +125,7 @@ class Browser:
         words = (*self.command, *flags, page.as_uri())
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
-    def violations(self, page: Path, axe: str) -> list[dict[str, Any]]:
+    def violations(self, page: Path, axe: str, flags: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return the rules that a page breaks, as axe tells them."""
         asking = page.with_name(f"{page.stem}.asked-by-axe.html")
         script = f"<script>{axe}</script><script>{ASKED}</script>"
@@ -132,7 +133,7 @@ class Browser:
         before, end, after = text.rpartition("</body>")
         asking.write_text(f"{before}{script}{end}{after}" if end else text + script)
         try:
-            dom = self.run(asking, "--dump-dom", *SHOTS["wide"])
+            dom = self.run(asking, "--dump-dom", *flags)
         finally:
             asking.unlink()
         found = re.search(r'<pre id="axe-found">(.*?)</pre>', dom, re.DOTALL)

@@ -1,6 +1,6 @@
-// A block of code that scrolls can be reached, and scrolled, by keys.
+// Code and tables that scroll can be reached, and scrolled, by keys.
 addEventListener("load", () => {
-  for (const block of document.querySelectorAll("pre > code")) {
+  for (const block of document.querySelectorAll("pre > code, .md-typeset__scrollwrap")) {
     if (block.scrollWidth > block.clientWidth) block.tabIndex = 0;
   }
 });

@@ -6,6 +6,12 @@
 use super::svg::escaped;
 
 const STYLE: &str = include_str!("page.css");
+/// On a narrow screen pictures and tables scroll; keys reach those that do.
+const SCROLL: &str = "\
+for (const part of document.querySelectorAll('figure, table, .wide, .written')) {
+  if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+}
+";
 
 /// A whole page; `title` is plain text, `body` HTML.
 pub fn document(title: &str, body: &str) -> String {
@@ -14,7 +20,7 @@ pub fn document(title: &str, body: &str) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+         <body>\n<main>\n{body}</main>\n<script>\n{SCROLL}</script>\n</body>\n</html>\n"
     )
 }
 
