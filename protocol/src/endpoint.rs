@@ -595,7 +595,7 @@ impl Machine for Endpoint {
             }
             self.deadlines.pop();
             if !is_live {
-                // It would only wake the driver.
+                // An earlier deadline has replaced it: it would wake the driver in vain.
                 continue;
             }
             if at == GRANTS {

@@ -43,11 +43,6 @@ pub(super) struct EndpointPeer {
 }
 
 impl EndpointPeer {
-    /// Whether it is to be looked at again at this time.
-    pub(super) fn waits_for(&self, due: Instant) -> bool {
-        self.armed == Some(due) && self.standing != PeerStanding::Failed
-    }
-
     /// A peer without messages.
     pub(super) fn new(rank: Rank, common: &RankState, seed: u64) -> Self {
         let reach = common.reach(rank);
@@ -76,6 +71,11 @@ impl EndpointPeer {
         let turn = self.sender.next_turn(settings);
         self.turn = NextTurn::Known(turn);
         turn
+    }
+
+    /// Whether the endpoint has to look at it at this time, one of its deadlines.
+    pub(super) fn waits_for(&self, due: Instant) -> bool {
+        self.armed == Some(due) && self.standing != PeerStanding::Failed
     }
 
     /// When the endpoint has to look at the peer.

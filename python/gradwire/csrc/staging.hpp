@@ -210,7 +210,7 @@ class Stager {
     Clock::time_point stop_at{};
     std::thread runner;
 
-    // The thread, for whoever joins it or leaves it alone.
+    // The thread, to be joined or detached.
     std::thread take_runner() {
       std::lock_guard lock(mutex);
       return std::move(runner);
