@@ -17,9 +17,6 @@ use crate::topology::{Fabric, Trimming};
 const CONTROL_BYTES: u32 = 64;
 /// IPv6 and UDP headers, which a job's MTU includes and a fabric's does not.
 const IP_AND_UDP: u32 = 48;
-/// The number of receivers to which a sender is assumed to send at once, if it has several.
-const OVERCOMMITMENT: u64 = 8;
-
 /// If the core carries this share of the hosts' combined rate, queues do not drop early: its ports
 /// are full for moments only, and each early drop costs a round trip. In an oversubscribed core
 /// early drops save time.
@@ -78,7 +75,8 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
 /// have servers, and ranks all others in a direct reduction: granted bytes then wait for their turn
 /// at the sender (Homa's overcommitment, Montazeri et al., SIGCOMM 2018, section 3.4). But they may
-/// all arrive at once, and then the switch's port must hold them together with unscheduled packets.
+/// all arrive at once, and then the switch's port must hold them together with unscheduled packets:
+/// they are three quarters of it.
 pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: SendPattern) -> Job {
     let mut job = job.clone();
     let open = |key: &str| !written.contains(key);
@@ -122,9 +120,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         let one = of_bdp(6, 16 << 10);
         let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
         transport.grant_window = Some(GrantWindow::Bytes(match senders {
-            SendPattern::ToRoots | SendPattern::InTurns => {
-                one.max(of_bdp(6 * OVERCOMMITMENT, 16 << 10).min(held))
-            }
+            SendPattern::ToRoots | SendPattern::InTurns => one.max(held),
             SendPattern::Unannounced => one,
         }));
     }

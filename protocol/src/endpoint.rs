@@ -327,8 +327,7 @@ impl Endpoint {
         let at = self.place(rank);
         let peer = &mut self.peers[at];
         peer.receiver.release(&mut self.common.ledger);
-        let expected = peer.receiver.expected();
-        self.common.grants.settle(at as u32, expected);
+        self.common.grants.forget(at as u32);
         let mut lost = EndpointPeer {
             standing: PeerStanding::Failed,
             talks: peer.talks,

@@ -15,8 +15,11 @@
 //! 4. Within a turn, peers are granted in rotation: serving one peer at a time would leave the
 //!    links of the others idle. The messages of one peer follow each other by number; those of
 //!    unknown urgency rotate, too.
-//! 5. No peer is granted more than its window allows in flight: segments of others can arrive
-//!    meanwhile.
+//! 5. Of a turn and those before it, no peer is granted more than its window allows in flight,
+//!    times the peers that wait in that turn. Where one peer sends, others of later turns can use
+//!    the link meanwhile. Where many do, each gets an equal part, and none may run ahead: what they
+//!    send is summed. Segments of later turns do not count: they may wait in a switch for as long
+//!    as others send urgent ones, and a peer that waits for them would hold up all sums.
 //! 6. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
 //!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
 //!    since one peer's losses must not delay them. When doubted segments arrive late, they settle
@@ -42,6 +45,15 @@ const DOUBTED_PART: u64 = 2;
 /// a message is not known.
 pub type GrantTurn = Option<(StepSerial, Urgency)>;
 
+/// Some segments of one turn.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TurnSegments {
+    /// The turn.
+    pub turn: GrantTurn,
+    /// How many they are.
+    pub segments: u32,
+}
+
 /// The messages that wait for grants, and the segments in flight.
 #[derive(Clone, Debug)]
 pub struct Grants {
@@ -49,7 +61,7 @@ pub struct Grants {
     window: u64,
     /// Segments that are granted at a time.
     quantum: u64,
-    /// Segments that one peer may have in flight.
+    /// Segments that one peer may have in flight (rule 5).
     each: u64,
     /// Segments that are expected from all peers together.
     expected: u64,
@@ -69,30 +81,51 @@ pub struct Grants {
 }
 
 /// One peer's segments in flight.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PeerGrants {
     expected: u64,
     /// Expected until the peer became silent.
     doubted: u64,
+    /// Of both together those of each turn, in order.
+    turns: Vec<(GrantTurn, u64)>,
     /// When one was last granted or arrived.
     since: Instant,
 }
 
 impl PeerGrants {
-    fn on_its_way(self) -> u64 {
-        self.expected + self.doubted
+    /// How many of a turn and those before it are on their way.
+    fn until(&self, turn: GrantTurn) -> u64 {
+        let first = self.turns.iter().take_while(|&&(of, _)| of <= turn);
+        first.map(|&(_, segments)| segments).sum()
+    }
+
+    fn add(&mut self, turn: GrantTurn, segments: u64) {
+        match self.turns.binary_search_by_key(&turn, |&(of, _)| of) {
+            Ok(at) => self.turns[at].1 += segments,
+            Err(at) => self.turns.insert(at, (turn, segments)),
+        }
+    }
+
+    fn remove(&mut self, turn: GrantTurn, segments: u64) {
+        if let Ok(at) = self.turns.binary_search_by_key(&turn, |&(of, _)| of) {
+            let left = &mut self.turns[at].1;
+            *left = left.saturating_sub(segments);
+            if *left == 0 {
+                self.turns.remove(at);
+            }
+        }
     }
 }
 
 impl Grants {
-    /// Grants with a window of `window` segments, of which one peer has `each` at most. `None`: all
+    /// Grants with a window of `window` segments; one peer's window has `each`. `None`: all
     /// messages are granted at once.
     pub fn new(window: Option<u64>, each: u64) -> Self {
         let (window, each) = (window.unwrap_or(u64::MAX), each.max(1));
         Self {
             window,
-            quantum: (window / QUANTA_PER_WINDOW).clamp(1, QUANTUM_MAX).min(each),
             each,
+            quantum: (window / QUANTA_PER_WINDOW).clamp(1, QUANTUM_MAX).min(each),
             expected: 0,
             doubted: 0,
             expected_of: Vec::new(),
@@ -144,8 +177,13 @@ impl Grants {
         self.window == u64::MAX
     }
 
-    /// This many more segments are in flight from the peer at this place.
-    pub fn expect(&mut self, now: Instant, place: u32, segments: u32) {
+    /// These segments are in flight from the peer at this place, too.
+    pub fn expect(
+        &mut self,
+        now: Instant,
+        place: u32,
+        TurnSegments { turn, segments }: TurnSegments,
+    ) {
         if segments == 0 || self.is_unlimited() {
             return;
         }
@@ -153,15 +191,39 @@ impl Grants {
         if at >= self.expected_of.len() {
             self.expected_of.resize(at + 1, PeerGrants::default());
         }
-        self.expected_of[at].expected += u64::from(segments);
-        self.expected_of[at].since = now;
+        let of_peer = &mut self.expected_of[at];
+        of_peer.expected += u64::from(segments);
+        of_peer.add(turn, u64::from(segments));
+        of_peer.since = now;
         self.expected += u64::from(segments);
     }
 
-    /// This many segments have arrived, are lost, or are no longer needed.
-    pub fn settle(&mut self, place: u32, segments: u32) {
+    /// The turn of these segments in flight is known from now on.
+    pub fn turn_is_known(&mut self, place: u32, known: TurnSegments) {
+        let of_peer = self.expected_of.get_mut(place as usize);
+        if let Some(of_peer) = of_peer.filter(|_| known.segments > 0) {
+            of_peer.remove(None, u64::from(known.segments));
+            of_peer.add(known.turn, u64::from(known.segments));
+        }
+    }
+
+    /// No segment of the peer at this place is in flight any more.
+    pub fn forget(&mut self, place: u32) {
+        if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
+            self.expected -= of_peer.expected;
+            self.doubted -= of_peer.doubted;
+            *of_peer = PeerGrants::default();
+        }
+    }
+
+    /// These segments have arrived, are lost, or are no longer needed.
+    pub fn settle(&mut self, place: u32, TurnSegments { turn, segments }: TurnSegments) {
+        if segments == 0 {
+            return;
+        }
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
             // Doubted segments settle first: others were granted as many in their place.
+            of_peer.remove(turn, u64::from(segments));
             let late = u64::from(segments).min(of_peer.doubted);
             let less = (u64::from(segments) - late).min(of_peer.expected);
             of_peer.expected -= less;
@@ -222,17 +284,15 @@ impl Grants {
     /// The first turn with a peer that may have another quantum in flight, and the peer's place in
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
-        let mut all = self.rounds.iter().flat_map(|(&turn, round)| {
-            let numbered = round.iter().enumerate();
-            numbered.map(move |(at, &place)| (turn, at, place))
-        });
-        let has_room = |&(_, _, place): &(GrantTurn, usize, u32)| {
-            let expected = self.expected_of.get(place as usize);
-            expected.is_none_or(|of_peer| of_peer.on_its_way() + self.quantum <= self.each)
-        };
-        // Peers without room fill the window, or are in doubt: there are few of them.
-        let (turn, at, _) = all.find(has_room)?;
-        Some((turn, at))
+        self.rounds.iter().find_map(|(&turn, round)| {
+            let most = self.each.saturating_mul(round.len() as u64);
+            let has_room = |&place: &u32| {
+                let of_peer = self.expected_of.get(place as usize);
+                of_peer.is_none_or(|of_peer| of_peer.until(turn) + self.quantum <= most)
+            };
+            // Peers without room fill the window, or are in doubt: there are few of them.
+            Some((turn, round.iter().position(has_room)?))
+        })
     }
 }
 
@@ -265,6 +325,21 @@ mod tests {
 
     fn turn(step: u32, layer: u16) -> GrantTurn {
         Some((StepSerial(step.into()), Urgency::of(Layer(layer))))
+    }
+
+    fn some(turn: GrantTurn, segments: u32) -> TurnSegments {
+        TurnSegments { turn, segments }
+    }
+
+    /// The peers that are granted segments until the window is full, if all need more.
+    fn granted_to(grants: &mut Grants) -> Vec<u32> {
+        let mut granted = Vec::new();
+        while let Some(next) = grants.take() {
+            granted.push(next.place);
+            grants.expect(Instant::START, next.place, some(next.turn, next.most));
+            grants.wait(next.turn, next.place, next.message);
+        }
+        granted
     }
 
     /// Which messages are granted segments until none waits, if each needs two quanta.
@@ -312,27 +387,60 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_with_a_full_window_lets_others_go() {
+    fn a_peer_with_a_full_window_lets_later_turns_go() {
         let mut grants = Grants::new(Some(60), 24);
         grants.wait(turn(0, 0), 1, MessageSerial(1));
         grants.wait(turn(0, 9), 2, MessageSerial(1));
-        let mut granted = Vec::new();
-        while let Some(next) = grants.take() {
-            granted.push(next.place);
-            grants.expect(Instant::START, next.place, next.most);
-            grants.wait(next.turn, next.place, next.message);
-        }
-        assert_eq!(granted, [1, 1, 1, 2, 2, 2]);
-        grants.settle(1, 8);
+        assert_eq!(granted_to(&mut grants), [1, 1, 1, 2, 2, 2]);
+        grants.settle(1, some(turn(0, 0), 8));
         assert_eq!(grants.take().map(|next| next.place), Some(1));
+    }
+
+    #[test]
+    fn segments_that_wait_behind_others_hold_up_no_urgent_ones() {
+        let mut grants = Grants::new(Some(60), 24);
+        grants.expect(Instant::START, 1, some(turn(0, 9), 24));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        grants.wait(turn(0, 9), 2, MessageSerial(1));
+        assert_eq!(granted_to(&mut grants), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn peers_of_one_turn_share_the_window_and_none_runs_ahead() {
+        let mut grants = Grants::new(Some(64), 24);
+        for peer in [1, 2, 3] {
+            grants.wait(turn(0, 0), peer, MessageSerial(1));
+        }
+        assert_eq!(granted_to(&mut grants), [1, 2, 3, 1, 2, 3, 1, 2]);
+        // Peer 1 is slow: the others wait for it once it fills the window.
+        let mut next = Vec::new();
+        for _ in 0..3 {
+            grants.settle(2, some(turn(0, 0), 8));
+            next.extend(granted_to(&mut grants));
+        }
+        assert_eq!(next, [3, 1, 2]);
+    }
+
+    #[test]
+    fn a_turn_that_becomes_known_counts_from_then_on() {
+        let mut grants = Grants::new(Some(60), 24);
+        grants.expect(Instant::START, 1, some(None, 24));
+        grants.turn_is_known(1, some(turn(0, 9), 24));
+        grants.wait(turn(0, 0), 1, MessageSerial(1));
+        assert_eq!(grants.take().map(|next| next.place), Some(1));
+        grants.forget(1);
+        assert_eq!(
+            (grants.expected, grants.expected_of[1].until(turn(9, 9))),
+            (0, 0)
+        );
     }
 
     #[test]
     fn doubted_segments_are_granted_to_others_again() {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 12);
-        grants.expect(start, 1, 8);
-        grants.expect(start, 2, 4);
+        grants.expect(start, 1, some(turn(0, 0), 8));
+        grants.expect(start, 2, some(turn(0, 0), 4));
         grants.wait(turn(0, 0), 1, MessageSerial(1));
         grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "the window is full");
@@ -341,7 +449,7 @@ mod tests {
         grants.on_arrival(later, 2);
         grants.doubt(later, gap);
         assert_eq!(grants.take().map(|next| next.place), Some(1));
-        grants.expect(later, 1, 4);
+        grants.expect(later, 1, some(turn(0, 0), 4));
         grants.wait(turn(0, 0), 1, MessageSerial(1));
         let next = grants.take().map(|next| next.place);
         assert_eq!(
@@ -349,13 +457,13 @@ mod tests {
             Some(3),
             "the silent one has its window, though half of it is in doubt"
         );
-        grants.expect(later, 3, 2);
+        grants.expect(later, 3, some(turn(0, 1), 2));
         grants.wait(turn(0, 1), 3, MessageSerial(1));
         assert_eq!(grants.take(), None, "no more than half is in doubt");
         // Of its twelve the first six were replaced.
-        grants.settle(1, 6);
+        grants.settle(1, some(turn(0, 0), 6));
         assert_eq!(grants.take(), None);
-        grants.settle(1, 2);
+        grants.settle(1, some(turn(0, 0), 2));
         assert_eq!(grants.take().map(|next| next.place), Some(1));
     }
 
@@ -363,7 +471,7 @@ mod tests {
     fn unscheduled_starts_in_doubt_leave_half_the_window() {
         let (gap, start) = (Span::from_micros(50), Instant::START);
         let mut grants = Grants::new(Some(12), 100);
-        (1..=20).for_each(|peer| grants.expect(start, peer, 100));
+        (1..=20).for_each(|peer| grants.expect(start, peer, some(turn(0, 0), 100)));
         grants.wait(turn(0, 0), 21, MessageSerial(1));
         assert_eq!(grants.take(), None);
         grants.doubt(start + gap * GAPS_SILENT, gap);
@@ -375,24 +483,25 @@ mod tests {
     fn peers_without_room_never_hide_a_peer_with_room() {
         let mut grants = Grants::new(Some(1000), 8);
         for peer in 0..100 {
-            grants.expect(Instant::START, peer, 8);
-            grants.wait(turn(0, 0), peer, MessageSerial(1));
+            let turn = turn(0, peer as u16);
+            grants.expect(Instant::START, peer, some(turn, 8));
+            grants.wait(turn, peer, MessageSerial(1));
         }
-        grants.wait(turn(0, 1), 100, MessageSerial(1));
+        grants.wait(turn(0, 100), 100, MessageSerial(1));
         assert_eq!(grants.take().map(|next| next.place), Some(100));
     }
 
     #[test]
     fn a_window_below_a_quantum_is_granted_whole() {
         let mut grants = Grants::new(Some(59), 7);
-        grants.expect(Instant::START, 1, 1);
+        grants.expect(Instant::START, 1, some(turn(0, 0), 1));
         grants.wait(turn(0, 0), 1, MessageSerial(1));
         assert_eq!(
             grants.take(),
             None,
             "its window has no room for more of a part"
         );
-        grants.settle(1, 1);
+        grants.settle(1, some(turn(0, 0), 1));
         assert_eq!(grants.take().map(|next| next.most), Some(7));
     }
 

@@ -291,11 +291,6 @@ impl Receiver {
         early.map(ReceiveMessage::key)
     }
 
-    /// Segments in flight.
-    pub(crate) fn expected(&self) -> u32 {
-        self.messages.iter().map(ReceiveMessage::expected).sum()
-    }
-
     /// Posts a message. It may have arrived already, in part or whole.
     pub fn expect(&mut self, request: ReceiveRequest, lent: &mut RankResources<'_>) {
         if request.length == LengthRule::Exact {
@@ -388,6 +383,7 @@ impl Receiver {
             return GrantNeed::Nothing;
         }
         let (more, need) = receiving.grant(lent.now, most);
+        let more = receiving.of_turn(more);
         lent.grants.expect(lent.now, lent.place, more);
         self.granted.on_grant(lent.now, lent.settings.gap);
         self.note(at);
@@ -497,8 +493,8 @@ impl Receiver {
             receiving.announce(header.segment);
         }
         receiving.on_trimmed(self.trimmed.take(serial));
-        lent.grants
-            .expect(lent.now, lent.place, receiving.expected());
+        let start = receiving.of_turn(receiving.expected());
+        lent.grants.expect(lent.now, lent.place, start);
         self.closed.on_open(serial);
         let at = (self.messages).partition_point(|before| before.serial < serial);
         if at == self.messages.len() {

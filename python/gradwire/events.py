@@ -127,8 +127,7 @@ class _Watch(Recorder):
     def _end(self) -> None:
         step, self._open, self._depth = self._open, type(self._open)(), 0
         if step.has("begun") and step.has("gradient") and len(self.marked) < self.most:
-            pairs = zip(step.whats, step.marks, strict=True)
-            marks = [(what, of, self.micros(mark)) for (what, of), mark in pairs]
+            marks = [(what, of, self.micros(mark)) for what, of, mark in step.marks]
             self.marked.append(_Marked(marks))
 
     def _before_update(self, *_: object) -> None:

@@ -55,9 +55,9 @@ class _Clock(Protocol):
 class HostClock:
     """The clock of the process: a CPU has finished its work when the call returns."""
 
-    def mark(self) -> int:
-        """Take a mark now."""
-        return time.perf_counter_ns()
+    mark = staticmethod(time.perf_counter_ns)
+    """Take a mark now. Every hook does, so it is the clock itself: a function around it would cost
+    as much again."""
 
     def nanos(self, marks: list[int]) -> list[int]:
         """Return the time of each mark, from the first one."""
@@ -81,26 +81,22 @@ class _CudaClock:
 class _Open:
     """The current step."""
 
-    marks: list[Any] = field(default_factory=list)
-    whats: list[tuple[str, int]] = field(default_factory=list)
+    marks: list[tuple[str, int, Any]] = field(default_factory=list)
+    """What happened, to the module or parameter with which id, and the clock's mark."""
     began: int = 0
-
-    def add(self, what: str, of: int, mark: Any) -> None:  # noqa: ANN401
-        """Note that ``what`` happened to the module or parameter with this id."""
-        self.whats.append((what, of))
-        self.marks.append(mark)
 
     def has(self, what: str) -> bool:
         """Return whether it happened at all."""
-        return any(happened == what for happened, _ in self.whats)
+        return any(happened == what for happened, _, _ in self.marks)
 
     def closed(self, clock: _Clock) -> Step:
         """Return the times of it."""
-        at = list(zip(self.whats, clock.nanos(self.marks), strict=True))
+        nanos = clock.nanos([mark for _, _, mark in self.marks])
+        at = [(what, of, at) for (what, of, _), at in zip(self.marks, nanos, strict=True)]
         return Step(
-            left=[(of, nanos) for (what, of), nanos in at if what == "left"],
-            backward=next(nanos for (what, _), nanos in at if what == "backward"),
-            gradients={of: nanos for (what, of), nanos in at if what == "gradient"},
+            left=[(of, nanos) for what, of, nanos in at if what == "left"],
+            backward=next(nanos for what, _, nanos in at if what == "backward"),
+            gradients={of: nanos for what, of, nanos in at if what == "gradient"},
             began=self.began,
         )
 
@@ -153,14 +149,14 @@ class Recorder:
     def _leave(self, module: nn.Module, _inputs: object, _output: object) -> None:
         if self._is_watching() and self._depth > 0:
             self._depth -= 1
-            self._open.add("left", id(module), self._clock.mark())
+            self._open.marks.append(("left", id(module), self._clock.mark()))
 
     def _begin(self, module: nn.Module) -> None:
         if id(module) not in self.called:
             self._meet(module)
-        if not self._open.whats:
+        if not self._open.marks:
             self._open.began = time.time_ns()
-            self._open.add("begun", id(module), self._clock.mark())
+            self._open.marks.append(("begun", id(module), self._clock.mark()))
 
     def _meet(self, module: nn.Module) -> None:
         """See a model for the first time."""
@@ -172,13 +168,13 @@ class Recorder:
                 self.on_gpu, self._clock, self._open = True, _CudaClock(), _Open()
 
     def _gradient(self, parameter: torch.Tensor) -> None:
-        self._open.add("gradient", id(parameter), self._clock.mark())
+        self._open.marks.append(("gradient", id(parameter), self._clock.mark()))
 
     def _watched_backward(self, *inputs: Any, **options: Any) -> None:  # noqa: ANN401
         if self._is_backward:
             self._backward(*inputs, **options)
             return
-        self._open.add("backward", 0, self._clock.mark())
+        self._open.marks.append(("backward", 0, self._clock.mark()))
         self._is_backward = True
         try:
             self._backward(*inputs, **options)

@@ -132,7 +132,8 @@ fn one_of_equal_ranks_takes_as_long_as_all() {
 fn a_partial_search_finds_most_of_the_gain() {
     let mut gain = 0.0;
     for line in [
-        "step:three:ps=1,steps=3,part=whole",
+        "step:three:ps=1,steps=3",
+        "step:three:ps=1,steps=3,part=2MiB",
         "step:three:ddp,algorithm=ring,steps=3",
     ] {
         let mut scene = scene(line, 3, UNIT);

@@ -54,9 +54,10 @@ impl Receiver {
         }
         let body = ProbeBody::decode(body);
         let (before, now) = receiving.on_lost(body.holes, header.sent_segments());
-        lent.grants.settle(lent.place, before.saturating_sub(now));
-        lent.grants
-            .expect(lent.now, lent.place, now.saturating_sub(before));
+        let fewer = receiving.of_turn(before.saturating_sub(now));
+        lent.grants.settle(lent.place, fewer);
+        let more = receiving.of_turn(now.saturating_sub(before));
+        lent.grants.expect(lent.now, lent.place, more);
         let had_gap = receiving.gap_ends().is_some();
         receiving.on_probe(lent.now, header, &body);
         receiving.hear_grant(lent.now, header.sent_segments());

@@ -12,6 +12,7 @@ use super::message::{ReceiveMessage, ReceiveStage};
 use super::{RankResources, Receiver};
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
+use crate::grants::TurnSegments;
 use crate::priority::CONTROL;
 use crate::units::{Instant, MessageId, MessageKey};
 use crate::wire::{Flags, Header, PacketKind};
@@ -93,7 +94,7 @@ impl Receiver {
 
     /// Gives up the message with this key, unless it is complete. Returns how many of its segments
     /// were in flight.
-    pub(crate) fn refuse(&mut self, key: MessageKey, ledger: &mut Ledger) -> u32 {
+    pub(crate) fn refuse(&mut self, key: MessageKey, ledger: &mut Ledger) -> TurnSegments {
         if let Ok(posted) = self.find_expected(key) {
             self.expected.remove(posted);
         }
@@ -101,7 +102,7 @@ impl Receiver {
             message.key() == key && message.stage != ReceiveStage::Complete
         };
         let Some(at) = self.messages.iter().position(is_it) else {
-            return 0;
+            return TurnSegments::default();
         };
         let header = *self.messages[at].header();
         self.refuse_to(&header);
@@ -109,7 +110,7 @@ impl Receiver {
     }
 
     /// Forgets a message that is not complete. Returns how many of its segments were in flight.
-    fn drop_message(&mut self, at: usize, ledger: &mut Ledger) -> u32 {
+    fn drop_message(&mut self, at: usize, ledger: &mut Ledger) -> TurnSegments {
         let dropped = &mut self.messages[at];
         if dropped.stage == ReceiveStage::Early {
             self.early_segments -= u64::from(dropped.cut.segments());

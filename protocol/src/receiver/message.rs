@@ -12,7 +12,7 @@ use super::repeat::UnheardGrant;
 use super::report::{EchoStamp, ReportDue, ReportState};
 use crate::bitmap::Bitmap;
 use crate::budget::{BudgetVerdict, Ledger};
-use crate::grants::{GrantNeed, GrantTurn};
+use crate::grants::{GrantNeed, GrantTurn, TurnSegments};
 use crate::message::{MessageOutline, ReceiveRequest, SumName};
 use crate::order::ArrivalOrder;
 use crate::parity::{ParityGroup, ParityGroups, ParityLayout};
@@ -205,6 +205,12 @@ impl ReceiveMessage {
         }
     }
 
+    /// So many of its segments, with its turn.
+    pub(super) fn of_turn(&self, segments: u32) -> TurnSegments {
+        let turn = self.grants.turn;
+        TurnSegments { turn, segments }
+    }
+
     /// Segments in flight.
     pub(super) fn expected(&self) -> u32 {
         self.grants.expected
@@ -250,13 +256,18 @@ impl ReceiveMessage {
 
     /// It waits for grants of its turn from now on.
     pub(super) fn wait_in(&mut self, turn: GrantTurn, lent: &mut RankResources<'_>) {
+        if turn != self.grants.turn {
+            let segments = self.grants.expected;
+            let start = TurnSegments { turn, segments };
+            lent.grants.turn_is_known(lent.place, start);
+        }
         (self.grants.turn, self.grants.waits) = (turn, true);
         lent.grants.wait(turn, lent.place, self.serial);
     }
 
     /// This many packets of segments that it needs were trimmed: each has used up a grant. Returns
     /// how many segments were in flight before.
-    pub(super) fn on_trimmed(&mut self, packets: u32) -> u32 {
+    pub(super) fn on_trimmed(&mut self, packets: u32) -> TurnSegments {
         self.grants.trimmed += packets;
         self.settle_some(packets)
     }
@@ -326,15 +337,15 @@ impl ReceiveMessage {
     }
 
     /// No segment is in flight any more; returns how many were thought to be.
-    pub(super) fn settle(&mut self) -> u32 {
-        std::mem::take(&mut self.grants.expected)
+    pub(super) fn settle(&mut self) -> TurnSegments {
+        self.settle_some(u32::MAX)
     }
 
     /// `segments` segments have arrived or are lost; returns how many of them were in flight.
-    pub(super) fn settle_some(&mut self, segments: u32) -> u32 {
+    pub(super) fn settle_some(&mut self, segments: u32) -> TurnSegments {
         let less = segments.min(self.grants.expected);
         self.grants.expected -= less;
-        less
+        self.of_turn(less)
     }
 
     /// Processes the holes that a PROBE names, and that its sender has sent `sent` segments, some
