@@ -222,8 +222,8 @@ impl Grants {
             return;
         }
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            // Doubted segments settle first: others were granted as many in their place.
             of_peer.remove(turn, u64::from(segments));
+            // Doubted segments settle first: others were granted as many in their place.
             let late = u64::from(segments).min(of_peer.doubted);
             let less = (u64::from(segments) - late).min(of_peer.expected);
             of_peer.expected -= less;

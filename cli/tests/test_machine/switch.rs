@@ -302,9 +302,9 @@ fn a_job_that_tolerates_less_has_the_rest_repaired() {
     let Some(out) = written() else { return };
     let (ends, queues) = job(out, "lossy");
     assert!(queues[1].early > 0 && queues[1].marked > 0, "{queues:?}");
-    // Each message rounds down: 4 of 98 are 4.1 %.
+    // A message keeps some of its holes for its end, and may not need them there.
     let (lost, tolerated) = lost_and_tolerated(&ends, 0.05);
-    assert!(lost <= tolerated && 4 * lost >= 3 * tolerated, "{ends:?}");
+    assert!(0 < lost && lost <= tolerated, "{ends:?}");
     assert!(number(&ends[0], "repaired_segments") > 0, "{ends:?}");
 }
 

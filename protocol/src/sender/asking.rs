@@ -176,7 +176,6 @@ impl Sender {
         let is_news = sending.is_news() || sending.has_untold_holes();
         let stage = sending.probe.stage;
         sending.on_probe(now, next);
-        self.counters.probes += 1;
         // A probe with new information is no sign that the receiver holds the message up.
         if sending.stands_still() && !is_news {
             sending.probe.asked_still.get_or_insert_with(|| now.stamp());
@@ -520,6 +519,7 @@ impl Sender {
                 false => Flags::NONE,
             };
             let (class, entropy) = (mark.path.class, mark.path.entropy);
+            self.counters.probes += 1;
             return Some(Header {
                 kind: PacketKind::Probe,
                 class,
