@@ -17,9 +17,9 @@
 //!    unknown urgency rotate, too.
 //! 5. Of a turn and those before it, no peer is granted more than its window allows in flight,
 //!    times the peers that wait in that turn. Where one peer sends, others of later turns can use
-//!    the link meanwhile. Where many do, each gets an equal part, and none may run ahead: what they
-//!    send is summed. Segments of later turns do not count: they may wait in a switch for as long
-//!    as others send urgent ones, and a peer that waits for them would hold up all sums.
+//!    the link meanwhile. Where many do, their messages are summed, so each gets an equal part, and
+//!    none may run ahead. Segments of later turns do not count: they may wait in a switch for as
+//!    long as others send urgent ones, and a peer that waits for them would hold up all sums.
 //! 6. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
 //!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
 //!    since one peer's losses must not delay them. When doubted segments arrive late, they settle

@@ -8,13 +8,13 @@
 //!    of messages). The best change is kept, until a round changes nothing, or after 5 rounds.
 //! 3. If one rank does not take as long as all with these changes (below), the walk is done again
 //!    with all.
-//! 4. Changes that gain nothing beside the others are taken back. What is left is found if all of
-//!    it gains more than replays may be off by. Of the two orders the better one is found.
+//! 4. Changes that gain nothing beside the others are taken back. The rest is found if together it
+//!    gains more than replays may be off by. Of the two orders the better one is found.
 //!
 //! A trial is a partial replay ([`Depth::Partial`]): one iteration instead of all, which is the
 //! steady state, and of ranks that do the same only one ([`crate::folded`]). One rank has no
-//! messages of others that wait for it. So in an all-reduce it does not show what smaller messages
-//! gain, and those are tried with all ranks; and what an order gains is decided by full replays.
+//! messages of others that wait for it. So in an all-reduce it does not show the gain of smaller
+//! messages, and those are tried with all ranks; and full replays decide about the order.
 
 use gradwire_netsim::fluid::{FluidError, FluidExtent};
 use gradwire_protocol::priority::SendOrder;
@@ -79,13 +79,11 @@ pub fn search(
     if path.on(PathResource::Compute) >= COMPUTE_BOUND * length {
         return Ok(found);
     }
+    let folded = (depth == Depth::Partial).then(|| folded::fold(scene));
     for order in [SendOrder::Layers, SendOrder::Arrival] {
         let mut walk = SearchWalk {
             whole: scene,
-            folded: match depth {
-                Depth::Full => None,
-                Depth::Partial => Some(folded::fold(scene)),
-            },
+            folded: folded.as_ref(),
             changes: new_order(scene, order),
             best: before_us,
             trials: found.trials,
@@ -139,7 +137,7 @@ fn confirmed(
 struct SearchWalk<'a> {
     whole: &'a Scene,
     /// The scene of partial replays.
-    folded: Option<Scene>,
+    folded: Option<&'a Scene>,
     changes: Vec<WhatIf>,
     /// The shortest iteration so far, as the last replayed scene has it.
     best: f64,
@@ -149,13 +147,12 @@ struct SearchWalk<'a> {
 impl SearchWalk<'_> {
     /// Tries each dimension in turn, until none changes anything.
     fn walk(&mut self, watch: &mut dyn FnMut(usize, f64)) -> Result<(), FluidError> {
-        let (whole, folded) = (self.whole, self.folded.clone());
         for _ in 0..ROUNDS_MAX {
             let before = self.changes.clone();
-            for dimension in dimensions(whole) {
-                let partial = folded.as_ref();
-                let scene = partial.filter(|folded| !needs_all_ranks(folded, &dimension[0]));
-                self.along(scene.unwrap_or(whole), &dimension, watch)?;
+            for dimension in dimensions(self.whole) {
+                let shows = |folded: &&Scene| !needs_all_ranks(folded, &dimension[0]);
+                let scene = self.folded.filter(shows).unwrap_or(self.whole);
+                self.along(scene, &dimension, watch)?;
             }
             if self.changes == before {
                 break;
@@ -166,7 +163,7 @@ impl SearchWalk<'_> {
 
     /// Whether one rank with these changes does not take as long as all.
     fn is_misled(&self) -> Result<bool, FluidError> {
-        let Some(folded) = &self.folded else {
+        let Some(folded) = self.folded else {
             return Ok(false);
         };
         let [one, all] = [folded, self.whole].map(|scene| trial(scene, &self.changes));
@@ -219,7 +216,7 @@ fn trial(scene: &Scene, changes: &[WhatIf]) -> Result<Option<f64>, FluidError> {
     changed.map(iteration).transpose()
 }
 
-/// Whether a folded scene does not show what a change gains.
+/// Whether a folded scene does not show the gain of a change.
 fn needs_all_ranks(folded: &Scene, change: &WhatIf) -> bool {
     folded.extent == FluidExtent::First && matches!(change, WhatIf::Chunk(_))
 }
