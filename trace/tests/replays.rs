@@ -147,3 +147,14 @@ fn a_partial_search_finds_most_of_the_gain() {
     }
     assert!(gain > 0.0, "a schedule by arrival can be improved");
 }
+
+/// With whole layers the gain is between workers, and a partial search replays one of them.
+#[test]
+fn a_full_search_finds_a_credit_that_one_worker_does_not_show() {
+    let mut scene = scene("step:three:ps=1,steps=3,part=whole", 3, UNIT);
+    scene.job.collectives.order = SendOrder::Arrival;
+    let [full, partial] = [Depth::Full, Depth::Partial]
+        .map(|depth| search(&scene, depth, &mut |_, _| {}).expect("it is small"));
+    assert!(full.after_us < 0.92 * full.before_us, "{full:?}");
+    assert!(partial.after_us <= partial.before_us, "{partial:?}");
+}
