@@ -64,7 +64,7 @@ use derive_more::AddAssign;
 use self::acked::NewlyAcked;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
-use self::hearing::ReportsHeard;
+use self::hearing::{ReportWord, ReportsHeard};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
@@ -551,9 +551,14 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let most = Lateness::most(rtt, settings.gap);
-        let number = packet.header.number;
-        (self.reports).on_report(now, number, &packet.report, most);
+        let (report, most) = (&packet.report, Lateness::most(rtt, settings.gap));
+        let word = ReportWord {
+            number: packet.header.number,
+            echo: (report.echo_class, echo_of(report, now)),
+            passed: report.passed,
+            repeats: report.repeats,
+        };
+        self.reports.on_report(now, word, most);
         self.take_report(now, packet, rtt, settings);
         self.on_heard(now);
     }
@@ -605,7 +610,7 @@ impl Sender {
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }
-        let mut lost = self.find_lost_on_paths(now);
+        let mut lost = self.take_words(now);
         lost.add(self.find_lost(now, rtt, settings.gap));
         lost.add(FoundLost::hidden(hidden, echo));
         let feedback = acked.feedback(marks, in_flight);
@@ -661,7 +666,7 @@ impl Sender {
             in_flight: ByteCount::new(self.in_flight),
             ..Feedback::default()
         };
-        let lost = self.find_lost_on_paths(now);
+        let lost = self.take_words(now);
         if lost.all > 0 {
             self.take_feedback(now, news, lost, rtt);
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use gradwire_protocol::job::{Job, PacketSecurity};
-use gradwire_protocol::units::{MessageKey, Rank, Share, Span};
+use gradwire_protocol::units::{ByteCount, MessageKey, Rank, Share, Span};
 use gradwire_transport::udp::Sockets;
 
 use members::{
@@ -163,6 +163,35 @@ fn a_panicking_machine_is_reported() {
     assert!(stopped.to_string().contains("on purpose"), "{stopped}");
     assert!(link.submit(Box::new(|_, _| ())).is_err());
     drop(right);
+}
+
+/// Ten runs come packet by packet, each on another path and 2 ms after the one before, while the
+/// receiver does not read. Its reports must not speak of the last run before it has read the first.
+#[test]
+fn a_host_that_stalls_makes_no_packet_seem_lost() {
+    for wire in wires() {
+        let mut job = job(1500);
+        job.transport.wire = wire;
+        job.transport.initial_window = ByteCount::mib(1);
+        job.transport.unscheduled = ByteCount::mib(1);
+        let members = pair_on(LOOPBACK, &job, Sockets::send_one_by_one);
+        // From these the sender knows how short the round trip is.
+        for sequence in 0..100 {
+            transfer(&members, sequence, 1000);
+        }
+        let runs = (100..110).map(|sequence| Message::whole(sequence, 60_000));
+        runs.clone().for_each(|run| members[1].expect(Rank(0), run));
+        members[1].command(|_, _| std::thread::sleep(Duration::from_millis(30)));
+        for run in runs.clone() {
+            members[0].send(Rank(1), run);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for _ in runs {
+            let received = members[1].events.recv_timeout(WAIT);
+            assert!(received.is_ok(), "{:#?}", members[0].link.counters());
+        }
+        assert_eq!(members[0].counters().sender.found_lost, 0, "over {wire:?}");
+    }
 }
 
 /// The receiver has buffers for a packet or two and does not read during a burst, so its kernel

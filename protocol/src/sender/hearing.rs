@@ -1,8 +1,9 @@
-//! Which reports of the peer have come, and when their word about a path is proven.
+//! Which reports of the peer have come, and when their word is proven.
 //!
-//! 1. A report says that a path has passed a number: its packets before that are lost, or earlier
-//!    reports have told of them. Reports are numbered, since they may overtake each other or be
-//!    lost.
+//! 1. A report echoes a packet: packets that were sent long before it are lost, or earlier reports
+//!    have told of them. It may also say that a path has passed a number, which proves the same of
+//!    that path's earlier packets. Reports are numbered, since they may overtake each other, not
+//!    least when a host that has stood still reads its sockets in turn, or be lost.
 //! 2. The word counts once all earlier reports have come. A report that repeats the news of the one
 //!    before it stands for that one, too.
 //! 3. A report counts as lost once it is missing for longer than reports have recently overtaken
@@ -13,13 +14,26 @@
 use smallvec::SmallVec;
 
 use super::lateness::Lateness;
-use crate::units::{Instant, PathNumber, Span};
-use crate::wire::{PathMark, SegmentReport};
+use crate::units::{Class, Instant, PathNumber, Span, Stamp};
+use crate::wire::PathMark;
 
 /// Words that wait for earlier reports, at most; the oldest ones are forgotten.
 const HELD_MAX: usize = 64;
 /// A report that is further behind is no longer compared with others, whose numbers wrap.
 const REPORTS_APART_MAX: i32 = 1 << 30;
+
+/// What a report says about packets that it does not name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportWord {
+    /// Its number.
+    pub(super) number: PathNumber,
+    /// The packet that it echoes: its class, and when it was sent.
+    pub(super) echo: (Class, Stamp),
+    /// A path that has passed a number.
+    pub(super) passed: Option<PathMark>,
+    /// Whether it has the news of the report before it, too.
+    pub(super) repeats: bool,
+}
 
 /// The reports of one peer.
 #[derive(Debug)]
@@ -36,8 +50,8 @@ pub(super) struct ReportsHeard {
     missed: Instant,
     /// How late overtaken reports have come.
     late: Lateness,
-    /// Words that are not proven, with the numbers of their reports.
-    held: SmallVec<[(PathNumber, PathMark); 2]>,
+    /// Words that are not proven.
+    held: SmallVec<[ReportWord; 2]>,
     /// The newest report that counts as lost.
     lost: Option<PathNumber>,
 }
@@ -67,14 +81,9 @@ impl ReportsHeard {
         self.lost.is_none_or(|lost| report.ahead_of(lost) > 0)
     }
 
-    /// A report with this number has come; none is later than `most`.
-    pub(super) fn on_report(
-        &mut self,
-        now: Instant,
-        number: PathNumber,
-        report: &SegmentReport,
-        most: Span,
-    ) {
+    /// A report has come; none is later than `most`.
+    pub(super) fn on_report(&mut self, now: Instant, word: ReportWord, most: Span) {
+        let number = word.number;
         self.late.fade();
         self.lost = (self.lost).filter(|&lost| self.next.ahead_of(lost) < REPORTS_APART_MAX);
         let ahead = number.ahead_of(self.next);
@@ -95,16 +104,14 @@ impl ReportsHeard {
         let newest = self.place(number);
         self.missing &= !bit(newest);
         self.awaited &= !bit(newest);
-        if report.repeats {
+        if word.repeats {
             self.awaited &= !bit(newest.saturating_add(1));
         }
         self.give_up(now);
-        if let Some(passed) = report.passed {
-            if self.held.len() == HELD_MAX {
-                self.held.remove(0);
-            }
-            self.held.push((number, passed));
+        if self.held.len() == HELD_MAX {
+            self.held.remove(0);
         }
+        self.held.push(word);
     }
 
     /// Whether all reports of late have come.
@@ -112,19 +119,14 @@ impl ReportsHeard {
         self.missing == 0
     }
 
-    /// How much later than others reports may come, as far as these have shown.
-    pub(super) fn lateness(&self) -> Span {
-        self.late.expected()
-    }
-
-    /// A word about a path that is proven by now; each is given once.
-    pub(super) fn take_proven(&mut self) -> Option<PathMark> {
-        let is_proven = |&(number, _): &(PathNumber, PathMark)| {
-            let earlier = self.place(number).saturating_add(1);
+    /// A word that is proven by now; each is given once.
+    pub(super) fn take_proven(&mut self) -> Option<ReportWord> {
+        let is_proven = |word: &ReportWord| {
+            let earlier = self.place(word.number).saturating_add(1);
             self.awaited.checked_shr(earlier).unwrap_or(0) == 0
         };
         let at = self.held.iter().position(is_proven)?;
-        Some(self.held.remove(at).1)
+        Some(self.held.remove(at))
     }
 
     /// The bit of a report that is not newer than the newest one.
@@ -138,7 +140,7 @@ impl ReportsHeard {
             return;
         }
         let (since, before) = *self.overdue.get_or_insert((now, self.next));
-        if now - since >= self.lateness() {
+        if now - since >= self.late.expected() {
             let later = self.next.ahead_of(before).unsigned_abs();
             let kept = 1_u64.checked_shl(later).map_or(u64::MAX, |bit| bit - 1);
             let lost = self.awaited & !kept;
@@ -160,38 +162,41 @@ fn bit(place: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Class, Entropy};
 
     const MOST: Span = Span::from_micros(100);
 
-    fn passed(number: u32) -> PathMark {
-        PathMark {
-            class: Class(1),
-            entropy: Entropy(0),
-            number: PathNumber(number),
+    /// The word of a report with this number.
+    fn word(number: PathNumber) -> ReportWord {
+        ReportWord {
+            number,
+            echo: (Class(1), Stamp::default()),
+            passed: None,
+            repeats: false,
         }
     }
 
-    fn repeating() -> SegmentReport {
-        SegmentReport {
+    fn repeating(number: PathNumber) -> ReportWord {
+        ReportWord {
             repeats: true,
-            ..SegmentReport::default()
+            ..word(number)
         }
     }
 
-    /// Hears reports of a kind at these microseconds with these numbers, each with a word of its
-    /// number; gives the words that are proven after each.
-    fn proven(first: u32, heard: &[(u64, u32)], kind: SegmentReport) -> Vec<Vec<u32>> {
+    /// Hears reports at these microseconds with these numbers; gives the numbers of those whose
+    /// words are proven after each.
+    fn proven(
+        first: u32,
+        heard: &[(u64, u32)],
+        word: fn(PathNumber) -> ReportWord,
+    ) -> Vec<Vec<u32>> {
         let mut reports = ReportsHeard::new(PathNumber(first));
         let hear = |&(micros, number): &(u64, u32)| {
-            let report = SegmentReport {
-                passed: Some(passed(number)),
-                ..kind
-            };
             let now = Instant::START + Span::from_micros(micros);
             let number = PathNumber(first.wrapping_add(number));
-            reports.on_report(now, number, &report, MOST);
-            std::iter::from_fn(|| reports.take_proven().map(|mark| mark.number.0)).collect()
+            reports.on_report(now, word(number), MOST);
+            let numbers = std::iter::from_fn(|| reports.take_proven());
+            let numbers = numbers.map(|word| word.number.0.wrapping_sub(first));
+            numbers.collect()
         };
         heard.iter().map(hear).collect()
     }
@@ -200,7 +205,7 @@ mod tests {
     fn where_reports_keep_order_a_missing_one_is_lost() {
         let heard = [(0, 1), (1, 3), (100, 4)];
         let expected = [vec![1], vec![3], vec![4]];
-        assert_eq!(proven(0, &heard, SegmentReport::default()), expected);
+        assert_eq!(proven(0, &heard, word), expected);
     }
 
     #[test]
@@ -209,11 +214,7 @@ mod tests {
             // Report 0 comes 20 us after it was missed.
             let heard = [(0, 1), (20, 0), (30, 4), (31, 2), (32, 3), (33, 5)];
             let expected = [vec![1], vec![0], vec![], vec![2], vec![4, 3], vec![5]];
-            assert_eq!(
-                proven(first, &heard, SegmentReport::default()),
-                expected,
-                "from {first}"
-            );
+            assert_eq!(proven(first, &heard, word), expected, "from {first}");
         }
     }
 
@@ -221,33 +222,26 @@ mod tests {
     fn a_report_that_repeats_stands_for_the_one_before() {
         let heard = [(0, 1), (20, 0), (30, 3), (31, 6), (32, 5)];
         let expected = [vec![1], vec![0], vec![3], vec![], vec![6, 5]];
-        assert_eq!(proven(7, &heard, repeating()), expected);
+        assert_eq!(proven(7, &heard, repeating), expected);
     }
 
     #[test]
     fn a_missing_report_is_waited_for_only_so_long() {
         let heard = [(0, 1), (20, 0), (30, 3), (40, 4), (80, 5), (81, 6)];
         let expected = [vec![1], vec![0], vec![], vec![], vec![3, 4, 5], vec![6]];
-        assert_eq!(proven(0, &heard, SegmentReport::default()), expected);
+        assert_eq!(proven(0, &heard, word), expected);
     }
 
     #[test]
     fn what_a_lost_report_told_is_unknown_until_the_next() {
         for first in [0, u32::MAX - 2] {
-            let mut reports = ReportsHeard::new(PathNumber(first));
+            let number = |number: u32| PathNumber(first.wrapping_add(number));
+            let mut reports = ReportsHeard::new(number(0));
             // Report 2 is lost; report 4 stands for report 3.
-            for (number, kind) in [
-                (0, SegmentReport::default()),
-                (1, SegmentReport::default()),
-                (4, repeating()),
-            ] {
-                let number = PathNumber(first.wrapping_add(number));
-                reports.on_report(Instant::START, number, &kind, MOST);
+            for report in [word(number(0)), word(number(1)), repeating(number(4))] {
+                reports.on_report(Instant::START, report, MOST);
             }
-            let known = [0, 1, 2, 3, 4].map(|number: u32| {
-                let number = PathNumber(first.wrapping_add(number));
-                reports.knows_since(number)
-            });
+            let known = [0, 1, 2, 3, 4].map(|at| reports.knows_since(number(at)));
             assert_eq!(known, [false, false, false, true, true], "from {first}");
         }
     }
@@ -256,8 +250,8 @@ mod tests {
     fn any_number_of_a_stranger_is_taken_without_a_panic() {
         for second in [0, 1, 62, 63, 64, 65, 1 << 31, (1 << 31) + 1, u32::MAX] {
             for third in [0, 63, 64, 1 << 31, u32::MAX] {
-                for kind in [SegmentReport::default(), repeating()] {
-                    proven(0, &[(0, 0), (1, second), (2, third)], kind);
+                for word in [word, repeating] {
+                    proven(0, &[(0, 0), (1, second), (2, third)], word);
                 }
             }
         }
@@ -267,11 +261,7 @@ mod tests {
     fn words_that_wait_are_bounded() {
         let mut reports = ReportsHeard::new(PathNumber(0));
         for number in 1..1_000 {
-            let report = SegmentReport {
-                passed: Some(passed(number)),
-                ..SegmentReport::default()
-            };
-            reports.on_report(Instant::START, PathNumber(1), &report, MOST);
+            reports.on_report(Instant::START, word(PathNumber(number)), MOST);
         }
         assert_eq!(reports.held.len(), HELD_MAX);
     }

@@ -1,7 +1,8 @@
 //! Which packets are lost: those that have not arrived although later ones have.
 //!
 //! 1. Acknowledgements echo time stamps. Per class, the newest echo shows which packet arrived last
-//!    among those known ([`ClassFlights::on_echo`]).
+//!    among those known ([`ClassFlights::on_echo`]). It counts once all earlier reports have come,
+//!    which may name packets sent before it (`sender/hearing.rs`).
 //! 2. A packet is compared with the newest echo of its own class and of all lower ones, since no
 //!    queue lets a lower class overtake.
 //! 3. It is lost when it was sent earlier than that by [`LossHorizons`]: for a segment that is
@@ -16,7 +17,7 @@
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
 //!    packets before it are lost or reported ([`crate::order`]). No time has to go by for these,
-//!    but the reports before must have come (`sender/hearing.rs`).
+//!    but here, too, the reports before must have come.
 //! 5. A report that is lost may have named any segment. Rules 3 and 4 find no segment of a message
 //!    lost before that message has a newer report, which repeats what the lost one told: where a
 //!    path loses reports, segments that have arrived would be sent again, and shrink the window.
@@ -26,6 +27,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::Sender;
+use super::hearing::ReportWord;
 use super::lateness::Lateness;
 use super::message::{PathRecord, SegmentFlight, SendMessage};
 use crate::rtt::Rtt;
@@ -44,6 +46,8 @@ pub(super) struct ClassFlights {
     pub(super) flights: VecDeque<SegmentFlight>,
     /// Time stamp of the newest packet, probes included, that is known to have arrived.
     newest: Option<Stamp>,
+    /// The same of those before whose reports no other one is awaited.
+    proven: Option<Stamp>,
 }
 
 impl ClassFlights {
@@ -57,10 +61,10 @@ impl ClassFlights {
     }
 }
 
-/// When the newest packet of these classes that is known to have arrived was sent. Before the first
-/// it is the start, before which no packet was sent.
+/// When the newest packet of these classes that proves others lost was sent. Before the first it is
+/// the start, before which no packet was sent.
 fn newest_of(classes: &[ClassFlights]) -> Stamp {
-    let newest = classes.iter().filter_map(|class| class.newest).max();
+    let newest = classes.iter().filter_map(|class| class.proven).max();
     newest.unwrap_or_default()
 }
 
@@ -238,9 +242,8 @@ impl Sender {
 
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
-        // The reports of packets that have arrived may come that much later.
-        let reordering = rtt.reordering(gap) + self.reports.lateness();
-        let horizons = LossHorizons::new(reordering.max(self.late.horizon()), gap, self.judge);
+        let reordering = rtt.reordering(gap).max(self.late.horizon());
+        let horizons = LossHorizons::new(reordering, gap, self.judge);
         let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {
             if !self.classes[class].flights.is_empty() {
@@ -251,12 +254,18 @@ impl Sender {
         lost
     }
 
-    /// Finds the lost segments of paths: those in flight before packets that these have passed, as
-    /// reports prove.
-    pub(super) fn find_lost_on_paths(&mut self, now: Instant) -> FoundLost {
+    /// Takes the words of reports that are proven by now. Finds the lost segments of paths: those
+    /// in flight before packets that these have passed.
+    pub(super) fn take_words(&mut self, now: Instant) -> FoundLost {
         let mut lost = FoundLost::default();
-        while let Some(passed) = self.reports.take_proven() {
-            lost.add(self.find_lost_on(now, passed));
+        while let Some(ReportWord { echo, passed, .. }) = self.reports.take_proven() {
+            let (class, echo) = (usize::from(echo.0.0), echo.1);
+            if let Some(class) = self.classes.get_mut(class) {
+                class.proven = class.proven.max(Some(echo));
+            }
+            if let Some(passed) = passed {
+                lost.add(self.find_lost_on(now, passed));
+            }
         }
         lost
     }

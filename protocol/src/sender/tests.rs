@@ -115,8 +115,13 @@ impl Clocked {
 
     /// Takes the report that such a message has arrived, after so many microseconds.
     fn hear(&mut self, sent: &Header, micros: u64) {
+        self.hear_part(sent, SEGMENTS, micros);
+    }
+
+    /// The same of the first segments of a message.
+    fn hear_part(&mut self, sent: &Header, segments: u32, micros: u64) {
         self.now = self.now + Span::from_micros(micros);
-        let (mut header, report) = report_of(sent, SEGMENTS);
+        let (mut header, report) = report_of(sent, segments);
         header.number = settings().first_number.plus(self.reports);
         self.reports += 1;
         let packet = ReportPacket {
@@ -197,4 +202,29 @@ fn segments_that_were_late_make_others_wait() {
         clocked.hear(&late, 20);
     }
     assert_eq!(clocked.sender.counters.found_lost, u64::from(SEGMENTS));
+}
+
+/// Reports that are read from several sockets overtake each other. Here the one that is overtaken
+/// tells that the rest of a message has arrived, the other one about packets sent 20 ms later.
+#[test]
+fn a_report_that_overtakes_another_shows_no_loss() {
+    let mut clocked = Clocked {
+        sender: Sender::new(Rank(1), &settings(), 1),
+        rtt: Rtt::new(settings().gap),
+        now: Instant::START + Span::from_millis(1),
+        reports: 0,
+    };
+    for pair in 0..20 {
+        let first = clocked.send(2 * pair);
+        clocked.hear_part(&first, 1, 20);
+        clocked.now = clocked.now + Span::from_millis(20);
+        let second = clocked.send(2 * pair + 1);
+        let overtaken = clocked.reports;
+        clocked.reports = overtaken + 1;
+        clocked.hear(&second, 20);
+        clocked.reports = overtaken;
+        clocked.hear(&first, 20);
+        clocked.reports = overtaken + 2;
+        assert_eq!(clocked.sender.counters.found_lost, 0, "pair {pair}");
+    }
 }

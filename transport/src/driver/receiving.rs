@@ -13,24 +13,52 @@ use super::engine::DriverEngine;
 use super::patience::Drained;
 use crate::address::Address;
 use crate::faults::{FaultSubject, FaultVerdict};
+use crate::message::SLOT_BYTES;
 use crate::seal::{OpenedRun, PacketRejection};
 use crate::udp::SuperPacket;
-use crate::wires::ArrivalMode;
 
-/// Super-packets read before timeouts and sending get their turn again.
-const SUPER_PACKETS_PER_ROUND: usize = 16;
-/// The same if every packet arrives alone.
-const SINGLES_PER_ROUND: usize = 256;
+/// Bytes read from sockets before timeouts and sending get their turn again: as many as a window
+/// has, so that all that waits is reported at once.
+const BYTES_PER_ROUND: usize = 1 << 20;
+/// A shorter super-packet counts as so many bytes. A packet of this length that arrives alone may be
+/// one of a run that the network has parted.
+const READ_BYTES_MIN: usize = 1 << 10;
+/// The same of a super-packet that is rejected.
+const GARBAGE_BYTES: usize = 4 << 10;
 /// Packets read from a neighbour's ring before the others get their turn again.
 const PACKETS_PER_RING: usize = 16;
 /// Rounds between two looks at the sockets of a rank with neighbours: a look is a system call.
 const SOCKETS_EVERY: u32 = 8;
 
-/// How many packets of a super-packet were accepted.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Accepted {
-    None,
-    Some,
+/// A super-packet that was read.
+struct ReadArrival {
+    bytes: usize,
+    /// Whether it was one packet that may be part of a run.
+    is_parted: bool,
+    /// Whether a packet of it was accepted.
+    is_accepted: bool,
+}
+
+/// What one socket has given in its turn. Each gives as many bytes as the largest super-packet of
+/// any. If a socket with single packets gave one of them while others gave runs, its packets would
+/// wait longer than those sent after them, and their sender would take them for lost.
+#[derive(Default)]
+struct SocketTurn {
+    bytes: usize,
+}
+
+impl SocketTurn {
+    /// Adds what the socket gave; returns whether it is to give more. `largest` is the largest
+    /// super-packet of the round.
+    fn goes_on(&mut self, arrival: &ReadArrival, largest: usize) -> bool {
+        self.bytes += arrival.bytes;
+        // Garbage comes in single packets: the next read needs no question before it.
+        let most = match arrival.is_parted || !arrival.is_accepted {
+            true => SLOT_BYTES,
+            false => largest,
+        };
+        self.bytes < most
+    }
 }
 
 impl<M: Machine> DriverEngine<M> {
@@ -87,22 +115,25 @@ impl<M: Machine> DriverEngine<M> {
     /// work, so a flood of them cannot keep this thread awake: it sleeps and leaves the core to the
     /// rank that it waits for.
     fn drain_sockets(&mut self) -> io::Result<(bool, Drained)> {
-        let (mut reads, before) = (0, self.tally.received_packets);
-        let most = match self.setup.sockets.arrivals() {
-            ArrivalMode::Joined => SUPER_PACKETS_PER_ROUND,
-            ArrivalMode::Single => SINGLES_PER_ROUND,
-        };
-        while reads < most {
+        let (mut bytes, mut largest) = (0, 0);
+        let before = self.tally.received_packets;
+        while bytes < BYTES_PER_ROUND {
             let readable = self.setup.sockets.readable()?;
             if readable.is_empty() {
                 let accepted = self.tally.received_packets > before;
                 return Ok((accepted, Drained::Fully));
             }
             for index in readable {
-                reads += 1;
-                // Garbage comes in single packets: the next read needs no question before it.
-                while self.read(index)? == Some(Accepted::None) && reads < most {
-                    reads += 1;
+                let mut turn = SocketTurn::default();
+                while let Some(arrival) = self.read(index)? {
+                    largest = largest.max(arrival.bytes);
+                    bytes += arrival.bytes.max(match arrival.is_accepted {
+                        true => READ_BYTES_MIN,
+                        false => GARBAGE_BYTES,
+                    });
+                    if !turn.goes_on(&arrival, largest) {
+                        break;
+                    }
                 }
             }
         }
@@ -111,15 +142,16 @@ impl<M: Machine> DriverEngine<M> {
     }
 
     /// Reads one super-packet from a socket; `None` when the socket is empty.
-    fn read(&mut self, index: usize) -> io::Result<Option<Accepted>> {
+    fn read(&mut self, index: usize) -> io::Result<Option<ReadArrival>> {
         let arrival = self.setup.sockets.receive(index, &mut self.slot)?;
         Ok(arrival.map(|arrival| {
             let before = self.tally.received_packets;
             self.tally.receive_calls += 1;
             self.split(&arrival);
-            match self.tally.received_packets > before {
-                true => Accepted::Some,
-                false => Accepted::None,
+            ReadArrival {
+                bytes: arrival.bytes,
+                is_parted: arrival.bytes == arrival.packet_bytes && arrival.bytes >= READ_BYTES_MIN,
+                is_accepted: self.tally.received_packets > before,
             }
         }))
     }
