@@ -20,8 +20,8 @@ use crate::udp::SuperPacket;
 /// Bytes read from sockets before timeouts and sending get their turn again: as many as a window
 /// has, so that all that waits is reported at once.
 const BYTES_PER_ROUND: usize = 1 << 20;
-/// A shorter super-packet counts as so many bytes. A packet of this length that arrives alone may be
-/// one of a run that the network has parted.
+/// A shorter super-packet counts as so many bytes. A packet of this length that arrives alone may
+/// be one of a run that the network has parted.
 const READ_BYTES_MIN: usize = 1 << 10;
 /// The same of a super-packet that is rejected.
 const GARBAGE_BYTES: usize = 4 << 10;
