@@ -134,7 +134,7 @@ impl Policy {
         droppable.copied().unwrap_or(self.dscps[class])
     }
 
-    /// How urgent a message with these layers, of `layer_count`, is: as urgent as the first of
+    /// How urgent an operation with these layers, of `layer_count`, is: as urgent as the first of
     /// them. `None` when layers are not known.
     pub fn urgency(
         &self,
@@ -142,10 +142,14 @@ impl Policy {
         layer_count: u16,
     ) -> Option<Urgency> {
         let first = layers.into_iter().min().filter(|_| layer_count > 0)?;
-        Some(match self.order {
-            SendOrder::Layers => Urgency::of(first),
-            SendOrder::Arrival => Urgency::default(),
-        })
+        Some(self.urgency_of(first))
+    }
+
+    fn urgency_of(&self, layer: Layer) -> Urgency {
+        match self.order {
+            SendOrder::Arrival if layer != Layer::UNTAGGED => Urgency::default(),
+            SendOrder::Arrival | SendOrder::Layers => Urgency::of(layer),
+        }
     }
 
     fn is_back_layer(&self, layer: Layer, layer_count: u16) -> bool {
@@ -195,7 +199,9 @@ impl Policy {
 
     /// Tags for a message that must arrive whole.
     pub fn lossless(&self, shape: MessageShape, spans: &[(u32, Layer)]) -> SegmentTags {
+        let layers = spans.iter().map(|&(_, layer)| layer);
         let mut tags = SegmentTags {
+            urgency: self.urgency_of(layers.min().unwrap_or(Layer(0))),
             layer_count: shape.layer_count,
             spans: SmallVec::from_slice(spans),
             magnitudes: Vec::new(),
@@ -215,29 +221,25 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
     usize::from(layer.0).min(layers - 1) * groups / layers
 }
 
-/// The order in which segments of several messages to one peer leave, the smallest first: the
-/// higher class, and in it the layer nearer to the front. A backward pass submits the front layers
-/// last, and they are needed first.
+/// Which of several messages sends next, the smallest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct SendTurn {
-    class: Class,
-    layer: Layer,
+pub enum SendTurn {
+    /// The segments of a message, in the order of their operations' urgency.
+    Segments(Urgency),
+    /// Parity, after the segments of all messages.
+    Parity,
 }
 
-impl SendTurn {
-    /// After the turns of all segments.
-    pub(crate) const LAST: Self = Self {
-        class: Class(u8::MAX),
-        layer: Layer::UNTAGGED,
-    };
-}
-
-/// How urgent a message of a training step is, the most urgent first.
+/// How urgent the messages of an operation of a training step are, the most urgent first: as its
+/// layer that is nearest to the front. A backward pass submits the front layers last, and they are
+/// needed first. An operation ends as a whole, so all its messages are equally urgent: if those
+/// that pass sums of front layers on went before its first contributions of back layers, the peers
+/// would wait for these.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Urgency(Layer);
 
 impl Urgency {
-    /// For a message of one layer: the next forward pass begins at the front.
+    /// For an operation of one layer: the next forward pass begins at the front.
     pub fn of(layer: Layer) -> Self {
         Self(layer)
     }
@@ -321,6 +323,7 @@ struct ParityCoverage {
 /// none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SegmentTags {
+    urgency: Urgency,
     layer_count: u16,
     spans: SmallVec<[(u32, Layer); 1]>,
     magnitudes: Vec<Magnitude>,
@@ -417,13 +420,16 @@ impl SegmentTags {
         &self.lanes
     }
 
-    /// The turn of a segment that has this class.
-    pub fn turn(&self, policy: &Policy, class: Class, segment: u32) -> SendTurn {
-        let layer = match policy.order {
-            SendOrder::Layers => self.layer(segment),
-            SendOrder::Arrival => Layer(0),
-        };
-        SendTurn { class, layer }
+    /// The same tags in a message of an operation that is this urgent. Without one a message is as
+    /// urgent as its own layers.
+    #[must_use]
+    pub fn with_urgency(self, urgency: Urgency) -> Self {
+        Self { urgency, ..self }
+    }
+
+    /// The turn of the message's segments.
+    pub fn turn(&self) -> SendTurn {
+        SendTurn::Segments(self.urgency)
     }
 
     /// The class and ECN bits of one segment.
@@ -611,8 +617,8 @@ mod tests {
         );
         assert_eq!(first, (Class(1), Ecn::NotEct));
         assert_eq!(last, (Class(1), Ecn::Ect));
-        let turn = |segment| tags.turn(&arrival, Class(1), segment);
-        assert_eq!(turn(0), turn(7));
+        let others = arrival.lossless(shape, &[(0, Layer(9))]);
+        assert_eq!(tags.turn(), others.turn());
     }
 
     #[test]

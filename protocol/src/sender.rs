@@ -414,8 +414,8 @@ impl Sender {
     }
 
     /// The turn of the segment that would be sent next, if the window allowed it.
-    pub(crate) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        let turn = self.messages.first_turn(settings).map(|(turn, _)| turn);
+    pub(crate) fn next_turn(&mut self) -> Option<SendTurn> {
+        let turn = self.messages.first_turn().map(|(turn, _)| turn);
         turn.or_else(|| self.parity_turn())
     }
 
@@ -436,7 +436,7 @@ impl Sender {
         if room < self.least_run(packet, settings) {
             return None;
         }
-        let Some((_, at)) = self.messages.first_turn(settings) else {
+        let Some((_, at)) = self.messages.first_turn() else {
             return self.poll_parity(now, settings, run);
         };
         let most = room.min(self.run_packets(settings)) as usize;

@@ -553,7 +553,10 @@ impl RunningOperation {
             bytes: cut.wire.bytes(),
             tolerance,
             contributors: outbound.contributors,
-            tags: self.tags(at, cut, tolerance, parts),
+            tags: match self.rules.urgency(&self.operation, &parts.policy) {
+                Some(urgency) => self.tags(at, cut, tolerance, parts).with_urgency(urgency),
+                None => self.tags(at, cut, tolerance, parts),
+            },
         };
         parts.endpoint.send(now, outbound.to, request);
     }

@@ -7,7 +7,6 @@ use crate::reach::{RankState, Reach};
 use crate::receiver::Receiver;
 use crate::rtt::Rtt;
 use crate::sender::Sender;
-use crate::settings::EndpointSettings;
 use crate::units::{Instant, Rank};
 
 /// The turn of a sender's next segment, kept because the endpoint compares the turns of all peers
@@ -63,12 +62,12 @@ impl EndpointPeer {
         }
     }
 
-    /// The turn of the segment that is sent to it next; `None` when there is none.
-    pub(super) fn turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
+    /// The turn of what is sent to it next; `None` when there is nothing.
+    pub(super) fn turn(&mut self) -> Option<SendTurn> {
         if let NextTurn::Known(turn) = self.turn {
             return turn;
         }
-        let turn = self.sender.next_turn(settings);
+        let turn = self.sender.next_turn();
         self.turn = NextTurn::Known(turn);
         turn
     }

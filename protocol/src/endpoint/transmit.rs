@@ -184,8 +184,7 @@ impl Endpoint {
         }
         let (mut first, mut place) = (None, 0);
         for (at, &peer) in self.senders.iter().enumerate() {
-            let peer = &mut self.peers[peer as usize];
-            let turn = peer.turn(self.common.settings(peer.reach));
+            let turn = self.peers[peer as usize].turn();
             if at == 0 || turn < first {
                 (first, place) = (turn, at);
             }

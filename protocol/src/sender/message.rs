@@ -395,22 +395,14 @@ impl SendMessage {
     }
 
     /// The turn of the segment that would be sent next; `None` when there is none to send.
-    pub(super) fn next_turn(&mut self, settings: &EndpointSettings) -> Option<SendTurn> {
-        let policy = &settings.policy;
+    pub(super) fn next_turn(&mut self) -> Option<SendTurn> {
         while let Some(segment) = self.repair.front() {
             if !self.progress.acked.has(segment) {
-                let (class, _) = self.tags.class_and_ecn(policy, segment);
-                return Some(self.tags.turn(policy, class, segment));
+                return Some(self.tags.turn());
             }
             self.repair.pop();
         }
-        let progress = &self.progress;
-        let ready = progress.next < self.allowed();
-        ready.then(|| {
-            let class = self.tags.lanes()[progress.lane].class;
-            let segment = self.tags.at(progress.next);
-            self.tags.turn(policy, class, segment)
-        })
+        (self.progress.next < self.allowed()).then(|| self.tags.turn())
     }
 
     /// Takes up to `most` segments of equal class and ECN into `run`: repairs first, since the
@@ -434,9 +426,7 @@ impl SendMessage {
         if is_short || !self.repair.is_idle() || self.progress.next >= self.allowed() {
             return again;
         }
-        let next = self.tags.at(self.progress.next);
-        let turn = |segment| self.tags.turn(policy, class, segment);
-        if self.new_run() == again && turn(next) == turn(first) {
+        if self.new_run() == again {
             self.take_new(most, run);
         }
         again

@@ -13,7 +13,6 @@ use super::message::SendMessage;
 use super::probe::ProbeState;
 use crate::message::find_open;
 use crate::priority::SendTurn;
-use crate::settings::EndpointSettings;
 use crate::units::{MessageId, MessageSerial};
 
 /// A place for an open message.
@@ -115,23 +114,23 @@ impl OpenMessages {
 
     /// The turn that comes first, and the place of its message; `None` when none has a segment to
     /// send.
-    pub(super) fn first_turn(&mut self, settings: &EndpointSettings) -> Option<(SendTurn, usize)> {
+    pub(super) fn first_turn(&mut self) -> Option<(SendTurn, usize)> {
         if self.order.len() == 1 {
             // The only one needs no list, and stays as stale as it is.
             let at = self.order[0].1 as usize;
             let message = self.places[at].message.as_mut();
-            let turn = message.and_then(|message| message.next_turn(settings));
+            let turn = message.and_then(SendMessage::next_turn);
             return turn.map(|turn| (turn, at));
         }
         while let Some(at) = self.stale.pop() {
-            self.list(at, settings);
+            self.list(at);
         }
         let first = self.turns.first();
         first.map(|&(turn, _, at)| (turn, at as usize))
     }
 
     /// Lists the message at a place by its turn.
-    fn list(&mut self, at: u32, settings: &EndpointSettings) {
+    fn list(&mut self, at: u32) {
         let place = &mut self.places[at as usize];
         place.is_stale = false;
         let Some(message) = &mut place.message else {
@@ -141,7 +140,7 @@ impl OpenMessages {
         {
             self.asked += 1;
         }
-        let (turn, serial) = (message.next_turn(settings), message.serial);
+        let (turn, serial) = (message.next_turn(), message.serial);
         let listed = std::mem::replace(&mut place.listed, turn);
         if listed == turn {
             return;

@@ -93,7 +93,7 @@ impl Sender {
 
     /// The turn of the next parity packet: after all segments.
     pub(super) fn parity_turn(&self) -> Option<SendTurn> {
-        (!self.parity_due.is_empty()).then_some(SendTurn::LAST)
+        (!self.parity_due.is_empty()).then_some(SendTurn::Parity)
     }
 
     /// The next parity packet; the segments of its group are taken into `run`.

@@ -30,7 +30,7 @@ pub(crate) struct LossLimits {
 pub(super) struct MessageTerms {
     /// Share of the message that may be missing in this step.
     pub(super) tolerance: Share,
-    /// How urgent it is; `None` if its layers are not known.
+    /// How urgent its operation is; `None` if its layers are not known.
     pub(super) urgency: Option<Urgency>,
 }
 
@@ -39,6 +39,8 @@ pub(super) struct MessageTerms {
 pub(super) struct LossRules {
     limits: LossLimits,
     may_lose: bool,
+    /// The layer nearest to the front; `None` if they are not known.
+    front: Option<Layer>,
     /// Where the result buffer begins in the tensor that the layers describe, in bytes.
     buffer_offset: usize,
 }
@@ -53,6 +55,9 @@ impl LossRules {
         Self {
             limits,
             may_lose: operation.may_lose(),
+            front: (operation.layers.spans.iter())
+                .map(|&(_, layer)| layer)
+                .min(),
             buffer_offset,
         }
     }
@@ -83,8 +88,13 @@ impl LossRules {
                     tolerance.min(self.limits.cap)
                 }
             },
-            urgency: policy.urgency(self.layers_of(operation, region), operation.layers.count),
+            urgency: self.urgency(operation, policy),
         }
+    }
+
+    /// How urgent the operation is; `None` if its layers are not known.
+    pub(super) fn urgency(&self, operation: &Operation, policy: &Policy) -> Option<Urgency> {
+        policy.urgency(self.front, operation.layers.count)
     }
 
     /// The layers of a region's elements.
@@ -178,15 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_as_urgent_here_as_at_its_senders() {
-        let operation = reduce_scatter();
+    fn a_block_tolerates_as_much_here_as_at_its_senders() {
+        let mut operation = reduce_scatter();
+        operation.loss.tolerance = Share::ALL;
         let limits = LossLimits {
             min_lossy: 0,
             segment_bytes: 1024,
             cap: Share::ALL,
             transform: GradientTransform::None,
         };
-        for own in [0, BLOCK] {
+        let tolerances = [0.01, 0.1].map(|share| Share::new(share).expect("a share"));
+        let policy = Policy {
+            layer_tolerances: tolerances.into(),
+            ..Job::default().policy()
+        };
+        for (own, expected) in [0, BLOCK].into_iter().zip(tolerances) {
             let (block, buffer) = (
                 TensorRegion::input(own, BLOCK),
                 TensorRegion::buffer(0, BLOCK),
@@ -194,12 +210,11 @@ mod tests {
             let mut plan = MessagePlan::new();
             plan.copy = Some((block, buffer));
             let rules = LossRules::new(&operation, &plan, limits);
-            let policy = Job::default().policy();
-            let urgency = |region| {
+            for region in [block, buffer] {
                 let terms = rules.terms(&operation, region, Reliability::Tolerant, &policy);
-                terms.urgency.expect("its layers are known")
-            };
-            assert_eq!(urgency(buffer), urgency(block), "the block from byte {own}");
+                assert_eq!(terms.tolerance, expected, "the block from byte {own}");
+                assert_eq!(terms.urgency, Some(Urgency::of(Layer(0))), "of both layers");
+            }
         }
     }
 }

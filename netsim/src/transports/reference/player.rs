@@ -125,12 +125,12 @@ impl MessagePlayer {
         let entry = self.manifest.sent(message);
         let manifest = Arc::clone(&self.manifest);
         let itinerary = manifest.itinerary(self.host, entry.task);
-        if let Some(itinerary) = itinerary {
+        if let Some(itinerary) = itinerary
+            && self.urgency(entry.task, &itinerary).is_some()
+        {
             let send = &itinerary.outline.sends[entry.index as usize];
-            if self.urgency(entry.task, &itinerary, send).is_some() {
-                self.scheduler.finished(length(send));
-                self.let_go();
-            }
+            self.scheduler.finished(length(send));
+            self.let_go();
         }
         if let Some(active) = self.active.get_mut(&entry.task) {
             active.to_arrive -= 1;
@@ -142,10 +142,7 @@ impl MessagePlayer {
     pub(crate) fn turn(&self, message: u32) -> MessageTurn {
         let entry = self.manifest.sent(message);
         let itinerary = self.manifest.itinerary(self.host, entry.task);
-        let urgency = itinerary.and_then(|itinerary| {
-            let send = &itinerary.outline.sends[entry.index as usize];
-            self.urgency(entry.task, &itinerary, send)
-        });
+        let urgency = itinerary.and_then(|itinerary| self.urgency(entry.task, &itinerary));
         MessageTurn::of(Step(self.tasks.task(entry.task).step), urgency)
     }
 
@@ -235,7 +232,7 @@ impl MessagePlayer {
             layer: Layer(0),
             layer_count: 0,
         };
-        match self.urgency(task, itinerary, send) {
+        match self.urgency(task, itinerary) {
             None => self.begins.push_back(begin),
             Some(urgency) => {
                 let post = ReadyMessage {
@@ -253,26 +250,15 @@ impl MessagePlayer {
             .extend(std::iter::from_fn(|| self.scheduler.next()));
     }
 
-    /// How urgent a message is, by the layers that its bytes belong to, or by the front layer if
-    /// these are not known. `None` if no layers are known at all.
-    fn urgency(&self, task: u32, itinerary: &Itinerary<'_>, send: &OutlineSend) -> Option<Urgency> {
+    /// How urgent the messages of a task are, or those of the front layer if layers are not known.
+    /// `None` if no layers are known at all.
+    fn urgency(&self, task: u32, itinerary: &Itinerary<'_>) -> Option<Urgency> {
         let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
             return None;
         };
-        let front = [(0, Layer(0))];
-        let layers = if layers.is_empty() {
-            &front
-        } else {
-            &layers[..]
-        };
-        let end = send.offset + u64::from(send.bytes);
-        let first = layers.partition_point(|(start, _)| *start <= send.offset);
-        let first = first.saturating_sub(1);
-        let others = layers[first + 1..].iter();
-        let others = others.take_while(|(start, _)| *start < end);
-        let inside = layers[first..=first].iter().chain(others);
-        let inside = inside.map(|&(_, layer)| layer);
-        self.policy.urgency(inside, itinerary.layer_count)
+        let front = layers.iter().map(|&(_, layer)| layer).min();
+        let front = front.unwrap_or(Layer(0));
+        self.policy.urgency([front], itinerary.layer_count)
     }
 
     fn end_if_over(&mut self, now: Instant, task: u32) {
