@@ -129,6 +129,7 @@ class _Watch(Recorder):
         if step.has("begun") and step.has("gradient") and len(self.marked) < self.most:
             marks = [(what, of, self.micros(mark)) for what, of, mark in step.marks]
             self.marked.append(_Marked(marks))
+        self._settle()
 
     def _before_update(self, *_: object) -> None:
         self._began = self.micros(time.perf_counter_ns())

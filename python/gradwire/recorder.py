@@ -3,6 +3,9 @@
 PyTorch's global module hooks, and one hook on each parameter of a model, report these times; the
 script is not changed. A step is a backward pass with the forward passes before it. ``recording``
 makes a table of the times, and ``record`` runs the script.
+
+A global hook costs each call of any module some microseconds. So after a step that has called no
+new module, only layers keep a hook; modules that are called later are not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as every
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
 
@@ -116,13 +120,19 @@ class Recorder:
         self._open = _Open()
         self._clock: _Clock = HostClock()
         self._depth = 0
+        self._outermost: list[nn.Module] = []
+        """What was called for each of the models: itself, or its wrapper."""
+        self._known = 0
+        """How many modules had been called when the last step ended."""
+        self._is_settled = False
+        self._hooks: list[RemovableHandle] = []
         self._is_backward = False
         self._backward = torch.autograd.backward
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Watch every module and every backward pass of this process meanwhile."""
-        hooks = [
+        self._hooks = [
             every.register_module_forward_pre_hook(self._enter),
             every.register_module_forward_hook(self._leave, always_call=True),
         ]
@@ -131,8 +141,44 @@ class Recorder:
             yield
         finally:
             torch.autograd.backward = self._backward
-            for hook in hooks:
-                hook.remove()
+            self._unhook()
+
+    def _unhook(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _settle(self) -> None:
+        """After a step that has called no new module, watch only the layers."""
+        before, self._known = self._known, len(self.called)
+        if self._is_settled or self._known > before:
+            return
+        self._is_settled = True
+        self._unhook()
+        layers: dict[int, nn.Module] = {}
+        for model in self._outermost:
+            self._find_layers(model, model, layers)
+        self._hooks = [
+            *(module.register_forward_pre_hook(self._enter_model) for module in self._outermost),
+            *(module.register_forward_hook(self._leave_layer) for module in layers.values()),
+        ]
+
+    def _find_layers(
+        self, module: nn.Module, above: nn.Module, layers: dict[int, nn.Module]
+    ) -> None:
+        """Find called modules with parameters: their own, or those of modules never called."""
+        nearest = module if id(module) in self.called else above
+        if next(module.parameters(recurse=False), None) is not None:
+            layers[id(nearest)] = nearest
+        for child in module.children():
+            self._find_layers(child, nearest, layers)
+
+    def _enter_model(self, module: nn.Module, _inputs: object) -> None:
+        if self._is_watching():
+            self._begin(module)
+
+    def _leave_layer(self, module: nn.Module, _inputs: object, _output: object) -> None:
+        if self._is_watching():
+            self._open.marks.append(("left", id(module), self._clock.mark()))
 
     def _is_watching(self) -> bool:
         """Forward passes of a validation, and those that a checkpoint runs again, do not count."""
@@ -160,6 +206,7 @@ class Recorder:
 
     def _meet(self, module: nn.Module) -> None:
         """See a model for the first time."""
+        self._outermost.append(module)
         self.models.append(module.module if isinstance(module, _WRAPPERS) else module)
         for parameter in module.parameters():
             if parameter.requires_grad:
@@ -188,3 +235,4 @@ class Recorder:
             self.steps.append(step.closed(self._clock))
         if len(self.steps) >= self.wanted:
             raise Enough
+        self._settle()
