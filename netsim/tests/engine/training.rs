@@ -164,6 +164,27 @@ fn the_order_of_layers_costs_nothing_at_servers() {
     );
 }
 
+/// Sums of a bucket's front layers overtook its contributions of back layers, and the other ranks
+/// waited for these: 6.9 ms, and 6.4 in order of arrival.
+#[test]
+fn sums_do_not_overtake_the_contributions_of_their_bucket() {
+    let mut setup = lines(
+        "single:16@10G",
+        "step:resnet50:ddp,algorithm=direct,scale=32,steps=1",
+        1,
+    );
+    let mut iteration = |order| {
+        setup.job.collectives.order = order;
+        let steps = Steps::of(&setup.workload, &run(&setup).tasks);
+        micros(steps[0].iterations[0])
+    };
+    let [layers, arrival] = [SendOrder::Layers, SendOrder::Arrival].map(&mut iteration);
+    assert!(
+        layers < arrival,
+        "{layers} us by layers, {arrival} as they come"
+    );
+}
+
 /// A ring is always lossless; a direct all-reduce may lose in its first half.
 #[test]
 fn losses_are_accepted_within_the_tolerance_and_told_by_layer() {

@@ -5,7 +5,7 @@ use crate::bitmap::Bitmap;
 use crate::job::Job;
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
-use crate::priority::MessageShape;
+use crate::priority::{MessageShape, Urgency};
 use crate::rtt::Rtt;
 use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
@@ -227,4 +227,41 @@ fn a_report_that_overtakes_another_shows_no_loss() {
         clocked.reports = overtaken + 2;
         assert_eq!(clocked.sender.counters.found_lost, 0, "pair {pair}");
     }
+}
+
+/// Begins a message of an operation that is as urgent as this layer.
+fn begin_urgent(sender: &mut Sender, sequence: u32, layers: [u16; 2]) {
+    let [own, front] = layers.map(Layer);
+    let settings = settings();
+    let shape = MessageShape {
+        segments: SEGMENTS,
+        layer_count: 10,
+    };
+    let tags = settings.policy.lossless(shape, &[(0, own)]);
+    let request = SendRequest {
+        key: MessageKey::new(0, sequence, 0),
+        signature: Signature::NONE,
+        step: Step(1),
+        bytes: SEGMENTS * settings.segment_bytes,
+        tolerance: Share::NONE,
+        contributors: 1,
+        tags: tags.with_urgency(Urgency::of(front)),
+    };
+    sender.send(Instant::START, request, &settings);
+}
+
+#[test]
+fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
+    let settings = settings();
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    // An operation of layers 4 to 9 sends its contributions before its sums; one of layers 1 to 3
+    // comes later, and is needed first.
+    for (sequence, layers) in (0..).zip([[9, 4], [4, 4], [3, 1], [1, 1]]) {
+        begin_urgent(&mut sender, sequence, layers);
+    }
+    let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let mut next = || sender.poll_data(Instant::START, &rtt, &settings, &mut run);
+    let sent: Vec<MessageKey> = std::iter::from_fn(|| Some(next()?.template.key)).collect();
+    let expected = [2, 3, 0, 1].map(|sequence| MessageKey::new(0, sequence, 0));
+    assert_eq!(sent, expected);
 }

@@ -32,11 +32,20 @@ const SOCKETS_EVERY: u32 = 8;
 
 /// A super-packet that was read.
 struct ReadArrival {
+    /// Its bytes, or what it counts as.
     bytes: usize,
-    /// Whether it was one packet that may be part of a run.
-    is_parted: bool,
-    /// Whether a packet of it was accepted.
-    is_accepted: bool,
+    kind: ArrivalKind,
+}
+
+/// What tells whether more of a super-packet's kind may follow on its socket.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum ArrivalKind {
+    /// Packets that the kernel has joined, or a short one.
+    Joined,
+    /// One packet that may be part of a run.
+    Parted,
+    /// Packets of which none was accepted: garbage, which comes in single packets.
+    Garbage,
 }
 
 /// What one socket has given in its turn. Each gives as many bytes as the largest super-packet of
@@ -48,14 +57,13 @@ struct SocketTurn {
 }
 
 impl SocketTurn {
-    /// Adds what the socket gave; returns whether it is to give more. `largest` is the largest
-    /// super-packet of the round.
+    /// Adds what the socket gave; returns whether to read it again, without asking it first.
+    /// `largest` is the largest super-packet of the round.
     fn goes_on(&mut self, arrival: &ReadArrival, largest: usize) -> bool {
         self.bytes += arrival.bytes;
-        // Garbage comes in single packets: the next read needs no question before it.
-        let most = match arrival.is_parted || !arrival.is_accepted {
-            true => SLOT_BYTES,
-            false => largest,
+        let most = match arrival.kind {
+            ArrivalKind::Joined => largest,
+            ArrivalKind::Parted | ArrivalKind::Garbage => SLOT_BYTES,
         };
         self.bytes < most
     }
@@ -127,10 +135,7 @@ impl<M: Machine> DriverEngine<M> {
                 let mut turn = SocketTurn::default();
                 while let Some(arrival) = self.read(index)? {
                     largest = largest.max(arrival.bytes);
-                    bytes += arrival.bytes.max(match arrival.is_accepted {
-                        true => READ_BYTES_MIN,
-                        false => GARBAGE_BYTES,
-                    });
+                    bytes += arrival.bytes;
                     if !turn.goes_on(&arrival, largest) {
                         break;
                     }
@@ -148,11 +153,16 @@ impl<M: Machine> DriverEngine<M> {
             let before = self.tally.received_packets;
             self.tally.receive_calls += 1;
             self.split(&arrival);
-            ReadArrival {
-                bytes: arrival.bytes,
-                is_parted: arrival.bytes == arrival.packet_bytes && arrival.bytes >= READ_BYTES_MIN,
-                is_accepted: self.tally.received_packets > before,
-            }
+            let is_single = arrival.bytes == arrival.packet_bytes;
+            let (kind, least) = match self.tally.received_packets > before {
+                false => (ArrivalKind::Garbage, GARBAGE_BYTES),
+                true if is_single && arrival.bytes >= READ_BYTES_MIN => {
+                    (ArrivalKind::Parted, READ_BYTES_MIN)
+                }
+                true => (ArrivalKind::Joined, READ_BYTES_MIN),
+            };
+            let bytes = arrival.bytes.max(least);
+            ReadArrival { bytes, kind }
         }))
     }
 
