@@ -29,8 +29,8 @@ use crate::whatif::{WhatIf, changed};
 
 /// A change that gains less than this share of an iteration gains nothing.
 const GAIN_MIN: f64 = 0.001;
-/// The same of a credit, which replays overrate: with servers at 10 Gb/s by up to 11 points. They know
-/// neither the windows nor the grants by which packets of front layers overtake without a credit.
+/// The same of a credit, which replays overrate: with servers at 10 Gb/s by up to 11 points. They
+/// know neither the windows nor the grants by which packets of front layers overtake without one.
 const GAIN_CREDIT: f64 = 0.12;
 /// So much at least all changes gain together, or none is recommended: most replays are within 5 %
 /// of packet-level runs, and of 14 smaller gains such runs confirmed 4 (`benches/README.md`).
