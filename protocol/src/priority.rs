@@ -232,9 +232,8 @@ pub enum SendTurn {
 
 /// How urgent the messages of an operation of a training step are, the most urgent first: as its
 /// layer that is nearest to the front. A backward pass submits the front layers last, and they are
-/// needed first. An operation ends as a whole, so all its messages are equally urgent: if those
-/// that pass sums of front layers on went before its first contributions of back layers, the peers
-/// would wait for these.
+/// needed first. An operation ends as a whole, so all its messages are equally urgent. Otherwise
+/// sums of its front layers would overtake contributions of its back layers, for which peers wait.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Urgency(Layer);
 

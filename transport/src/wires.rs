@@ -34,15 +34,6 @@ pub enum Wires {
     Rdma(Box<Rdma>),
 }
 
-/// How packets arrive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ArrivalMode {
-    /// Many at a time, joined into super-packets by the kernel.
-    Joined,
-    /// One at a time.
-    Single,
-}
-
 /// Which threads may use [`Wires`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WireThreads {
@@ -103,14 +94,6 @@ impl Wires {
             Self::Sockets(_) => "a socket".to_owned(),
             Self::Uring(_) => "io_uring".to_owned(),
             Self::Rdma(rdma) => format!("RDMA over {}", rdma.device()),
-        }
-    }
-
-    /// How packets arrive.
-    pub const fn arrivals(&self) -> ArrivalMode {
-        match self {
-            Self::Sockets(_) | Self::Uring(_) => ArrivalMode::Joined,
-            Self::Rdma(_) => ArrivalMode::Single,
         }
     }
 
