@@ -8,7 +8,6 @@ medians of the steps of all runs, and Gloo's over gradwire's.
 """
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from whatif import ADDRESSES, set_rate, two_hosts
+from whatif import set_rate, start, two_hosts
 
 BACKENDS = ("gradwire", "gloo")
 WARM_UP = 3
@@ -57,21 +56,9 @@ def train(backend: str, steps: int) -> None:
 
 def measure(names: list[str], backend: str, steps: int, job: Path) -> list[float]:
     """Train with a rank on each host; return the times of the steps."""
-    ranks = []
-    for rank, name in enumerate(names):
-        environment = os.environ | {
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": ADDRESSES[0],
-            "MASTER_PORT": "29512",
-            "GRADWIRE_JOB": str(job),
-            "GRADWIRE_IFNAME": f"gww{rank}",
-            "GLOO_SOCKET_IFNAME": f"gww{rank}",
-        }
-        words = [sys.executable, __file__, "--rank-of", backend, "--steps", str(steps)]
-        command = ["ip", "netns", "exec", name, *words]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        ranks.append(subprocess.Popen(command, env=environment, **pipes))
+    words = (__file__, "--rank-of", backend, "--steps", str(steps))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    ranks = [start(names, rank, job, *words, **pipes) for rank in range(len(names))]
     said = [rank.communicate(timeout=600)[0] for rank in ranks]
     codes = [rank.returncode for rank in ranks]
     if any(codes):

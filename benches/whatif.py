@@ -111,6 +111,27 @@ def set_rate(names: list[str], mbps: int) -> None:
         tool("tc", "-n", name, "qdisc", "replace", "dev", f"gww{rank}", "root", *bucket)
 
 
+def start(
+    names: list[str],
+    rank: int,
+    job: Path,
+    *words: str,
+    **pipes: Any,  # noqa: ANN401
+) -> subprocess.Popen:
+    """Start this Python with ``words`` as a rank on its host."""
+    environment = os.environ | {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": ADDRESSES[0],
+        "MASTER_PORT": "29511",
+        "GRADWIRE_JOB": str(job),
+        "GRADWIRE_IFNAME": f"gww{rank}",
+        "GLOO_SOCKET_IFNAME": f"gww{rank}",
+    }
+    command = ["ip", "netns", "exec", names[rank], sys.executable, *words]
+    return subprocess.Popen(command, env=environment, **pipes)
+
+
 def record(names: list[str], run: Run, steps: int, folder: Path) -> None:
     """Train with a rank on each host, and keep the events."""
     set_rate(names, run.mbps)
@@ -119,19 +140,8 @@ def record(names: list[str], run: Run, steps: int, folder: Path) -> None:
     # Both namespaces can map the same memory, which a token bucket does not slow down.
     job.write_text(f'transport.wire = "udp"\n{run.job}')
     events = folder / "events"
-    ranks = []
-    for rank, name in enumerate(names):
-        environment = os.environ | {
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": ADDRESSES[0],
-            "MASTER_PORT": "29511",
-            "GRADWIRE_JOB": str(job),
-            "GRADWIRE_IFNAME": f"gww{rank}",
-        }
-        words = ("--rank-of", run.example, str(run.bucket_mb), str(steps), str(events))
-        command = ["ip", "netns", "exec", name, sys.executable, __file__, "", *words]
-        ranks.append(subprocess.Popen(command, env=environment))
+    words = ("--rank-of", run.example, str(run.bucket_mb), str(steps), str(events))
+    ranks = [start(names, rank, job, __file__, "", *words) for rank in range(len(names))]
     codes = [rank.wait(timeout=300) for rank in ranks]
     if any(codes):
         sys.exit(f"{run}: the ranks ended with {codes}")

@@ -419,10 +419,11 @@ impl SegmentTags {
         &self.lanes
     }
 
-    /// The same tags in a message of an operation that is this urgent. Without one a message is as
-    /// urgent as its own layers.
+    /// The same tags in a message of an operation that is this urgent. If that is not known, a
+    /// message is as urgent as its own layers.
     #[must_use]
-    pub fn with_urgency(self, urgency: Urgency) -> Self {
+    pub fn with_urgency(self, urgency: Option<Urgency>) -> Self {
+        let urgency = urgency.unwrap_or(self.urgency);
         Self { urgency, ..self }
     }
 

@@ -551,16 +551,23 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        let (report, most) = (&packet.report, Lateness::most(rtt, settings.gap));
+        self.take_report(now, packet, rtt, settings);
+        self.on_heard(now);
+    }
+
+    /// Hears a report; returns the stamp of the packet that it echoes. No report is later than
+    /// `most`.
+    fn hear(&mut self, now: Instant, packet: &ReportPacket<'_>, most: Span) -> Stamp {
+        let report = &packet.report;
+        let echo = echo_of(report, now);
         let word = ReportWord {
             number: packet.header.number,
-            echo: (report.echo_class, echo_of(report, now)),
+            echo: (report.echo_class, echo),
             passed: report.passed,
             repeats: report.repeats,
         };
         self.reports.on_report(now, word, most);
-        self.take_report(now, packet, rtt, settings);
-        self.on_heard(now);
+        echo
     }
 
     fn take_report(
@@ -571,6 +578,7 @@ impl Sender {
         settings: &EndpointSettings,
     ) {
         let header = packet.header;
+        let echo = self.hear(now, packet, Lateness::most(rtt, settings.gap));
         self.judge = match packet.report.keeps_order {
             true => HoleJudge::Paths,
             false => HoleJudge::Sender,
@@ -581,7 +589,6 @@ impl Sender {
         };
         let report = &packet.report;
         // Only the newest echo of its class is a sample.
-        let echo = echo_of(report, now);
         let is_newest = self.on_echo(report.echo_class, echo);
         if is_newest {
             self.take_round_trip(now, report, rtt, settings);

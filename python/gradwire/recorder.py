@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -105,6 +105,15 @@ class _Open:
         )
 
 
+def called_above(model: nn.Module, name: str, called: Container[int]) -> str:
+    """Return the name of the nearest module above a parameter that was called; "" is the model."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if id(model.get_submodule(name)) in called:
+            return name
+    return ""
+
+
 class Recorder:
     """Records ``wanted`` steps, then ends the script by :class:`Enough`."""
 
@@ -154,23 +163,16 @@ class Recorder:
             return
         self._is_settled = True
         self._unhook()
-        layers: dict[int, nn.Module] = {}
-        for model in self._outermost:
-            self._find_layers(model, model, layers)
+        layers = {
+            id(layer): layer
+            for model in self.models
+            for name, _ in model.named_parameters(remove_duplicate=False)
+            for layer in [model.get_submodule(called_above(model, name, self.called))]
+        }
         self._hooks = [
             *(module.register_forward_pre_hook(self._enter_model) for module in self._outermost),
             *(module.register_forward_hook(self._leave_layer) for module in layers.values()),
         ]
-
-    def _find_layers(
-        self, module: nn.Module, above: nn.Module, layers: dict[int, nn.Module]
-    ) -> None:
-        """Find called modules with parameters: their own, or those of modules never called."""
-        nearest = module if id(module) in self.called else above
-        if next(module.parameters(recurse=False), None) is not None:
-            layers[id(nearest)] = nearest
-        for child in module.children():
-            self._find_layers(child, nearest, layers)
 
     def _enter_model(self, module: nn.Module, _inputs: object) -> None:
         if self._is_watching():

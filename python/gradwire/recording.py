@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from gradwire.recorder import Recorder, Step
+from gradwire.recorder import Recorder, Step, called_above
 
 WARM_UP = 2
 """Steps at the beginning whose times do not count: memory is allocated, kernels are chosen."""
@@ -129,7 +129,7 @@ def _layers(recorder: Recorder) -> dict[int, _Layer]:
     for model in recorder.models:
         for name, of in model.named_parameters():
             if id(of) not in taken:
-                above = _called_above(model, name, layers)
+                above = called_above(model, name, layers)
                 prefix = len(above) + 1 if above else 0
                 module = id(model.get_submodule(above))
                 layer = layers.setdefault(module, _Layer(names[module]))
@@ -140,15 +140,6 @@ def _layers(recorder: Recorder) -> dict[int, _Layer]:
 def _take(layer: _Layer, tensors: list[tuple[str, torch.Tensor]], taken: set[int]) -> None:
     layer.tensors.update((_plain(name), of) for name, of in tensors)
     taken.update(id(of) for _, of in tensors)
-
-
-def _called_above(model: nn.Module, name: str, layers: dict[int, _Layer]) -> str:
-    """Return the name of the nearest module above a parameter that was called; "" is the model."""
-    while "." in name:
-        name = name.rpartition(".")[0]
-        if id(model.get_submodule(name)) in layers:
-            return name
-    return ""
 
 
 def _names(models: list[nn.Module]) -> Iterator[tuple[int, str]]:

@@ -546,6 +546,7 @@ impl RunningOperation {
         let tolerance = cut.wire.usable(tolerance);
         self.progress.start_send(at);
         self.losses.send(cut.wire);
+        let urgency = self.rules.urgency(&self.operation, &parts.policy);
         let request = SendRequest {
             key: self.key(outbound.part),
             signature: self.signature,
@@ -553,10 +554,7 @@ impl RunningOperation {
             bytes: cut.wire.bytes(),
             tolerance,
             contributors: outbound.contributors,
-            tags: match self.rules.urgency(&self.operation, &parts.policy) {
-                Some(urgency) => self.tags(at, cut, tolerance, parts).with_urgency(urgency),
-                None => self.tags(at, cut, tolerance, parts),
-            },
+            tags: self.tags(at, cut, tolerance, parts).with_urgency(urgency),
         };
         parts.endpoint.send(now, outbound.to, request);
     }

@@ -5,7 +5,7 @@ use crate::bitmap::Bitmap;
 use crate::job::Job;
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
-use crate::priority::{MessageShape, Urgency};
+use crate::priority::MessageShape;
 use crate::rtt::Rtt;
 use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
@@ -29,10 +29,23 @@ fn settings() -> EndpointSettings {
 }
 
 fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
+    begin_of(sender, sequence, settings, ([0, 0], 0));
+}
+
+/// Begins a message with segments of one layer, of an operation with another one at its front, and
+/// of a model with so many.
+fn begin_of(
+    sender: &mut Sender,
+    sequence: u32,
+    settings: &EndpointSettings,
+    (layers, layer_count): ([u16; 2], u16),
+) {
+    let [own, front] = layers.map(Layer);
     let shape = MessageShape {
         segments: SEGMENTS,
-        layer_count: 0,
+        layer_count,
     };
+    let tags = settings.policy.lossless(shape, &[(0, own)]);
     let request = SendRequest {
         key: MessageKey::new(0, sequence, 0),
         signature: Signature::NONE,
@@ -40,7 +53,7 @@ fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
         bytes: SEGMENTS * settings.segment_bytes,
         tolerance: Share::NONE,
         contributors: 1,
-        tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
+        tags: tags.with_urgency(settings.policy.urgency([front], layer_count)),
     };
     sender.send(Instant::START, request, settings);
 }
@@ -229,27 +242,6 @@ fn a_report_that_overtakes_another_shows_no_loss() {
     }
 }
 
-/// Begins a message of an operation that is as urgent as this layer.
-fn begin_urgent(sender: &mut Sender, sequence: u32, layers: [u16; 2]) {
-    let [own, front] = layers.map(Layer);
-    let settings = settings();
-    let shape = MessageShape {
-        segments: SEGMENTS,
-        layer_count: 10,
-    };
-    let tags = settings.policy.lossless(shape, &[(0, own)]);
-    let request = SendRequest {
-        key: MessageKey::new(0, sequence, 0),
-        signature: Signature::NONE,
-        step: Step(1),
-        bytes: SEGMENTS * settings.segment_bytes,
-        tolerance: Share::NONE,
-        contributors: 1,
-        tags: tags.with_urgency(Urgency::of(front)),
-    };
-    sender.send(Instant::START, request, &settings);
-}
-
 #[test]
 fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     let settings = settings();
@@ -257,7 +249,7 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     // An operation of layers 4 to 9 sends its contributions before its sums; one of layers 1 to 3
     // comes later, and is needed first.
     for (sequence, layers) in (0..).zip([[9, 4], [4, 4], [3, 1], [1, 1]]) {
-        begin_urgent(&mut sender, sequence, layers);
+        begin_of(&mut sender, sequence, &settings, (layers, 10));
     }
     let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut next = || sender.poll_data(Instant::START, &rtt, &settings, &mut run);
