@@ -91,18 +91,13 @@ impl Policy {
     /// The class of a layer: the layers are cut into as many equal groups as there are data
     /// classes for them, front layers first. In order of arrival all have the highest one.
     pub fn class_of(&self, layer: Layer, layer_count: u16) -> Class {
-        let last = self.dscps.len() - 1;
         if layer == Layer::UNTAGGED {
-            return Class(last as u8);
+            return Class((self.dscps.len() - 1) as u8);
         }
         if self.order == SendOrder::Arrival {
             return Class(1);
         }
-        let classes = match self.untagged {
-            UntaggedTraffic::Shares => last,
-            UntaggedTraffic::Below | UntaggedTraffic::Weighted(_) => last - 1,
-        };
-        Class(1 + group_of(layer, layer_count, classes) as u8)
+        Class(1 + group_of(layer, layer_count, self.layer_classes()) as u8)
     }
 
     /// How much of a message with these layers may be missing: at most `most`, and if the job has
@@ -135,14 +130,37 @@ impl Policy {
     }
 
     /// How urgent an operation with these layers, of `layer_count`, is: as urgent as the first of
-    /// them. `None` when layers are not known.
+    /// them, or the first of their class. `None` when layers are not known.
     pub fn urgency(
         &self,
         layers: impl IntoIterator<Item = Layer>,
         layer_count: u16,
+        unit: UrgencyUnit,
     ) -> Option<Urgency> {
         let first = layers.into_iter().min().filter(|_| layer_count > 0)?;
-        Some(self.urgency_of(first))
+        Some(self.urgency_of(match unit {
+            UrgencyUnit::Layer => first,
+            UrgencyUnit::Class => self.first_of_class(first, layer_count),
+        }))
+    }
+
+    /// The first layer of the class of a layer.
+    fn first_of_class(&self, layer: Layer, layer_count: u16) -> Layer {
+        if layer == Layer::UNTAGGED {
+            return layer;
+        }
+        let groups = self.layer_classes();
+        let group = group_of(layer, layer_count, groups);
+        Layer((group * usize::from(layer_count)).div_ceil(groups) as u16)
+    }
+
+    /// How many classes the layers have.
+    fn layer_classes(&self) -> usize {
+        let data_classes = self.dscps.len() - 1;
+        match self.untagged {
+            UntaggedTraffic::Shares => data_classes,
+            UntaggedTraffic::Below | UntaggedTraffic::Weighted(_) => data_classes - 1,
+        }
     }
 
     fn urgency_of(&self, layer: Layer) -> Urgency {
@@ -231,9 +249,10 @@ pub enum SendTurn {
 }
 
 /// How urgent the messages of an operation of a training step are, the most urgent first: as its
-/// layer that is nearest to the front. A backward pass submits the front layers last, and they are
-/// needed first. An operation ends as a whole, so all its messages are equally urgent. Otherwise
-/// sums of its front layers would overtake contributions of its back layers, for which peers wait.
+/// layer that is nearest to the front, or as that layer's class ([`UrgencyUnit`]). A backward pass
+/// submits the front layers last, and they are needed first. An operation ends as a whole, so all
+/// its messages are equally urgent. Otherwise sums of its front layers would overtake contributions
+/// of its back layers, for which peers wait.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Urgency(Layer);
 
@@ -242,6 +261,18 @@ impl Urgency {
     pub fn of(layer: Layer) -> Self {
         Self(layer)
     }
+}
+
+/// What operations of equal urgency have in common.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UrgencyUnit {
+    /// A layer. For operations in which all ranks send alike.
+    Layer,
+    /// A class of layers; they go in the order of arrival. For operations with a root, such as a
+    /// parameter server, which can pass on only what has come from all. If each layer overtook the
+    /// one that arrived before it, hardly any would have come from all until the backward pass
+    /// ends, and the root's link would idle until then.
+    Class,
 }
 
 /// The size of a message and of its model.
@@ -597,15 +628,34 @@ mod tests {
     }
 
     #[test]
+    fn layers_of_a_class_are_equally_urgent_where_classes_tell() {
+        for layer_count in [1, 7, 10, 74, 300] {
+            for layer in 0..layer_count {
+                let urgency = policy().urgency([Layer(layer)], layer_count, UrgencyUnit::Class);
+                let class = policy().class_of(Layer(layer), layer_count);
+                let of_class = |&other: &u16| policy().class_of(Layer(other), layer_count) == class;
+                let first = (0..layer_count).find(of_class).map(Layer);
+                assert_eq!(urgency, first.map(Urgency::of), "{layer} of {layer_count}");
+            }
+        }
+    }
+
+    #[test]
     fn in_arrival_order_layers_decide_protection_only() {
         let arrival = Policy {
             order: SendOrder::Arrival,
             ..policy()
         };
         let (front, back) = ([Layer(7), Layer(2)], [Layer(9)]);
-        assert_eq!(policy().urgency(front, 10), Some(Urgency::of(Layer(2))));
-        assert_eq!(arrival.urgency(front, 10), arrival.urgency(back, 10));
-        assert_eq!(arrival.urgency(front, 0), None, "no layers are known");
+        let each = UrgencyUnit::Layer;
+        let urgency = policy().urgency(front, 10, each);
+        assert_eq!(urgency, Some(Urgency::of(Layer(2))));
+        let [front_first, back_first] = [
+            arrival.urgency(front, 10, each),
+            arrival.urgency(back, 10, each),
+        ];
+        assert_eq!(front_first, back_first);
+        assert_eq!(arrival.urgency(front, 0, each), None, "no layers are known");
         let shape = MessageShape {
             segments: 8,
             layer_count: 10,

@@ -21,6 +21,7 @@ pub mod critical;
 pub mod event;
 pub mod folded;
 pub mod graph;
+mod link_use;
 pub mod network;
 pub mod replay;
 pub mod run;

@@ -1,14 +1,11 @@
 //! The links of a run, as its messages show them: the rate of each host's link in both directions,
 //! and the time of one way.
 //!
-//! A message counts with its mean rate from when its first packet left until its last one did,
-//! which is one way before it arrived. If its receiver posted it later, its unscheduled start went
-//! before, and only the rest counts, from then on: a replay lets that wait, too. The bits of all
-//! messages of a link are counted in windows of time; its capacity is the mean of the windows'
-//! rates, each weighted by its bits, so that windows count in which there was something to send. It
-//! has the headers, acknowledgements and pauses that the run had. The rate of the busiest windows
-//! has hardly any pauses: the difference is time of the hosts, which stays when a link becomes
-//! faster or slower.
+//! A message counts from when its first packet left until its last one did, which is one way before
+//! it arrived. If its receiver posted it later, its unscheduled start went before, and only the
+//! rest counts, from then on: a replay lets that wait, too. A capacity has the headers,
+//! acknowledgements and pauses that the run had. Shorter stretches of the run have hardly any
+//! pauses: the difference is time of the hosts, which stays when a link becomes faster or slower.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +14,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Rate, Span};
 
 use crate::event::{MessageArgs, TraceEvent};
+use crate::link_use::{LinkMessage, LinkRates, LinkUse};
 use crate::run::{MatchedMessage, TracedRun};
 
 /// A host that neither sent nor received has this link, which is not used.
@@ -37,29 +35,12 @@ pub struct TracedNetwork {
     pub one_way: Span,
 }
 
-/// Windows of a run: long enough to hold several messages, short enough to leave out pauses.
-const WINDOWS: usize = 200;
-/// Of the bits of a link, the share that crossed it in windows below its busiest ones.
-const BELOW_BUSIEST: f64 = 0.9;
-
-/// The bits of a link in each window.
-type Bits = Vec<f64>;
-
 impl TracedNetwork {
     /// The links that the messages of an aligned run show.
     pub fn of(run: &TracedRun) -> Self {
-        let mut sides: BTreeMap<(u32, bool), Bits> = BTreeMap::new();
+        let mut sides: BTreeMap<(u32, bool), LinkUse> = BTreeMap::new();
         let messages = run.messages();
-        let begin = messages
-            .iter()
-            .map(|one| one.sent.0)
-            .fold(f64::MAX, f64::min);
-        let end = messages
-            .iter()
-            .map(|one| one.received.1)
-            .fold(begin, f64::max);
         let way = one_way(&messages);
-        let width = ((end - begin) / WINDOWS as f64).max(f64::MIN_POSITIVE);
         let (posted, unscheduled) = (posted(run), unscheduled(run));
         for one in &messages {
             let mut bytes = f64::from(one.message.bytes);
@@ -68,30 +49,38 @@ impl TracedNetwork {
             if let Some(&at) = late.filter(|_| bytes > unscheduled) {
                 (left, bytes) = (at.min(one.received.1 - way), bytes - unscheduled);
             }
-            // A replay adds one way to the time on the link.
-            let times = (left - begin, one.received.1 - way - begin);
-            let bits = bytes * 8.0;
+            // A replay adds one way to the time on the link. On a busy host one way may take as
+            // long as other messages in all.
+            let way = way.min((one.received.1 - left) / 2.0);
+            let message = LinkMessage {
+                times: (left, one.received.1 - way),
+                bits: bytes * 8.0,
+            };
             for side in [(one.message.from, true), (one.message.to, false)] {
-                let windows = sides.entry(side).or_insert_with(|| vec![0.0; WINDOWS]);
-                spread(windows, width, times, bits);
+                sides.entry(side).or_default().add(one.step, message);
             }
         }
         let nominal = run.head.gbps.map_or(f64::MAX, |gbps| gbps * 1e3);
-        let capacity = |side: (u32, bool), rate: fn(&Bits, f64) -> Option<f64>| {
-            let found = sides.get(&side).and_then(|bits| rate(bits, width));
-            found.map_or(UNUSED, |rate| {
-                Rate::from_bits_per_second((rate.min(nominal) * 1e6) as u64)
-            })
-        };
-        let links_by = |rate: fn(&Bits, f64) -> Option<f64>| {
+        let rates: BTreeMap<_, LinkRates> = (sides.into_iter())
+            .filter_map(|(side, of_link)| Some((side, of_link.rates()?)))
+            .collect();
+        let best = rates.values().map(LinkRates::kept).fold(0.0, f64::max);
+        let links_by = |rate: &dyn Fn(&LinkRates) -> f64| {
+            let capacity = |side: (u32, bool)| match rates.get(&side) {
+                Some(rates) => Rate::from_bits_per_second((rate(rates).min(nominal) * 1e6) as u64),
+                None => UNUSED,
+            };
             let ranks = 0..run.head.world_size;
             let links = ranks.map(|rank| FluidLink {
-                up: capacity((rank, true), rate),
-                down: capacity((rank, false), rate),
+                up: capacity((rank, true)),
+                down: capacity((rank, false)),
             });
             links.collect::<Vec<FluidLink>>()
         };
-        let (links, busiest) = (links_by(mean_rate), links_by(busiest_rate));
+        let (links, busiest) = (
+            links_by(&|rates| rates.capacity(best)),
+            links_by(&|rates| rates.busiest),
+        );
         let used = links.iter().flat_map(|link| [link.up, link.down]);
         let fastest = used.filter(|rate| *rate != UNUSED).max().unwrap_or(UNUSED);
         let known = run
@@ -120,18 +109,21 @@ impl TracedNetwork {
 
 /// When each message's receiver began the collective that it belongs to, in microseconds.
 fn posted(run: &TracedRun) -> BTreeMap<MessageArgs, f64> {
-    let name = |event: &TraceEvent, before: &str| {
+    // Two jobs on the same ranks have the same names in groups of their own.
+    let key = |event: &TraceEvent, group: u32, before: &str| {
         let (name, _) = event.subject().split_once(before)?;
-        Some((event.args.rank, event.args.step, name.to_owned()))
+        Some((event.args.rank, event.args.step, group, name.to_owned()))
     };
     let collectives = run.events.iter().filter_map(|event| {
-        let kind = event.args.operation.as_ref()?.kind.to_uppercase();
-        Some((name(event, &format!(".{kind}"))?, event.ts))
+        let operation = event.args.operation.as_ref()?;
+        let before = format!(".{}", operation.kind.to_uppercase());
+        Some((key(event, operation.group, &before)?, event.ts))
     });
     let began: BTreeMap<_, f64> = collectives.collect();
     let messages = run.events.iter().filter_map(|event| {
-        let began = began.get(&name(event, ".RECV~>")?)?;
-        Some((event.args.message?, *began))
+        let message = event.args.message?;
+        let began = began.get(&key(event, message.group.into(), ".RECV~>")?)?;
+        Some((message, *began))
     });
     messages.collect()
 }
@@ -165,40 +157,6 @@ fn one_way(messages: &[MatchedMessage]) -> f64 {
     ways.sort_by(f64::total_cmp);
     let median = ways.get(ways.len() / 2).copied();
     median.unwrap_or_default().max(0.0)
-}
-
-/// Spreads the bits of a message evenly over the windows of its time.
-fn spread(windows: &mut Bits, width: f64, (from, to): (f64, f64), bits: f64) {
-    let last = windows.len() - 1;
-    let window = |at: f64| ((at / width).max(0.0) as usize).min(last);
-    let took = (to - from).max(width * 1e-6);
-    let (first, end) = (window(from), window(from + took));
-    for (at, window) in (first..).zip(&mut windows[first..=end]) {
-        let (begin, end) = (at as f64 * width, (at + 1) as f64 * width);
-        let inside = (from + took).min(end) - from.max(begin);
-        *window += bits * (inside / took).clamp(0.0, 1.0);
-    }
-}
-
-/// The mean over bits of the rates of windows, in bits a microsecond.
-fn mean_rate(bits: &Bits, width: f64) -> Option<f64> {
-    let all: f64 = bits.iter().sum();
-    let squares: f64 = bits.iter().map(|bits| bits * bits).sum();
-    (all > 0.0).then(|| squares / all / width)
-}
-
-/// The rate that all windows but the busiest ones stay below, in bits a microsecond; at least the
-/// mean.
-fn busiest_rate(bits: &Bits, width: f64) -> Option<f64> {
-    let mut sorted = bits.clone();
-    sorted.sort_by(f64::total_cmp);
-    let mut left = bits.iter().sum::<f64>() * BELOW_BUSIEST;
-    let reached = sorted.iter().find(|bits| {
-        left -= **bits;
-        left <= 0.0
-    });
-    let mean = mean_rate(bits, width)?;
-    reached.map(|bits| (bits / width).max(mean))
 }
 
 #[cfg(test)]
@@ -272,18 +230,6 @@ mod tests {
         assert!(
             (up.as_bits_per_second() as f64 / 8e9 - 1.0).abs() < 0.01,
             "{up:?}"
-        );
-    }
-
-    #[test]
-    fn the_busiest_windows_have_no_pauses() {
-        // Nine windows of 10 bits, one half empty.
-        let mut bits = vec![10.0; 10];
-        bits[3] = 5.0;
-        let [mean, busiest] = [mean_rate(&bits, 1.0), busiest_rate(&bits, 1.0)];
-        assert!(
-            mean < Some(10.0) && busiest == Some(10.0),
-            "{mean:?} {busiest:?}"
         );
     }
 }

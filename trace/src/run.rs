@@ -18,6 +18,8 @@ pub struct TracedRun {
 pub struct MatchedMessage {
     /// What it is.
     pub message: MessageArgs,
+    /// The step in which it was sent.
+    pub step: u32,
     /// When its first packet left, and when its sender knew that all had arrived.
     pub sent: (f64, f64),
     /// When its first packet arrived, and when all had.
@@ -119,19 +121,21 @@ impl TracedRun {
 
     /// The messages of which both ends were recorded.
     pub fn messages(&self) -> Vec<MatchedMessage> {
-        let mut ends: BTreeMap<MessageArgs, [Option<(f64, f64)>; 2]> = BTreeMap::new();
+        let mut ends: BTreeMap<MessageArgs, [Option<&TraceEvent>; 2]> = BTreeMap::new();
         for event in &self.events {
             let Some(message) = event.args.message else {
                 continue;
             };
             let side = usize::from(event.args.rank != message.from);
-            ends.entry(message).or_default()[side] = Some((event.ts, event.end()));
+            ends.entry(message).or_default()[side] = Some(event);
         }
         let matched = ends.into_iter().filter_map(|(message, [sent, received])| {
+            let (sent, received) = (sent?, received?);
             Some(MatchedMessage {
                 message,
-                sent: sent?,
-                received: received?,
+                step: sent.args.step,
+                sent: (sent.ts, sent.end()),
+                received: (received.ts, received.end()),
             })
         });
         matched.collect()

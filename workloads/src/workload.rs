@@ -7,6 +7,7 @@ use std::fmt;
 
 use gradwire_fabric::fitting::SendPattern;
 use gradwire_protocol::job::ReduceAlgorithm;
+use gradwire_protocol::priority::UrgencyUnit;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, Rate, Span};
 
 use crate::training::step_ends::StepEnds;
@@ -253,6 +254,17 @@ impl fmt::Display for Trigger {
             Self::Once => write!(f, "once"),
             Self::Each => write!(f, "one flow each time"),
             Self::Barrier(often) => write!(f, "when told {often} times"),
+        }
+    }
+}
+
+impl CollectiveKind {
+    /// What those of equal urgency have in common. Where messages have one order at both ends, the
+    /// results of roots have that of their receivers.
+    pub const fn urgency_unit(self) -> UrgencyUnit {
+        match self {
+            Self::Reduce { .. } => UrgencyUnit::Class,
+            _ => UrgencyUnit::Layer,
         }
     }
 }

@@ -504,13 +504,12 @@ impl RunningOperation {
             return self.send(at, Share::NONE, now, parts);
         }
         let (region, reliability) = (outbound.region, outbound.reliability);
-        let terms = self
-            .rules
-            .terms(&self.operation, region, reliability, &parts.policy);
-        let Some(urgency) = terms.urgency else {
-            return self.send(at, terms.tolerance, now, parts);
+        let (rules, operation, policy) = (&self.rules, &self.operation, &parts.policy);
+        let tolerance = rules.tolerance(operation, region, reliability, policy);
+        let Some(urgency) = rules.urgency(operation, policy) else {
+            return self.send(at, tolerance, now, parts);
         };
-        self.progress.make_ready(at, terms.tolerance);
+        self.progress.make_ready(at, tolerance);
         let message = ReadyMessage {
             step: self.operation.step,
             urgency,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gradwire_protocol::priority::UrgencyUnit;
 use gradwire_protocol::units::Rank;
 
 /// An operation of all ranks of a group, or of two of them.
@@ -86,6 +87,17 @@ impl Collective {
             | Self::AllToAll
             | Self::Barrier
             | Self::ReceiveAny { .. } => None,
+        }
+    }
+
+    /// What those of equal urgency have in common.
+    pub(crate) const fn urgency_unit(self) -> UrgencyUnit {
+        match self {
+            Self::Broadcast { .. }
+            | Self::Reduce { .. }
+            | Self::Gather { .. }
+            | Self::Scatter { .. } => UrgencyUnit::Class,
+            _ => UrgencyUnit::Layer,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::bitmap::Bitmap;
 use crate::job::Job;
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
-use crate::priority::MessageShape;
+use crate::priority::{MessageShape, UrgencyUnit};
 use crate::rtt::Rtt;
 use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
@@ -53,7 +53,11 @@ fn begin_of(
         bytes: SEGMENTS * settings.segment_bytes,
         tolerance: Share::NONE,
         contributors: 1,
-        tags: tags.with_urgency(settings.policy.urgency([front], layer_count)),
+        tags: tags.with_urgency(
+            settings
+                .policy
+                .urgency([front], layer_count, UrgencyUnit::Layer),
+        ),
     };
     sender.send(Instant::START, request, settings);
 }

@@ -1,10 +1,10 @@
 //! How much of each message may be lost, how urgent it is, and how its values are mixed.
 //!
 //! The rules are fixed when the operation is submitted, from the job, the operation and the step.
-//! [`LossRules::terms`] is asked once per message.
+//! They are asked once per message.
 
 use gradwire_protocol::job::GradientTransform;
-use gradwire_protocol::priority::{Policy, Urgency};
+use gradwire_protocol::priority::{Policy, Urgency, UrgencyUnit};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
 
 use crate::numbers::hadamard::Mixing;
@@ -23,15 +23,6 @@ pub(crate) struct LossLimits {
     pub(crate) cap: Share,
     /// How contributions that may lose segments are transformed.
     pub(crate) transform: GradientTransform,
-}
-
-/// How one message is sent or received.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MessageTerms {
-    /// Share of the message that may be missing in this step.
-    pub(super) tolerance: Share,
-    /// How urgent its operation is; `None` if its layers are not known.
-    pub(super) urgency: Option<Urgency>,
 }
 
 /// The loss rules of one operation.
@@ -72,29 +63,37 @@ impl LossRules {
         self.limits.segment_bytes as usize
     }
 
-    /// The terms of the message that carries a region.
-    pub(super) fn terms(
+    /// The share of the message that carries a region that may be missing in this step.
+    pub(super) fn tolerance(
         &self,
         operation: &Operation,
         region: TensorRegion,
         reliability: Reliability,
         policy: &Policy,
-    ) -> MessageTerms {
-        MessageTerms {
-            tolerance: match reliability {
-                Reliability::Lossless => Share::NONE,
-                Reliability::Tolerant => {
-                    let tolerance = self.usual_tolerance(operation, region, policy);
-                    tolerance.min(self.limits.cap)
-                }
-            },
-            urgency: self.urgency(operation, policy),
+    ) -> Share {
+        match reliability {
+            Reliability::Lossless => Share::NONE,
+            Reliability::Tolerant => {
+                let tolerance = self.usual_tolerance(operation, region, policy);
+                tolerance.min(self.limits.cap)
+            }
         }
     }
 
-    /// How urgent the operation is; `None` if its layers are not known.
+    /// How urgent the operation is to its senders; `None` if its layers are not known.
     pub(super) fn urgency(&self, operation: &Operation, policy: &Policy) -> Option<Urgency> {
-        policy.urgency(self.front, operation.layers.count)
+        let unit = operation.collective.urgency_unit();
+        policy.urgency(self.front, operation.layers.count, unit)
+    }
+
+    /// How urgent it is to its receivers. Results of several roots are no parts of one sum: they
+    /// do not share a turn, in which they would take the grants of all later results.
+    pub(super) fn grant_urgency(&self, operation: &Operation, policy: &Policy) -> Option<Urgency> {
+        let unit = match operation.collective {
+            Collective::Broadcast { .. } | Collective::Scatter { .. } => UrgencyUnit::Layer,
+            collective => collective.urgency_unit(),
+        };
+        policy.urgency(self.front, operation.layers.count, unit)
     }
 
     /// The layers of a region's elements.
@@ -211,9 +210,10 @@ mod tests {
             plan.copy = Some((block, buffer));
             let rules = LossRules::new(&operation, &plan, limits);
             for region in [block, buffer] {
-                let terms = rules.terms(&operation, region, Reliability::Tolerant, &policy);
-                assert_eq!(terms.tolerance, expected, "the block from byte {own}");
-                assert_eq!(terms.urgency, Some(Urgency::of(Layer(0))), "of both layers");
+                let tolerance = rules.tolerance(&operation, region, Reliability::Tolerant, &policy);
+                assert_eq!(tolerance, expected, "the block from byte {own}");
+                let urgency = rules.urgency(&operation, &policy);
+                assert_eq!(urgency, Some(Urgency::of(Layer(0))), "of both layers");
             }
         }
     }

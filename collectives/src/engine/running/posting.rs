@@ -77,17 +77,16 @@ impl RunningOperation {
         }
         self.losses.expect(cut);
         let reliability = reliability_of(inbound, parts);
-        let terms = self
-            .rules
-            .terms(&self.operation, inbound.region, reliability, &parts.policy);
+        let (rules, operation, policy) = (&self.rules, &self.operation, &parts.policy);
+        let tolerance = rules.tolerance(operation, inbound.region, reliability, policy);
         ReceiveRequest {
             key: self.key(inbound.part),
             signature: self.signature,
             step: self.operation.step,
             bytes: cut.bytes(),
             length: LengthRule::Exact,
-            tolerance: cut.usable(terms.tolerance),
-            urgency: terms.urgency,
+            tolerance: cut.usable(tolerance),
+            urgency: rules.grant_urgency(operation, policy),
             patience_ends: self
                 .patience
                 .ends

@@ -253,12 +253,13 @@ impl MessagePlayer {
     /// How urgent the messages of a task are, or those of the front layer if layers are not known.
     /// `None` if no layers are known at all.
     fn urgency(&self, task: u32, itinerary: &Itinerary<'_>) -> Option<Urgency> {
-        let Work::Collective { layers, .. } = &self.tasks.task(task).work else {
+        let Work::Collective { kind, layers, .. } = &self.tasks.task(task).work else {
             return None;
         };
         let front = layers.iter().map(|&(_, layer)| layer).min();
         let front = front.unwrap_or(Layer(0));
-        self.policy.urgency([front], itinerary.layer_count)
+        let unit = kind.urgency_unit();
+        self.policy.urgency([front], itinerary.layer_count, unit)
     }
 
     fn end_if_over(&mut self, now: Instant, task: u32) {
