@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_link_that_waits_for_another_one_could_carry_more() {
         let rates = |usual, busiest| LinkRates { usual, busiest };
-        assert_eq!(rates(8.0, 10.0).capacity(0.9), 8.0, "its own pauses");
+        assert_eq!(rates(8.6, 10.0).capacity(0.9), 8.6, "its own pauses");
         assert_eq!(rates(5.0, 10.0).capacity(0.9), 9.0);
         assert_eq!(rates(5.0, 10.0).capacity(0.5), 5.0, "no link kept more");
     }

@@ -192,44 +192,57 @@ mod tests {
         TraceEvent::new(Category::Comm, name, times, args)
     }
 
-    #[test]
-    fn a_message_that_is_posted_late_does_not_slow_its_link() {
-        // 1 MB in the last of ten milliseconds.
-        let message = MessageArgs {
-            group: 0,
-            sequence: 1,
-            part: 0,
-            from: 0,
-            to: 1,
-            bytes: 1_000_000,
-        };
+    /// The rate up from rank 0 of a message of 1 MB to rank 1, which takes ten milliseconds there,
+    /// and whose all-reduce rank 1 begins in the last of them.
+    fn rate_up(more: Vec<TraceEvent>) -> f64 {
         let sent = EventArgs {
-            message: Some(message),
-            ..EventArgs::default()
-        };
-        let collective = EventArgs {
-            operation: Some(OperationArgs {
-                kind: "all_reduce".to_owned(),
+            message: Some(MessageArgs {
                 group: 0,
-                bytes: 2_000_000,
-                root: None,
-                layers: Vec::new(),
+                sequence: 1,
+                part: 0,
+                from: 0,
+                to: 1,
+                bytes: 1_000_000,
             }),
             ..EventArgs::default()
         };
-        let events = vec![
+        let mut events = vec![
             event(0, "all-reduce 0.SEND~>0_1_0", (0.0, 1e4), sent.clone()),
-            event(1, "all-reduce 0.ALL_REDUCE", (9e3, 1e4), collective),
+            event(1, "all-reduce 0.ALL_REDUCE", (9e3, 1e4), all_reduce(0)),
             event(1, "all-reduce 0.RECV~>0_1_0", (10.0, 1e4), sent),
         ];
+        events.extend(more);
         let head = TraceHead {
             world_size: 2,
             ..TraceHead::default()
         };
         let up = TracedNetwork::of(&TracedRun { head, events }).links[0].up;
-        assert!(
-            (up.as_bits_per_second() as f64 / 8e9 - 1.0).abs() < 0.01,
-            "{up:?}"
-        );
+        up.as_bits_per_second() as f64
+    }
+
+    fn all_reduce(group: u32) -> EventArgs {
+        EventArgs {
+            operation: Some(OperationArgs {
+                kind: "all_reduce".to_owned(),
+                group,
+                bytes: 2_000_000,
+                root: None,
+                layers: Vec::new(),
+            }),
+            ..EventArgs::default()
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_posted_late_does_not_slow_its_link() {
+        let up = rate_up(Vec::new());
+        assert!((up / 8e9 - 1.0).abs() < 0.01, "{up}");
+    }
+
+    #[test]
+    fn another_job_with_the_same_names_posts_nothing_of_the_first() {
+        let other = event(1, "all-reduce 0.ALL_REDUCE", (9_900.0, 1e4), all_reduce(1));
+        let up = rate_up(vec![other]);
+        assert!((up / 8e9 - 1.0).abs() < 0.01, "{up}");
     }
 }
