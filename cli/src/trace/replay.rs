@@ -95,7 +95,7 @@ fn usage(error: impl std::fmt::Display) -> LabError {
     LabError::Usage(error.to_string())
 }
 
-fn mean(numbers: &[f64]) -> Option<f64> {
+pub(super) fn mean(numbers: &[f64]) -> Option<f64> {
     (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 

@@ -12,11 +12,18 @@ use gradwire_trace::search::{Depth, Found, keys, search};
 use serde::Serialize;
 
 use super::options::TraceSearch;
+use super::replay::mean;
 use crate::exit::CommandError;
+
+/// By how much a replay may be off, as a share of the recorded iteration, before its gains count
+/// for little.
+const TRUSTED: f64 = 0.1;
 
 /// The search, for programs.
 #[derive(Serialize)]
 struct SearchReport {
+    /// Iteration as recorded, in microseconds.
+    measured_us: Option<f64>,
     /// Iteration as recorded, replayed, in microseconds.
     before_us: f64,
     /// Iteration with the keys, replayed.
@@ -38,7 +45,7 @@ struct SearchReport {
 /// # Errors
 /// [`LabError`] names the file, host or rank, and the mistake.
 pub fn run(options: &TraceSearch) -> Result<(), CommandError> {
-    let (scene, _) = events::scene(&options.files, Alignment::Align)?;
+    let (scene, measured) = events::scene(&options.files, Alignment::Align)?;
     let depth = match options.full {
         true => Depth::Full,
         false => Depth::Partial,
@@ -51,7 +58,11 @@ pub fn run(options: &TraceSearch) -> Result<(), CommandError> {
     });
     bar.finish_and_clear();
     let found = found.map_err(|error| LabError::Usage(error.to_string()))?;
-    let report = report(&found, clock().duration_since(began).as_secs_f64());
+    let report = report(
+        &found,
+        mean(&measured),
+        clock().duration_since(began).as_secs_f64(),
+    );
     if let Some(out) = &options.out {
         write(&report, out)?;
     }
@@ -64,9 +75,10 @@ fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-fn report(found: &Found, wall_s: f64) -> SearchReport {
+fn report(found: &Found, measured_us: Option<f64>, wall_s: f64) -> SearchReport {
     let (keys, bucket_cap_mb) = keys(&found.changes);
     SearchReport {
+        measured_us,
         before_us: found.before_us,
         after_us: found.after_us,
         gain_percent: (1.0 - found.after_us / found.before_us) * 100.0,
@@ -93,6 +105,21 @@ fn toml(report: &SearchReport) -> String {
     text
 }
 
+/// What to do about a replay that is far from the recorded iteration.
+fn doubt(report: &SearchReport) -> String {
+    let off = report
+        .measured_us
+        .map_or(0.0, |us| report.before_us / us - 1.0);
+    match off.abs() > TRUSTED {
+        true => format!(
+            "# a replay of the recorded steps is off by {:+.0} %, and so are predicted gains: run \
+             each change before you keep it\n\n",
+            off * 100.0
+        ),
+        false => String::new(),
+    }
+}
+
 fn write(report: &SearchReport, out: &Path) -> Result<(), LabError> {
     WholeFile::create(out)?.keep(toml(report).as_bytes())
 }
@@ -112,9 +139,32 @@ fn text(report: &SearchReport) -> String {
         before_us / 1e3,
         after_us / 1e3
     );
+    text += &doubt(report);
     match toml(report).as_str() {
         "" => text += "nothing was found that helps: the step computes, or its links are full\n",
         lines => text += lines,
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_that_is_far_off_is_doubted() {
+        let report = |before_us| SearchReport {
+            measured_us: Some(100.0),
+            before_us,
+            after_us: 50.0,
+            gain_percent: 50.0,
+            keys: Vec::new(),
+            bucket_cap_mb: None,
+            trials: 1,
+            wall_s: 0.0,
+        };
+        assert_eq!(doubt(&report(109.0)), "");
+        assert!(doubt(&report(172.0)).contains("by +72 %"));
+        assert!(doubt(&report(80.0)).contains("by -20 %"));
+    }
 }

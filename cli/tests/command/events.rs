@@ -60,6 +60,7 @@ fn a_recorded_run_is_aligned_replayed_and_searched() {
     assert!(html.contains("critical path") && html.contains("rank 2<"));
     let found = ask("search", &folder, &[]).expect("it has steps");
     assert!(found["trials"].as_u64() >= Some(10), "{found}");
+    assert_eq!(found["measured_us"], told["measured_us"]);
 }
 
 #[test]
