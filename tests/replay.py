@@ -1,7 +1,7 @@
 """Compare replays of traces with the packet simulator, for the tables of the diary.
 
     python3 tests/replay.py cells target/debug/gradwire --scale 16
-    python3 tests/replay.py clocks target/debug/gradwire
+    python3 tests/replay.py clocks target/debug/gradwire --scale 32
     python3 tests/replay.py search target/debug/gradwire --scale 16
     python3 tests/replay.py crossover target/debug/gradwire
 
