@@ -263,15 +263,15 @@ impl Urgency {
     }
 }
 
-/// What operations of equal urgency have in common.
+/// How finely the layers of operations tell them apart by urgency.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UrgencyUnit {
-    /// A layer. For operations in which all ranks send alike.
+    /// By layer. For operations in which all ranks send alike.
     Layer,
-    /// A class of layers; they go in the order of arrival. For operations with a root, such as a
-    /// parameter server, which can pass on only what has come from all. If each layer overtook the
-    /// one that arrived before it, hardly any would have come from all until the backward pass
-    /// ends, and the root's link would idle until then.
+    /// By class of layers; within a class, in the order of arrival. For operations with a root,
+    /// such as a parameter server: it sends a sum once all contributions have arrived. If each
+    /// layer overtook the one before it, hardly any contribution would be whole until the backward
+    /// pass ends, and the root's link would idle until then.
     Class,
 }
 

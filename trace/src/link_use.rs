@@ -44,18 +44,16 @@ impl LinkUse {
 
     /// How fast it was; `None` if no message took any time.
     pub(crate) fn rates(&self) -> Option<LinkRates> {
+        let steps = self.sorted();
         Some(LinkRates {
-            usual: self.rate(USUAL)?,
-            busiest: self.rate(BUSIEST)?,
+            usual: rate(&steps, USUAL)?,
+            busiest: rate(&steps, BUSIEST)?,
         })
     }
 
-    /// The rate in stretches with at least this share of the bits of a step.
-    fn rate(&self, share: f64) -> Option<f64> {
-        let rates = self.steps.values().filter_map(|step| fullest(step, share));
-        let mut rates: Vec<f64> = rates.collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
+    fn sorted(&self) -> Vec<StepUse> {
+        let steps = self.steps.values();
+        steps.map(|messages| StepUse::of(messages)).collect()
     }
 }
 
@@ -74,7 +72,7 @@ impl LinkRates {
         self.usual / self.busiest
     }
 
-    /// What it can carry, if the link of the run that paused least kept this share. A link that
+    /// Its capacity, if the link of the run that paused least kept this share. A link that
     /// kept much less waited for another one.
     pub(crate) fn capacity(&self, best: f64) -> f64 {
         match self.kept() < LEAST_KEPT.min(best) {
@@ -84,34 +82,76 @@ impl LinkRates {
     }
 }
 
-/// The highest rate of a stretch with at least this share of the bits of all messages.
-fn fullest(messages: &[LinkMessage], share: f64) -> Option<f64> {
-    let least = messages.iter().map(|one| one.bits).sum::<f64>() * share;
-    let mut by_begin = messages.to_vec();
-    by_begin.sort_by(|one, other| one.times.0.total_cmp(&other.times.0));
-    let busy = BusyTime::of(&by_begin);
-    let mut by_end: Vec<(LinkMessage, f64)> = (messages.iter())
-        .map(|&one| (one, busy.until(one.times.1)))
-        .collect();
-    by_end.sort_by(|one, other| one.0.times.1.total_cmp(&other.0.times.1));
-    let every = messages.len().div_ceil(BEGINS).max(1);
-    let rates = by_begin.iter().step_by(every).flat_map(|first| {
-        let (begin, before) = (first.times.0, busy.until(first.times.0));
-        let inside = by_end.iter().filter(move |(one, _)| one.times.0 >= begin);
-        let totals = inside.scan(0.0, move |bits, (one, until)| {
-            *bits += one.bits;
-            Some((*bits, until - before))
-        });
-        let long = totals.filter(move |&(bits, took): &(f64, f64)| bits >= least && took > 0.0);
-        long.map(|(bits, took)| bits / took)
-    });
-    rates.max_by(f64::total_cmp)
+/// The rate in stretches with at least this share of the bits of a step.
+fn rate(steps: &[StepUse], share: f64) -> Option<f64> {
+    let rates = steps.iter().filter_map(|step| step.fullest(share));
+    median(rates.collect())
+}
+
+/// The median, the upper one of an even count; `None` of an empty list.
+pub(crate) fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
+}
+
+/// The messages of a step on a link, in the orders in which stretches need them.
+#[derive(Clone, Debug)]
+struct StepUse {
+    bits: f64,
+    /// When each message began, and the busy time until then.
+    begins: Vec<(f64, f64)>,
+    /// The messages by their ends, and the busy time until then.
+    by_end: Vec<(LinkMessage, f64)>,
+}
+
+impl StepUse {
+    fn of(messages: &[LinkMessage]) -> Self {
+        let mut by_begin = messages.to_vec();
+        by_begin.sort_by(|one, other| one.times.0.total_cmp(&other.times.0));
+        let busy = BusyTime::of(&by_begin);
+        let begins = by_begin
+            .iter()
+            .map(|one| (one.times.0, busy.until(one.times.0)));
+        let mut by_end: Vec<(LinkMessage, f64)> = (messages.iter())
+            .map(|&one| (one, busy.until(one.times.1)))
+            .collect();
+        by_end.sort_by(|one, other| one.0.times.1.total_cmp(&other.0.times.1));
+        Self {
+            bits: messages.iter().map(|one| one.bits).sum(),
+            begins: begins.collect(),
+            by_end,
+        }
+    }
+
+    /// The highest rate of a stretch with at least this share of the bits of all messages.
+    fn fullest(&self, share: f64) -> Option<f64> {
+        let least = self.bits * share;
+        let every = self.begins.len().div_ceil(BEGINS).max(1);
+        let rates = self
+            .begins
+            .iter()
+            .step_by(every)
+            .flat_map(|&(begin, before)| {
+                let inside = self
+                    .by_end
+                    .iter()
+                    .filter(move |(one, _)| one.times.0 >= begin);
+                let totals = inside.scan(0.0, move |bits, (one, until)| {
+                    *bits += one.bits;
+                    Some((*bits, until - before))
+                });
+                let long =
+                    totals.filter(move |&(bits, took): &(f64, f64)| bits >= least && took > 0.0);
+                long.map(|(bits, took)| bits / took)
+            });
+        rates.max_by(f64::total_cmp)
+    }
 }
 
 /// The times in which messages are on their way.
 #[derive(Clone, Debug)]
 struct BusyTime {
-    /// Begin and end of each such time, and the sum of those before.
+    /// When each such time begins and ends, and the sum of all earlier ones.
     spells: Vec<(f64, f64, f64)>,
 }
 
@@ -145,34 +185,34 @@ impl BusyTime {
 mod tests {
     use super::*;
 
-    fn used(messages: &[(f64, f64, f64)]) -> LinkUse {
+    fn used(messages: &[(f64, f64, f64)]) -> Vec<StepUse> {
         let mut of_link = LinkUse::default();
         for &(from, to, bits) in messages {
             let times = (from, to);
             of_link.add(0, LinkMessage { times, bits });
         }
-        of_link
+        of_link.sorted()
     }
 
     #[test]
     fn a_message_that_waits_behind_others_does_not_make_its_link_slow() {
         // 10 bits a microsecond. The first message waits for the second one after half of its bits.
         let messages = [(0.0, 30.0, 100.0), (5.0, 25.0, 200.0)];
-        assert_eq!(used(&messages).rate(0.25), Some(10.0));
+        assert_eq!(rate(&used(&messages), 0.25), Some(10.0));
     }
 
     #[test]
     fn a_link_that_has_little_to_carry_is_not_slow() {
         let messages = [(0.0, 10.0, 100.0), (500.0, 510.0, 100.0)];
-        assert_eq!(used(&messages).rate(1.0), Some(10.0));
+        assert_eq!(rate(&used(&messages), 1.0), Some(10.0));
     }
 
     #[test]
     fn short_stretches_have_fewer_pauses() {
         // The second message pauses as long as it is sent.
         let messages = [(0.0, 10.0, 100.0), (10.0, 30.0, 100.0)];
-        assert_eq!(used(&messages).rate(1.0), Some(200.0 / 30.0));
-        assert_eq!(used(&messages).rate(0.5), Some(10.0));
+        assert_eq!(rate(&used(&messages), 1.0), Some(200.0 / 30.0));
+        assert_eq!(rate(&used(&messages), 0.5), Some(10.0));
     }
 
     #[test]
@@ -190,7 +230,11 @@ mod tests {
             let times = (0.0, 1.0);
             of_link.add(step, LinkMessage { times, bits });
         }
-        assert_eq!(of_link.rate(1.0), Some(20.0));
-        assert_eq!(used(&[(1.0, 1.0, 8.0)]).rate(1.0), None, "it took no time");
+        assert_eq!(rate(&of_link.sorted(), 1.0), Some(20.0));
+        assert_eq!(
+            rate(&used(&[(1.0, 1.0, 8.0)]), 1.0),
+            None,
+            "it took no time"
+        );
     }
 }

@@ -14,7 +14,7 @@ use gradwire_protocol::job::notation;
 use gradwire_protocol::units::{Rate, Span};
 
 use crate::event::{MessageArgs, TraceEvent};
-use crate::link_use::{LinkMessage, LinkRates, LinkUse};
+use crate::link_use::{LinkMessage, LinkRates, LinkUse, median};
 use crate::run::{MatchedMessage, TracedRun};
 
 /// A host that neither sent nor received has this link, which is not used.
@@ -153,10 +153,8 @@ fn one_way(messages: &[MatchedMessage]) -> f64 {
     let short = messages
         .iter()
         .filter(|one| one.message.bytes <= SHORT_BYTES);
-    let mut ways: Vec<f64> = short.map(|one| one.received.1 - one.sent.0).collect();
-    ways.sort_by(f64::total_cmp);
-    let median = ways.get(ways.len() / 2).copied();
-    median.unwrap_or_default().max(0.0)
+    let ways = short.map(|one| one.received.1 - one.sent.0);
+    median(ways.collect()).unwrap_or_default().max(0.0)
 }
 
 #[cfg(test)]

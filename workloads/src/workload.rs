@@ -259,8 +259,8 @@ impl fmt::Display for Trigger {
 }
 
 impl CollectiveKind {
-    /// What those of equal urgency have in common. Where messages have one order at both ends, the
-    /// results of roots have that of their receivers.
+    /// Whether it is as urgent as its layer or as that layer's class. Where messages have one order
+    /// at both ends, the results of roots have that of their receivers.
     pub const fn urgency_unit(self) -> UrgencyUnit {
         match self {
             Self::Reduce { .. } => UrgencyUnit::Class,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use gradwire_lab::error::LabError;
 use gradwire_lab::output::WholeFile;
+use gradwire_lab::sim::training::mean;
 use gradwire_lab::trace::drawing;
 use gradwire_lab::trace::events::{self, Alignment};
 use gradwire_report::printing::OutputForm;
@@ -93,10 +94,6 @@ pub fn run(options: &TraceReplay) -> Result<(), CommandError> {
 
 fn usage(error: impl std::fmt::Display) -> LabError {
     LabError::Usage(error.to_string())
-}
-
-pub(super) fn mean(numbers: &[f64]) -> Option<f64> {
-    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
 fn report(

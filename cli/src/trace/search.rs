@@ -6,13 +6,13 @@ use std::path::Path;
 use gradwire_lab::error::LabError;
 use gradwire_lab::output::WholeFile;
 use gradwire_lab::sim::progress;
+use gradwire_lab::sim::training::mean;
 use gradwire_lab::trace::events::{self, Alignment};
 use gradwire_report::printing::OutputForm;
 use gradwire_trace::search::{Depth, Found, keys, search};
 use serde::Serialize;
 
 use super::options::TraceSearch;
-use super::replay::mean;
 use crate::exit::CommandError;
 
 /// By how much a replay may be off, as a share of the recorded iteration, before its gains count
@@ -105,7 +105,7 @@ fn toml(report: &SearchReport) -> String {
     text
 }
 
-/// What to do about a replay that is far from the recorded iteration.
+/// A warning where the replay is far from the recorded iteration.
 fn doubt(report: &SearchReport) -> String {
     let off = report
         .measured_us

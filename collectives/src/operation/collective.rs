@@ -90,7 +90,7 @@ impl Collective {
         }
     }
 
-    /// What those of equal urgency have in common.
+    /// Whether it is as urgent as its layer or as that layer's class.
     pub(crate) const fn urgency_unit(self) -> UrgencyUnit {
         match self {
             Self::Broadcast { .. }
