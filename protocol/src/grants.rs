@@ -20,7 +20,11 @@
 //!    the link meanwhile. Where many do, their messages are summed, so each gets an equal part, and
 //!    none may run ahead. Segments of later turns do not count: they may wait in a switch for as
 //!    long as others send urgent ones, and a peer that waits for them would hold up all sums.
-//! 6. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
+//! 6. If a message is no part of a sum ([`MessageRole::Result`]), its peer is granted at most the
+//!    window divided by the peers that wait in any turn. A parameter server sends to all workers at
+//!    once, so each gets only a part of the server's link. If the most urgent servers filled a
+//!    worker's window, its own link would idle while other servers wait.
+//! 7. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
 //!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
 //!    since one peer's losses must not delay them. When doubted segments arrive late, they settle
 //!    the doubt. Unscheduled starts may exceed the window many times, so the doubt is bounded not
@@ -28,7 +32,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::priority::Urgency;
+use crate::message::{MessageRole, ReceiveUrgency};
 use crate::units::{Instant, MessageSerial, Span, Step, StepClock, StepSerial};
 
 /// Quanta of a grant window. Fewer would save control packets and make bursts longer.
@@ -43,7 +47,7 @@ const DOUBTED_PART: u64 = 2;
 
 /// The order in which messages are granted segments, the smallest first. `None` when the urgency of
 /// a message is not known.
-pub type GrantTurn = Option<(StepSerial, Urgency)>;
+pub type GrantTurn = Option<(StepSerial, ReceiveUrgency)>;
 
 /// Some segments of one turn.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -73,6 +77,8 @@ pub struct Grants {
     queues: BTreeMap<(GrantTurn, u32), BTreeSet<(u64, MessageSerial)>>,
     /// For each turn the peers that have messages of it, in rotation.
     rounds: BTreeMap<GrantTurn, VecDeque<u32>>,
+    /// Peers with waiting messages.
+    waiting_peers: u64,
     steps: StepClock,
     /// Counts the messages that have started to wait.
     arrivals: u64,
@@ -88,6 +94,8 @@ struct PeerGrants {
     doubted: u64,
     /// Of both together those of each turn, in order.
     turns: Vec<(GrantTurn, u64)>,
+    /// Turns in which its messages wait.
+    turns_awaited: u32,
     /// When one was last granted or arrived.
     since: Instant,
 }
@@ -131,6 +139,7 @@ impl Grants {
             expected_of: Vec::new(),
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            waiting_peers: 0,
             steps: StepClock::default(),
             arrivals: 0,
             looked: Instant::START,
@@ -156,7 +165,7 @@ impl Grants {
         half.max((self.expected + self.doubted).saturating_sub(half))
     }
 
-    /// Doubts the segments of peers that have been silent for some of these gaps (rule 6).
+    /// Doubts the segments of peers that have been silent for some of these gaps (rule 7).
     pub fn doubt(&mut self, now: Instant, gap: Span) {
         self.looked = now;
         let most = self.most_doubted();
@@ -187,11 +196,7 @@ impl Grants {
         if segments == 0 || self.is_unlimited() {
             return;
         }
-        let at = place as usize;
-        if at >= self.expected_of.len() {
-            self.expected_of.resize(at + 1, PeerGrants::default());
-        }
-        let of_peer = &mut self.expected_of[at];
+        let of_peer = self.of_peer(place);
         of_peer.expected += u64::from(segments);
         of_peer.add(turn, u64::from(segments));
         of_peer.since = now;
@@ -212,7 +217,10 @@ impl Grants {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
             self.expected -= of_peer.expected;
             self.doubted -= of_peer.doubted;
-            *of_peer = PeerGrants::default();
+            *of_peer = PeerGrants {
+                turns_awaited: of_peer.turns_awaited,
+                ..PeerGrants::default()
+            };
         }
     }
 
@@ -234,7 +242,7 @@ impl Grants {
     }
 
     /// The turn of a message of a step, with this urgency if it is known.
-    pub fn turn(&mut self, step: Step, urgency: Option<Urgency>) -> GrantTurn {
+    pub fn turn(&mut self, step: Step, urgency: Option<ReceiveUrgency>) -> GrantTurn {
         urgency.map(|urgency| (self.steps.serial(step), urgency))
     }
 
@@ -248,8 +256,13 @@ impl Grants {
         let queue = self.queues.entry((turn, place)).or_default();
         if queue.is_empty() {
             self.rounds.entry(turn).or_default().push_back(place);
+            queue.insert((number, message));
+            let of_peer = self.of_peer(place);
+            of_peer.turns_awaited += 1;
+            self.waiting_peers += u64::from(of_peer.turns_awaited == 1);
+        } else {
+            queue.insert((number, message));
         }
-        queue.insert((number, message));
     }
 
     /// The next grant, if the window has room for a quantum.
@@ -270,6 +283,9 @@ impl Grants {
             if round.is_empty() {
                 self.rounds.remove(&turn);
             }
+            let of_peer = self.of_peer(place);
+            of_peer.turns_awaited -= 1;
+            self.waiting_peers -= u64::from(of_peer.turns_awaited == 0);
         }
         Some(NextGrant {
             turn,
@@ -281,11 +297,32 @@ impl Grants {
 }
 
 impl Grants {
+    /// The segments of a peer, which may be a new one.
+    fn of_peer(&mut self, place: u32) -> &mut PeerGrants {
+        let at = place as usize;
+        if at >= self.expected_of.len() {
+            self.expected_of.resize(at + 1, PeerGrants::default());
+        }
+        &mut self.expected_of[at]
+    }
+
+    /// How many segments of a turn and those before it each of the peers that wait in that turn may
+    /// have in flight (rules 5 and 6).
+    fn most_of(&self, turn: GrantTurn, peers: u64) -> u64 {
+        let most = self.each.saturating_mul(peers);
+        match turn {
+            Some((_, urgency)) if urgency.role == MessageRole::Result => {
+                most.min(self.quantum.max(self.window / self.waiting_peers.max(1)))
+            }
+            _ => most,
+        }
+    }
+
     /// The first turn with a peer that may have another quantum in flight, and the peer's place in
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
         self.rounds.iter().find_map(|(&turn, round)| {
-            let most = self.each.saturating_mul(round.len() as u64);
+            let most = self.most_of(turn, round.len() as u64);
             let has_room = |&place: &u32| {
                 let of_peer = self.expected_of.get(place as usize);
                 of_peer.is_none_or(|of_peer| of_peer.until(turn) + self.quantum <= most)
@@ -321,10 +358,17 @@ pub(crate) enum GrantNeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::priority::Urgency;
     use crate::units::Layer;
 
+    fn urgency(layer: u16, role: MessageRole) -> ReceiveUrgency {
+        let operation = Urgency::of(Layer(layer));
+        ReceiveUrgency { operation, role }
+    }
+
     fn turn(step: u32, layer: u16) -> GrantTurn {
-        Some((StepSerial(step.into()), Urgency::of(Layer(layer))))
+        let urgency = urgency(layer, MessageRole::Contribution);
+        Some((StepSerial(step.into()), urgency))
     }
 
     fn some(turn: GrantTurn, segments: u32) -> TurnSegments {
@@ -364,7 +408,7 @@ mod tests {
     fn older_steps_are_granted_first_where_numbers_wrap() {
         let mut grants = Grants::new(Some(64), 64);
         let steps = [u32::MAX, 0, u32::MAX - 1, 1].map(Step);
-        let urgency = Some(Urgency::of(Layer(0)));
+        let urgency = Some(urgency(0, MessageRole::Contribution));
         let mut turns = steps.map(|step| grants.turn(step, urgency));
         turns.sort_unstable();
         let ordered = [2, 0, 1, 3].map(|at: usize| grants.turn(steps[at], urgency));
@@ -419,6 +463,21 @@ mod tests {
             next.extend(granted_to(&mut grants));
         }
         assert_eq!(next, [3, 1, 2]);
+    }
+
+    #[test]
+    fn results_leave_room_for_every_peer_that_waits() {
+        let of_layer = |layer| Some((StepSerial(0), urgency(layer, MessageRole::Result)));
+        let mut grants = Grants::new(Some(64), 64);
+        for (layer, peer) in [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4)] {
+            grants.wait(of_layer(layer), peer, MessageSerial(layer.into()));
+        }
+        assert_eq!(granted_to(&mut grants), [1, 2, 1, 2, 3, 3, 4, 4]);
+        // Once only two wait, each has half of the window.
+        let mut grants = Grants::new(Some(64), 64);
+        grants.wait(of_layer(0), 1, MessageSerial(0));
+        grants.wait(of_layer(1), 2, MessageSerial(0));
+        assert_eq!(granted_to(&mut grants), [1, 1, 1, 1, 2, 2, 2, 2]);
     }
 
     #[test]

@@ -49,11 +49,29 @@ pub struct ReceiveRequest {
     /// The share that may be missing.
     pub tolerance: Share,
     /// How urgent it is; `None` when that is not known.
-    pub urgency: Option<Urgency>,
+    pub urgency: Option<ReceiveUrgency>,
     /// From then on the sum that it belongs to takes no more segments than it needs: those still on
     /// their way count as missing. `None`: it waits for all that are not lost. Messages of one sum
     /// have the same key, and come from different peers.
     pub patience_ends: Option<Instant>,
+}
+
+/// How urgent a message is to its receiver, the most urgent first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ReceiveUrgency {
+    /// The urgency of its operation.
+    pub operation: Urgency,
+    /// Whether it is of use by itself.
+    pub role: MessageRole,
+}
+
+/// Whether a message is of use by itself.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum MessageRole {
+    /// No: it is one of several contributions to a sum, which needs all of them.
+    Contribution,
+    /// Yes: its bytes are a result.
+    Result,
 }
 
 /// Which messages answer a [`ReceiveRequest`].

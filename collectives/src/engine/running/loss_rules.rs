@@ -4,13 +4,14 @@
 //! They are asked once per message.
 
 use gradwire_protocol::job::GradientTransform;
+use gradwire_protocol::message::{MessageRole, ReceiveUrgency};
 use gradwire_protocol::priority::{Policy, Urgency, UrgencyUnit};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
 
 use crate::numbers::hadamard::Mixing;
 use crate::operation::{Collective, Operation};
 use crate::plan::region::{TensorMemory, TensorRegion};
-use crate::plan::{MessagePlan, Reliability};
+use crate::plan::{MessagePlan, Reliability, SegmentLanding};
 
 /// The limits of an operation, from its job and its step.
 #[derive(Clone, Copy, Debug)]
@@ -86,14 +87,27 @@ impl LossRules {
         policy.urgency(self.front, operation.layers.count, unit)
     }
 
-    /// How urgent it is to its receivers. Results of several roots are no parts of one sum: they
-    /// do not share a turn, in which they would take the grants of all later results.
-    pub(super) fn grant_urgency(&self, operation: &Operation, policy: &Policy) -> Option<Urgency> {
+    /// How urgent a message that lands like this is to its receiver. Results of several roots are
+    /// no parts of one sum: they do not share a turn, in which they would take the grants of all
+    /// later results.
+    pub(super) fn grant_urgency(
+        &self,
+        operation: &Operation,
+        landing: SegmentLanding,
+        policy: &Policy,
+    ) -> Option<ReceiveUrgency> {
         let unit = match operation.collective {
             Collective::Broadcast { .. } | Collective::Scatter { .. } => UrgencyUnit::Layer,
             collective => collective.urgency_unit(),
         };
-        policy.urgency(self.front, operation.layers.count, unit)
+        let urgency = policy.urgency(self.front, operation.layers.count, unit)?;
+        Some(ReceiveUrgency {
+            operation: urgency,
+            role: match landing {
+                SegmentLanding::Copy => MessageRole::Result,
+                SegmentLanding::Reduce => MessageRole::Contribution,
+            },
+        })
     }
 
     /// The layers of a region's elements.
