@@ -35,7 +35,7 @@ use host::HostPlan;
 use options::Doctor;
 use print::{DoctorReport, HostReport};
 
-/// How long a server answers before it looks around.
+/// How long the server answers per call; it serves until the process ends.
 const TURN: Duration = Duration::from_secs(1);
 
 /// Runs the doctor.

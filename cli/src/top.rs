@@ -1,8 +1,8 @@
 //! `gradwire top`: a running job, as its ranks tell it: live in a terminal, as one table, or as
 //! JSON lines.
 //!
-//! [`board`] remembers who has answered, [`rows`] makes rates of two answers, [`table`] has the
-//! columns and [`screen`] the live view. `gradwire-runtime` makes the answers of ranks.
+//! [`board`] remembers who has answered, [`rows`] computes rates from two answers, [`table`] has
+//! the columns and [`screen`] the live view. `gradwire-runtime` makes the answers of ranks.
 
 pub mod board;
 pub mod options;

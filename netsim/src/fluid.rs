@@ -59,9 +59,9 @@ pub struct FluidSetup<'a> {
 pub enum FluidExtent {
     /// All.
     Whole,
-    /// All members of all groups do what the only program of the workload does, at the same time:
-    /// its host receives a message when it has sent its own of that place. Where messages differ by
-    /// rank, as in a tree, each member runs a copy of the program.
+    /// One host, for a workload with a single program that all members of all groups run in
+    /// lockstep: the host receives a message as soon as it has sent its own message of the same
+    /// place. Where messages differ by rank, as in a tree, each member runs a copy of the program.
     First,
 }
 

@@ -230,7 +230,7 @@ impl Scenario {
     /// says so, and [`Summary::unfinished`] makes an error of it.
     ///
     /// # Errors
-    /// [`LabError`] when the setup makes no sense; the simulation did not start then.
+    /// [`LabError`] when the setup makes no sense. Then nothing was simulated.
     pub fn run(
         &self,
         loaded: &Loaded,

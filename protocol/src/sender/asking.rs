@@ -319,8 +319,8 @@ impl Sender {
         }
     }
 
-    /// A PROBE of the message at `at` is due, which was at `stage` before: queues it, and marks of
-    /// the ends of the message's paths before it.
+    /// Queues a PROBE for the message at `at`, and before it a mark on each path where the message
+    /// ends. `stage` is the message's stage before this PROBE was due.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
         let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_to_mark(at);

@@ -82,8 +82,8 @@ pub(crate) fn hold(plan: &Plan, running: &str) {
     }
 }
 
-/// The lines of a command line's export with the sections that they are in, sorted: a switch puts
-/// them in its own order.
+/// Each line of a command-line export with the sections around it, sorted, since a switch exports
+/// them in an order of its own.
 fn settings(text: &str) -> Vec<Vec<&str>> {
     let mut section: Vec<&str> = Vec::new();
     let lines = text.lines().filter(|line| {
