@@ -1,7 +1,7 @@
 //! Losses of links, told from those of queues by the share that is lost where no queue is seen.
 //!
-//! Links that lose packets lose as many beside a queue as without one; a full queue loses many more
-//! than nothing. So links explain the losses of a round trip if it lost no more, chance included,
+//! A bad link loses as many packets beside a queue as without one; a full queue drops many, an
+//! empty one none. So links explain the losses of a round trip if it lost no more, chance included,
 //! than calm round trips do, and if packets beside queues are not lost clearly more often. A loss
 //! is found a round trip late, when its queue may have gone, so a round trip is calm only some
 //! round trips after the last queue and the last cut.

@@ -1,5 +1,5 @@
-//! How late packets come after others that overtook them, as far as those that were late show: of
-//! segments (`sender/loss.rs`) and of reports (`sender/hearing.rs`).
+//! How long after the packets that overtook them late packets arrive: segments (`sender/loss.rs`)
+//! and reports (`sender/hearing.rs`). Only packets that were late can show this.
 
 use crate::rtt::Rtt;
 use crate::units::Span;
