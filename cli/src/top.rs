@@ -78,7 +78,7 @@ fn print_table(boards: &Receiver<Vec<RankRow>>) {
     }
 }
 
-/// Prints so many refreshes, or as many as there are until all ranks are gone.
+/// Prints this many refreshes, or as many as there are until all ranks are gone.
 fn print_json(boards: &Receiver<Vec<RankRow>>, refreshes: usize) {
     for ranks in boards.iter().take(refreshes) {
         println!("{}", json!({ "ranks": ranks }));

@@ -288,7 +288,7 @@ fn mean_of_seeds(seeds: u64, transport: Transport, flows: impl Fn(u64) -> Vec<Fl
     (1..=seeds).map(tail).sum::<f64>() / seeds as f64
 }
 
-/// An incast of so many drawn hosts of 128.
+/// An incast of this many drawn hosts of 128.
 fn drawn_incast(senders: usize, bytes: u64, seed: u64) -> Vec<Flow> {
     let mut order: Vec<u32> = (0..128).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));

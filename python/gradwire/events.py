@@ -61,7 +61,7 @@ def recording(folder: str | Path, *, steps: int = 20) -> Iterator[None]:
     Args:
         folder: where each rank writes a file; it is made. Ranks of several hosts may share it.
         steps: how many steps after the first two; the flight recorder (``trace.entries``) must keep
-            all operations of so many steps.
+            all operations of this many steps.
 
     Raises:
         NothingRecordedError: if there were fewer than two steps, or no job of gradwire was open.

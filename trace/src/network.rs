@@ -95,7 +95,7 @@ impl TracedNetwork {
         }
     }
 
-    /// Makes the wires of all links so many times as fast.
+    /// Makes the wires of all links this many times as fast.
     pub fn speed_up(&mut self, times: f64) {
         for (link, busiest) in self.links.iter_mut().zip(&mut self.busiest) {
             link.up = sped_up(link.up, busiest.up, times);

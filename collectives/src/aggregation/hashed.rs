@@ -36,7 +36,7 @@ impl Claimed {
 }
 
 impl HashedSums {
-    /// An element with so many aggregators; with none, all contributions go to the server.
+    /// An element with this many aggregators; with none, all contributions go to the server.
     pub fn new(aggregators: usize) -> Self {
         Self {
             aggregators: vec![None; aggregators],

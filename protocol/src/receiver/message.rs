@@ -205,7 +205,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// So many of its segments, with its turn.
+    /// This many of its segments, with its turn.
     pub(super) fn of_turn(&self, segments: u32) -> TurnSegments {
         let turn = self.grants.turn;
         TurnSegments { turn, segments }
@@ -294,8 +294,8 @@ impl ReceiveMessage {
         self.is_posted() && self.grants.unheard.is_some()
     }
 
-    /// So many segments have arrived, or were sent as PROBE says; gives how long its sender took to
-    /// answer a grant that is heard by that.
+    /// This many segments have arrived, or were sent as PROBE says; gives how long its sender took
+    /// to answer a grant that is heard by that.
     #[inline]
     pub(super) fn hear_grant(&mut self, now: Instant, segments: u32) -> Option<Span> {
         self.grants.unheard?;

@@ -54,9 +54,9 @@ const SILENT_WAITS: u64 = 2;
 const SILENCE_PART: u64 = 128;
 /// On paths that lose this share of packets, each end is marked twice at a time.
 const MARKED_TWICE: f64 = 0.02;
-/// A path whose end has not been passed after so many marks has failed.
+/// A path whose end has not been passed after this many marks has failed.
 const FAILED_AFTER: u32 = 2;
-/// On clean paths the ends of a message are marked if it has so many segments for each of them.
+/// On clean paths the ends of a message are marked if it has this many segments for each of them.
 const MARKED_SEGMENTS: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
 /// RFC 6298 section 2.1.

@@ -4,7 +4,7 @@
 use crate::rtt::Rtt;
 use crate::units::Span;
 
-/// Packets may be so many times as late as those of late were.
+/// Packets may be this many times as late as those of late were.
 const LATE_AGAIN: u64 = 2;
 /// Each report takes this part of the lateness away.
 const LATENESS_PART: u64 = 256;

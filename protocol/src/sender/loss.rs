@@ -208,7 +208,7 @@ pub(super) struct FoundLost {
 }
 
 impl FoundLost {
-    /// So many segments that the receiver has restored, sent before a packet of this stamp.
+    /// This many segments that the receiver has restored, sent before a packet of this stamp.
     pub(super) fn hidden(segments: u32, sent_at: Stamp) -> Self {
         Self {
             all: segments,

@@ -18,7 +18,7 @@ pub(crate) fn target(name: &str) -> SwitchTarget {
     SwitchTarget::read(name).expect("the test names a known target")
 }
 
-/// A plan of so many classes, control packets among them, on two ports of 100G and one of 400G.
+/// A plan of this many classes, control packets among them, on two ports of 100G and one of 400G.
 pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
     let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
     let seconds = [0, 36, 28, 20, 12, 9, 1, 4].map(Dscp);

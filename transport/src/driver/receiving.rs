@@ -20,7 +20,7 @@ use crate::udp::SuperPacket;
 /// Bytes read from sockets before timeouts and sending get their turn again: as many as a window
 /// has, so that all that waits is reported at once.
 const BYTES_PER_ROUND: usize = 1 << 20;
-/// A shorter super-packet counts as so many bytes. A packet of this length that arrives alone may
+/// A shorter super-packet counts as this many bytes. A packet of this length that arrives alone may
 /// be one of a run that the network has parted.
 const READ_BYTES_MIN: usize = 1 << 10;
 /// The same of a super-packet that is rejected.
