@@ -3,8 +3,8 @@
 //!
 //! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge the
 //! measurements of `gradwire_transport::probe`, as findings of [`finding`]; [`mod@nccl`] has the
-//! plugin of NCCL checked; [`mod@job`] lets all
-//! ranks of a job check each other; [`mod@print`] shows the findings.
+//! plugin of NCCL checked; [`mod@job`] lets all ranks of a job check each other; [`mod@print`]
+//! shows the findings.
 
 pub mod finding;
 pub mod host;

@@ -2,12 +2,13 @@
 //! messages share as fluids do. It predicts a packet-level run in a hundredth of its time.
 //!
 //! - Tasks, gates and credit are those of the reference transports (`player`), so no rule of a
-//!   program stands here a second time.
+//!   program is repeated here.
 //! - A message goes over two resources: the link up from its host and the link down to its
 //!   receiver. `sharing` divides them: older steps first, then front layers, equal messages alike.
 //! - A message between two hosts waits for those before it, and a long one for its receiver to post
 //!   it.
-//! - Everything takes one way's time more to arrive, and another one to be acknowledged.
+//! - A message takes the delay of the way there on top of that to arrive, and as long again to be
+//!   acknowledged.
 //!
 //! No queue, window, loss or repair is here: [`FluidLink`] has the share of a link that payload
 //! gets.

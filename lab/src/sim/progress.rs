@@ -1,5 +1,5 @@
-//! How far a simulation is, and how long it will take still: a bar on standard error, where that
-//! is a terminal.
+//! How far a simulation has come, and how much longer it will take: a bar on standard error, where
+//! that is a terminal.
 //!
 //! Flows of a run often end all together, so their number says little. The bar shows the simulated
 //! time over the least time that the workload can take: all bytes of the busiest host at the rate

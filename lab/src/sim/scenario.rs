@@ -1,7 +1,7 @@
 //! The parameters of a simulation: a [`Scenario`] can be typed, or stand in a plan of a sweep.
 //!
-//! [`Scenario::load`] reads
-//! the files that it names and makes the setup of the simulator; [`Scenario::run`] runs that.
+//! [`Scenario::load`] reads the files that it names and makes the setup of the simulator;
+//! [`Scenario::run`] runs that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
