@@ -210,8 +210,8 @@ fn steady_queue(outcome: &Outcome, host: u32) -> (f64, f64) {
 }
 
 /// Alizadeh et al., SIGCOMM 2010, section 3.3: N flows in step make a queue of at most K + N
-/// packets, which swings by A = sqrt(2 N (C RTT + K)) / 2. Queues hold whole packets here, and
-/// K the one that is marked.
+/// packets, which swings by A = sqrt(2 N (C RTT + K)) / 2. Here queues hold whole packets, and K
+/// counts the marked packet, too.
 #[test]
 fn dctcp_keeps_its_queue_between_the_bounds_of_the_paper() {
     let flows = vec![flow(0, 15, 40 * MB), flow(4, 15, 40 * MB)];

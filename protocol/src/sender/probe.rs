@@ -139,7 +139,7 @@ impl ProbeState {
         self.vain >= ASKED_IN_VAIN
     }
 
-    /// Whether the last one goes without what it tells: neither a body nor that all was sent. Where
+    /// Whether the last one is short: it has no body, and does not say that all was sent. Where
     /// long packets vanish, the answer to a short one shows that the peer lives ([`crate::path`]).
     pub(super) fn is_short(&self) -> bool {
         self.unanswered > LONG_UNANSWERED && self.unanswered % 2 == 1

@@ -106,7 +106,7 @@ faults! {
     KeptOrder = "kept-order",
     /// The blocks of an all-to-all have different lengths, some of them none.
     Uneven = "uneven",
-    /// From some packet on a path loses all full packets, for ever.
+    /// From some packet on, a path loses all full packets for ever.
     MtuShrink = "mtu-shrink",
     /// Ranks remember so little that a short job reaches every limit.
     SmallLimits = "small-limits",

@@ -48,9 +48,10 @@ enum ArrivalKind {
     Garbage,
 }
 
-/// What one socket has given in its turn. Each gives as many bytes as the largest super-packet of
-/// any. If a socket with single packets gave one of them while others gave runs, its packets would
-/// wait longer than those sent after them, and their sender would take them for lost.
+/// The bytes that one socket has given in its turn. Each socket gives at least as many bytes as the
+/// largest super-packet of any socket has. If a socket with single packets gave one of them while
+/// others gave runs, its packets would wait longer than those sent after them, and their sender
+/// would take them for lost.
 #[derive(Default)]
 struct SocketTurn {
     bytes: usize,
