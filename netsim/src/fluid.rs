@@ -220,7 +220,7 @@ impl<'a> FluidRun<'a> {
         })
     }
 
-    /// Lets every program go on, and divides the links anew.
+    /// Lets every program continue, and shares out the links anew.
     fn settle(&mut self) {
         let now = self.now;
         let mut begun = Vec::new();
