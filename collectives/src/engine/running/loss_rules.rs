@@ -86,8 +86,8 @@ impl LossRules {
         policy.urgency(self.front, operation.layers.count, unit)
     }
 
-    /// How urgent it is to its receivers. Results of several roots are no parts of one sum: they
-    /// do not share a turn, in which they would take the grants of all later results.
+    /// How urgent it is to its receivers. Results of several roots are not parts of one sum, so
+    /// they share no turn: in a common one they would take the grants of all later results.
     pub(super) fn grant_urgency(&self, operation: &Operation, policy: &Policy) -> Option<Urgency> {
         let unit = match operation.collective {
             Collective::Broadcast { .. } | Collective::Scatter { .. } => UrgencyUnit::Layer,
