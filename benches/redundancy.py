@@ -5,7 +5,7 @@ workers as processes of this machine, over UDP on loopback. It prints accuracy a
 both runs, the seconds from the kill until training went on and until the new server had all its
 symbols, and the steps per second without redundancy, with it, and with the rebuild.
 
-``--parameters 8000000`` trains a matrix of so many parameters instead, whose rebuild takes longer
+``--parameters 8000000`` trains a matrix of this many parameters instead, whose rebuild takes longer
 than a step, and tells its parts apart: how long training stands still, from the kill and from the
 coming of the new server, and how long steps take while the rest of the symbols arrives.
 """
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--at", type=int, default=50, help="a multiple of 25: the step of the kill")
-    parser.add_argument("--parameters", type=int, default=0, help="train a matrix of so many")
+    parser.add_argument("--parameters", type=int, default=0, help="train a matrix of this many")
     parser.add_argument("--steps", type=int, default=100, help="with --parameters")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

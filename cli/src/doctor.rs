@@ -3,8 +3,8 @@
 //!
 //! Start here: [`mod@host`] with [`machine`] and [`rdma`], and [`pair`] with [`traffic`], judge the
 //! measurements of `gradwire_transport::probe`, as findings of [`finding`]; [`mod@nccl`] has the
-//! plugin of NCCL checked; [`mod@job`] lets all
-//! ranks of a job check each other; [`mod@print`] shows the findings.
+//! plugin of NCCL checked; [`mod@job`] lets all ranks of a job check each other; [`mod@print`]
+//! shows the findings.
 
 pub mod finding;
 pub mod host;
@@ -35,7 +35,7 @@ use host::HostPlan;
 use options::Doctor;
 use print::{DoctorReport, HostReport};
 
-/// How long a server answers before it looks around.
+/// How long the server answers per call; it serves until the process ends.
 const TURN: Duration = Duration::from_secs(1);
 
 /// Runs the doctor.

@@ -106,7 +106,7 @@ fn object(model: &Model) -> Value {
     object
 }
 
-/// Every gradient, and how long after the begin of the backward pass it is there.
+/// Every gradient, and how long after the start of the backward pass it is ready.
 fn with_ready(model: &Model) -> impl Iterator<Item = (&Gradient, Span)> {
     model.gradients.iter().scan(Span::ZERO, |ready, one| {
         *ready = *ready + one.backward;

@@ -1,8 +1,8 @@
 //! `gradwire top`: a running job, as its ranks tell it: live in a terminal, as one table, or as
 //! JSON lines.
 //!
-//! [`board`] remembers who has answered, [`rows`] makes rates of two answers, [`table`] has the
-//! columns and [`screen`] the live view. `gradwire-runtime` makes the answers of ranks.
+//! [`board`] remembers who has answered, [`rows`] computes rates from two answers, [`table`] has
+//! the columns and [`screen`] the live view. `gradwire-runtime` makes the answers of ranks.
 
 pub mod board;
 pub mod options;
@@ -78,7 +78,7 @@ fn print_table(boards: &Receiver<Vec<RankRow>>) {
     }
 }
 
-/// Prints so many refreshes, or as many as there are until all ranks are gone.
+/// Prints this many refreshes, or as many as there are until all ranks are gone.
 fn print_json(boards: &Receiver<Vec<RankRow>>, refreshes: usize) {
     for ranks in boards.iter().take(refreshes) {
         println!("{}", json!({ "ranks": ranks }));

@@ -10,8 +10,8 @@
 //! - [`tree`]: where a packet goes from a switch, given the outcome.
 //! - [`worker`]: the end that sends contributions and takes results.
 //!
-//! None of these knows a network: a simulator carries their packets. With values and on real
-//! sockets there are, for SwitchML's policy:
+//! None of these knows a network: a simulator carries their packets. SwitchML's policy also runs
+//! with values and on real sockets:
 //!
 //! - [`packets`]: how its packets are written on the wire.
 //! - [`aggregator`]: the element as a machine of its own.

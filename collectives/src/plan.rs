@@ -7,18 +7,19 @@
 //! - A gate opens when all its messages in are received and the gates before it are open.
 //! - Then its region is finished (holes settled, averages divided) and its messages out start.
 //! - [`MessagePlan::START`] is open from the beginning.
-//! - Messages in may come at any time, also before the gate before theirs has opened. Then, if
-//!   they are summed in the order of ranks, they wait for that gate: it makes the values complete
-//!   that they are reduced into.
+//! - Messages in may come at any time, also before the gate before theirs has opened. If they are
+//!   summed in the order of ranks, they then wait for that gate: only it completes the values that
+//!   they are reduced into.
 //!
 //! Every algorithm obeys two rules:
 //!
 //! 1. Part numbers are the same on both sides of a message. Those of collectives lie below
 //!    [`PARTS`].
-//! 2. A region that a message leaves from is overwritten only by a message whose sender has
-//!    received all of the former, or does without the rest (`collectives.patience`); the engine
-//!    posts results only after the contributions in their place have left. Whatever the endpoint
-//!    may still repeat of the former is then a duplicate, which its receiver drops.
+//! 2. A region from which a message leaves is overwritten only by a message whose sender has
+//!    received all of the outgoing one, or does without the rest (`collectives.patience`); the
+//!    engine posts results only after the contributions in their place have left. If the endpoint
+//!    still repeats a segment of the outgoing message, that is a duplicate, which its receiver
+//!    drops.
 
 pub(crate) mod cut;
 pub(crate) mod message;

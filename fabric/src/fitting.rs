@@ -21,7 +21,7 @@ const IP_AND_UDP: u32 = 48;
 /// are full for moments only, and each early drop costs a round trip. In an oversubscribed core
 /// early drops save time.
 pub const FULL_CORE: f64 = 0.9;
-/// A port that marks before it drops holds so many times the depth above which it marks.
+/// A port that marks before it drops holds this many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 
 /// The pattern of simultaneous senders and receivers, on which some defaults depend.

@@ -69,7 +69,7 @@ pub enum HpccError {
         line: usize,
         /// Number of links in the file.
         found: usize,
-        /// Number of links in the first line.
+        /// Number of links that the first line promises.
         promised: usize,
     },
     /// The links make no fabric.

@@ -121,7 +121,7 @@ impl MarkRamp {
 pub enum TrimDepth {
     /// The memory of the port, but for headers of trimmed packets.
     Memory,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(ByteCount),
     /// The bytes that the port sends in this time.
     Time(Span),

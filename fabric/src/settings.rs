@@ -167,7 +167,7 @@ impl Settings {
     }
 }
 
-/// Reads `8@10G`: how many links, and what is left of them.
+/// Reads `8@10G`: how many links, and the rate, loss or time that applies to them.
 fn counted<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<(u32, T)> {
     let (count, rest) = text.split_once('@')?;
     let count = count.trim().parse().ok().filter(|count| *count > 0)?;

@@ -87,7 +87,7 @@ pub enum LabError {
     Missing {
         /// The option or command that needs it.
         who: String,
-        /// The missing thing, and how to get it.
+        /// The program or file that is missing, and how to get it.
         message: String,
     },
     /// The system refused something.

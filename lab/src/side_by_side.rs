@@ -1,4 +1,4 @@
-//! Work that runs several pieces at a time.
+//! Runs several pieces of work at a time.
 
 use std::sync::Mutex;
 

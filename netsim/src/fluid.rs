@@ -2,12 +2,13 @@
 //! messages share as fluids do. It predicts a packet-level run in a hundredth of its time.
 //!
 //! - Tasks, gates and credit are those of the reference transports (`player`), so no rule of a
-//!   program stands here a second time.
+//!   program is repeated here.
 //! - A message goes over two resources: the link up from its host and the link down to its
 //!   receiver. `sharing` divides them: older steps first, then front layers, equal messages alike.
 //! - A message between two hosts waits for those before it, and a long one for its receiver to post
 //!   it.
-//! - Everything takes one way's time more to arrive, and another one to be acknowledged.
+//! - A message takes the delay of the way there on top of that to arrive, and as long again to be
+//!   acknowledged.
 //!
 //! No queue, window, loss or repair is here: [`FluidLink`] has the share of a link that payload
 //! gets.
@@ -59,9 +60,9 @@ pub struct FluidSetup<'a> {
 pub enum FluidExtent {
     /// All.
     Whole,
-    /// All members of all groups do what the only program of the workload does, at the same time:
-    /// its host receives a message when it has sent its own of that place. Where messages differ by
-    /// rank, as in a tree, each member runs a copy of the program.
+    /// One host, for a workload with a single program that all members of all groups run in
+    /// lockstep: the host receives a message as soon as it has sent its own message of the same
+    /// place. Where messages differ by rank, as in a tree, each member runs a copy of the program.
     First,
 }
 
@@ -219,7 +220,7 @@ impl<'a> FluidRun<'a> {
         })
     }
 
-    /// Lets every program go on, and divides the links anew.
+    /// Lets every program continue, and shares out the links anew.
     fn settle(&mut self) {
         let now = self.now;
         let mut begun = Vec::new();

@@ -210,8 +210,8 @@ fn steady_queue(outcome: &Outcome, host: u32) -> (f64, f64) {
 }
 
 /// Alizadeh et al., SIGCOMM 2010, section 3.3: N flows in step make a queue of at most K + N
-/// packets, which swings by A = sqrt(2 N (C RTT + K)) / 2. Queues hold whole packets here, and
-/// K the one that is marked.
+/// packets, which swings by A = sqrt(2 N (C RTT + K)) / 2. Here queues hold whole packets, and K
+/// counts the marked packet, too.
 #[test]
 fn dctcp_keeps_its_queue_between_the_bounds_of_the_paper() {
     let flows = vec![flow(0, 15, 40 * MB), flow(4, 15, 40 * MB)];
@@ -288,7 +288,7 @@ fn mean_of_seeds(seeds: u64, transport: Transport, flows: impl Fn(u64) -> Vec<Fl
     (1..=seeds).map(tail).sum::<f64>() / seeds as f64
 }
 
-/// An incast of so many drawn hosts of 128.
+/// An incast of this many drawn hosts of 128.
 fn drawn_incast(senders: usize, bytes: u64, seed: u64) -> Vec<Flow> {
     let mut order: Vec<u32> = (0..128).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));

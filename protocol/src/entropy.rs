@@ -22,7 +22,7 @@ const PATHS_MAX: u8 = 64;
 const MARK_TURNS: u32 = 1;
 /// Turns for which a path rests after a loss, and at most.
 const LOSS_TURNS: u32 = 32;
-/// Of so many turns of paths that rest, control packets take one: where no data is sent, paths
+/// Of this many turns of paths that rest, control packets take one: where no data is sent, paths
 /// rest for ever, and the others may fail.
 const PASSED_OVER: u8 = 4;
 /// Paths that wait to be taken again, at most.

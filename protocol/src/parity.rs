@@ -28,8 +28,9 @@ pub const GROUP_MAX: u32 = 64;
 pub const PARITY_WINDOW: u32 = GROUP_MAX * GROUP_MAX;
 /// The maximum of [`ParityLayout::columns_log2`]: a row has as many segments as there are columns.
 const COLUMNS_LOG2_MAX: u8 = GROUP_MAX.ilog2() as u8;
-/// There is at most one parity packet for so many covered segments, unless the job says otherwise:
-/// in collectives the next message is about to leave, and more parity delays it more than it saves.
+/// There is at most one parity packet for this many covered segments, unless the job says
+/// otherwise: in collectives the next message is about to leave, and more parity delays it more
+/// than it saves.
 const COVERED_PER_PARITY: u32 = 16;
 /// The same with rows, which restore so much more that they are worth it.
 const COVERED_PER_PARITY_WITH_ROWS: u32 = 8;
@@ -132,7 +133,7 @@ impl ParityLayout {
         })
     }
 
-    /// With so many columns that no group of so many segments has more than [`GROUP_MAX`].
+    /// With this many columns that no group of this many segments has more than [`GROUP_MAX`].
     pub(crate) fn within_groups(self, segments: u32) -> Self {
         let least = segments.div_ceil(GROUP_MAX).next_power_of_two().ilog2();
         Self {

@@ -1,4 +1,4 @@
-//! How peers are reached, and the state of a rank that they share.
+//! How peers are reached, and the state of a rank that all its peers share.
 //!
 //! Ranks of other hosts are reached by packets over a network. Ranks of this host may be reached
 //! through memory, where packets are larger and never lost. The driver knows which ranks those are,

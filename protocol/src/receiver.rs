@@ -4,9 +4,9 @@
 //! waits for the sender's CLOSE).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
-//!    and otherwise early. It answers a post of its own length, or one that says
-//!    [`LengthRule::AtMost`] with no less. An early message is accepted up to its unscheduled
-//!    start; when it is posted, the rest is granted in turn ([`crate::grants`]).
+//!    and otherwise early. It matches a post of its own length, or a post of that length or more
+//!    with [`LengthRule::AtMost`]. An early message is accepted up to its unscheduled start; when
+//!    it is posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once (`Receiver::handle_data`), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.

@@ -31,8 +31,8 @@
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!     also for messages that it has forgotten. If STOP says LATE, segments in
-//!     flight are none that the path has lost: no report tells of those that have come since.
+//!     also for messages that it has forgotten. If STOP says LATE, the sender does not count
+//!     segments in flight as lost by the path: no report tells which of them have come since.
 //! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 

@@ -127,7 +127,7 @@ class Backend(_Backend):
         """
 
     def scale_residual(self, tensor_key: int, factor: float) -> None:
-        """Multiply what error feedback keeps of a tensor by the new scale of the loss over the old.
+        """Multiply the values that error feedback keeps of a tensor by new loss scale / old one.
 
         Every rank does so between the same two steps.
         """

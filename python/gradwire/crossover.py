@@ -5,7 +5,7 @@
     lease.close()
 
 Each rank of a job shares a lease with the rank of the other job on the same host. A job takes the
-lease at the begin of its forward pass and passes it on as soon as its last gradient is there, so
+lease when its forward pass begins and passes it on as soon as its last gradient is ready, so
 the other job computes while its gradients are exchanged. Both jobs stay synchronous, and compute
 the same values as alone. On all hosts, turns alternate from job 0 on; so no job waits for a turn
 that waits for its own messages.

@@ -191,7 +191,7 @@ class GradientHook:
         self.step = state["step"]
 
     def scale_residuals(self, factor: float) -> None:
-        """Multiply what error feedback keeps by the new scale of the loss over the one before.
+        """Multiply the gradients that error feedback keeps: ``factor`` is new loss scale / old one.
 
         For a training that scales its loss without a ``scaler``: call it between the two steps, on
         every rank.

@@ -59,9 +59,9 @@ def recording(folder: str | Path, *, steps: int = 20) -> Iterator[None]:
     """Record up to ``steps`` steps of the training inside, and write them into ``folder``.
 
     Args:
-        folder: where each rank writes a file; it is made. Ranks of several hosts may share it.
+        folder: where each rank writes a file; created if absent. Several hosts may share it.
         steps: how many steps after the first two; the flight recorder (``trace.entries``) must keep
-            all operations of so many steps.
+            all operations of this many steps.
 
     Raises:
         NothingRecordedError: if there were fewer than two steps, or no job of gradwire was open.
@@ -178,7 +178,7 @@ class _Layers:
         return cls(list(dict.fromkeys(modules.values())), modules, parameters)
 
     def layer(self, parameter: str) -> int | None:
-        """Return the layer with the longest name that a parameter's begins with."""
+        """Return the layer with the longest name that is a prefix of the parameter's."""
         fitting = [name for name in self.names if parameter.startswith(f"{name}.")]
         return self.names.index(max(fitting, key=len)) if fitting else None
 
@@ -191,7 +191,7 @@ def write_computing(folder: Path, recorder: Recorder, ends: dict[str, Any]) -> N
     """Write the steps of ``recorder`` without communication, for ``gradwire model record``.
 
     Args:
-        folder: where this rank writes a file; it is made.
+        folder: where this rank writes a file; created if absent.
         recorder: whose steps, without the first two.
         ends: ``job``, ``rank`` and ``world_size``.
     """

@@ -153,7 +153,7 @@ class ShardedGradients:
         self.step = state["step"]
 
     def scale_residuals(self, factor: float) -> None:
-        """Multiply what error feedback keeps by the new scale of the loss over the one before."""
+        """Multiply what error feedback keeps: ``factor`` is new loss scale / old one."""
         self._residuals.scale(factor)
 
     def _message_of(self, unit: Unit, gradients: torch.Tensor) -> Message:

@@ -249,7 +249,7 @@ class Net:
         return request if request.value else None
 
     def irecv(self, comm: c_void_p, memory: Memory, room: int, count: int = 1) -> c_void_p | None:
-        """Receive into memory, which has room for so many bytes."""
+        """Receive into memory, which has room for this many bytes."""
         request = c_void_p()
         size = c_size_t if self.version >= _WIDE_SIZES_SINCE else c_int
         places = (c_void_p * count)(*[ctypes.addressof(memory)] * count)

@@ -14,7 +14,7 @@ has all of them. A depth of 1 is the plain SUMMA of two dimensions.
 
 In step k each rank of a row receives the row's block k of A, and each rank of a column the column's
 block k of B. It adds their product to its block of C, while the blocks of step k + 1 are on their
-way. The derivatives take two more such rounds, with reduces in the place of broadcasts, and an
+way. The derivatives take two more such rounds, with reduces in place of broadcasts, and an
 all-reduce of B's derivative over the layers.
 
 On average a rank sends ``3 (side - 1) (|A| + |B|) + 2 (depth - 1) / depth |B|`` elements in all

@@ -1,4 +1,4 @@
-"""A process group for torchft, whose members change while a training runs.
+"""A process group for torchft, whose members change during a training.
 
 ``torchft.Manager(pg=ProcessGroupGradwire(), ...)`` takes it where the examples of torchft have
 ``ProcessGroupGloo``. Each quorum is a job of its own: the old job is aborted, its threads and

@@ -1,7 +1,8 @@
-//! An entry point for lines: those of the log go to a function of the caller, on an own thread.
+//! An entry point for lines: those of the log go to a function of the caller, on a thread for that.
 //!
 //! The threads that log must not wait for a foreign function, which may need a lock that they hold.
-//! Here a channel is between them. If it is full, lines go to standard error as without a function.
+//! So a channel is between them. If it is full, lines go to standard error, as they do if there is
+//! no function.
 #![expect(unsafe_code, reason = "a C interface is made of raw pointers")]
 #![expect(
     clippy::missing_safety_doc,

@@ -32,8 +32,8 @@ mod tuner;
 mod voice;
 
 pub use abi::{
-    NcclResult, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12, VirtualDevice,
-    WideVirtualDevice,
+    NcclResult, PropertiesHead, PropertiesV8, PropertiesV9, PropertiesV11, PropertiesV12,
+    VirtualDevice, WideVirtualDevice,
 };
 pub use profiler::{PROFILER_V4, PROFILER_V5, PROFILER_V6, ProfilerTableV4, ProfilerTableV5};
 pub use tables::{

@@ -4,7 +4,8 @@
 //! - The signal wakes a thread, which writes; a thread that waits in an operation does not matter.
 //! - A process that would have ended by the signal then ends by it. A handler that was there
 //!   before, such as Python's, is called at once, and decides as if there were no recorder.
-//! - A fork inherits the signal's handler but not the thread: there the signal does as before.
+//! - A fork inherits the signal's handler but not the thread: there the signal acts as it did
+//!   before.
 #![expect(
     unsafe_code,
     reason = "a signal handler may only do what is safe in one"

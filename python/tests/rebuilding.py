@@ -34,7 +34,7 @@ class Servers:
     ends: dict[int, Any] = field(default_factory=dict)
 
     def start(self, server: int, life: str = "lives") -> Rank:
-        """Start a process that serves, also in the place of another."""
+        """Start a process that serves, also in place of another."""
         environment = dict(os.environ, RANK=str(WORKERS + server), WORLD_SIZE=str(self.world))
         errors = self.place.folder / f"server{server}-{len(self.started)}"
         arguments = [str(self.count), str(self.timeout), life]

@@ -16,7 +16,7 @@ WIRE_OVERHEAD = 1.05
 
 
 def _on_threads(rank: Callable[[object], None], count: int) -> None:
-    """Run ``rank`` on so many threads of this process, each a rank of PyTorch's threaded group."""
+    """Run ``rank`` on this many threads of this process, each a rank of a threaded group."""
     with torch.autograd.set_multithreading_enabled(False):
         common_distributed.spawn_threads_and_init_comms(rank, world_size=count)(None)
 

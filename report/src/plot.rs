@@ -141,8 +141,8 @@ pub const SERIES: [&str; 8] = [
 /// Share of a group's width that is left empty.
 const BETWEEN_GROUPS: f64 = 0.24;
 
-/// Bars side by side, a group behind the other; each group has a bar of every series, or a gap.
-/// Bars stand on zero.
+/// Groups of bars, from left to right; each group has a bar, or a gap, for every series. Bars stand
+/// on zero.
 pub fn bars(
     size: (f64, f64),
     title: &str,

@@ -180,7 +180,7 @@ impl Scale {
         self.pixels.0 + share.clamp(0.0, 1.0) * (self.pixels.1 - self.pixels.0)
     }
 
-    /// Values for marks along the axis, about so many: 1, 2 or 5 times a power of ten.
+    /// Values for marks along the axis, about this many: 1, 2 or 5 times a power of ten.
     pub fn ticks(&self, about: usize) -> Vec<f64> {
         let (low, high) = self.values;
         match self.spacing {

@@ -34,7 +34,7 @@ pub struct TimelineBar<'a> {
 }
 
 impl TimelinePlot {
-    /// So many rows of a height in pixels, right of their names, from 0 to `end` microseconds.
+    /// This many rows of a height in pixels, right of their names, from 0 to `end` microseconds.
     pub fn new(left: f64, (rows, row): (usize, f64), end: f64) -> Self {
         let foot = TOP + rows as f64 * row;
         let mut drawing = Drawing::new(WIDTH, foot + FOOT);

@@ -1,8 +1,8 @@
 //! A rank's connection with the aggregator that its job names: a thread that dials it, and dials it
 //! again when it has ended.
 //!
-//! The rank's sums use the aggregator while the connection stands ([`NetworkSums`]); whether one is
-//! summed there, the ranks agree on by themselves. So nothing here waits for other ranks.
+//! [`NetworkSums`] uses the aggregator while the connection stands. There the ranks also agree
+//! whether a tensor is summed by it, so nothing here waits for other ranks.
 //!
 //! [`NetworkSums`]: gradwire_collectives::aggregation::network_sums::NetworkSums
 

@@ -2,8 +2,8 @@
 //! `host:process:thread [rank] GRADWIRE INFO text`.
 //!
 //! This package writes by the macros of `log`. The command and the Python package choose the level
-//! with [`start`]; without it no line is shown. Lines of other packages are not shown. A program
-//! with a log of its own takes the lines by [`divert`].
+//! with [`start`]; if neither calls it, no line is shown. Lines of other packages never are. A
+//! program with a log of its own takes over the lines with [`divert`].
 
 use std::fmt;
 use std::io::Write;

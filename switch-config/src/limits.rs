@@ -47,7 +47,7 @@ pub enum NotEct {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Multiples of so many bytes.
+    /// Multiples of this many bytes.
     Bytes(u64),
     /// Whole percents of the memory that a port may take.
     PercentOfPort,

@@ -13,7 +13,7 @@ use serde_json::Value;
 const SONIC: &str = include_str!("exports/sonic.json");
 const EOS: &str = include_str!("exports/eos.cfg");
 
-/// The default job's plan for ports of so many Gb/s; droppable packets have their own DSCPs where
+/// The default job's plan for ports of this many Gb/s; droppable packets have their own DSCPs where
 /// the platform needs that.
 fn plan(target: &str, ports: &[(&str, u64)]) -> Plan {
     let target = SwitchTarget::read(target).expect("a target");

@@ -33,7 +33,7 @@ const SLACK_US: f64 = 1.0;
 pub struct AlignedClock {
     /// The host.
     pub host: String,
-    /// Its clock minus that of the first host, in microseconds, at the begin of the run.
+    /// Its clock minus that of the first host, in microseconds, at the start of the run.
     pub offset_us: f64,
     /// The offset is certain up to this.
     pub within_us: f64,
@@ -48,7 +48,7 @@ pub struct AlignedClocks {
     pub hosts: Vec<AlignedClock>,
     /// Messages that both ends recorded.
     pub messages: usize,
-    /// The begin of the run, in microseconds of the first host.
+    /// The start of the run, in microseconds of the first host.
     pub begin_us: f64,
 }
 

@@ -18,7 +18,7 @@ const USUAL: f64 = 0.75;
 const BUSIEST: f64 = 0.125;
 /// A link that keeps less of its busiest rate waits for other links.
 const LEAST_KEPT: f64 = 0.85;
-/// So many begins of stretches are tried in a step: enough to meet one at the begin of a busy time.
+/// Starts of stretches that are tried in a step: enough to meet one where a busy time begins.
 const BEGINS: usize = 256;
 
 /// The messages that took one direction of a link, by step.

@@ -95,7 +95,7 @@ impl TracedNetwork {
         }
     }
 
-    /// Makes the wires of all links so many times as fast.
+    /// Makes the wires of all links this many times as fast.
     pub fn speed_up(&mut self, times: f64) {
         for (link, busiest) in self.links.iter_mut().zip(&mut self.busiest) {
             link.up = sped_up(link.up, busiest.up, times);
@@ -175,7 +175,7 @@ mod tests {
             one_way: Span::ZERO,
         };
         network.speed_up(0.25);
-        // 25 ps a bit are pauses: 1/8 - 1/10 ns; the wire takes 400 in the place of 100.
+        // 25 ps a bit are pauses: 1/8 - 1/10 ns; the wire takes 400 in place of 100.
         let now = network.links[0].up.as_bits_per_second() as f64;
         assert!((now / (1e12 / 425.0) - 1.0).abs() < 1e-6, "{now}");
         assert_eq!(

@@ -26,7 +26,7 @@ pub const KNOWN: &str = "bandwidth=25G or bandwidth=x2, latency=10us, loss=1%, t
 pub enum WhatIf {
     /// Links of this rate.
     Bandwidth(Rate),
-    /// Links so many times as fast.
+    /// Links this many times as fast.
     Faster(f64),
     /// One way takes this long.
     Latency(Span),
@@ -42,9 +42,9 @@ pub enum WhatIf {
     Bucket(ByteCount),
     /// `collectives.order`.
     Order(SendOrder),
-    /// A rank that computes so many times as long.
+    /// A rank that computes this many times as long.
     Slow(u32, f64),
-    /// So many such jobs on the same ranks at once, each with its own processors.
+    /// This many such jobs on the same ranks at once, each with its own processors.
     Beside(u32),
 }
 

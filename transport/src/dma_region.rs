@@ -14,8 +14,8 @@ pub(crate) struct DmaRegion {
     layout: Layout,
 }
 
-// SAFETY: a region only knows where memory is; who may touch which part is said by leases and by
-// the rings that hold it.
+// SAFETY: a region only has the address of memory; leases, and the rings that hold it, decide who
+// may touch which part.
 unsafe impl Send for DmaRegion {}
 // SAFETY: as above.
 unsafe impl Sync for DmaRegion {}

@@ -1,8 +1,8 @@
 //! Serves a few pages over HTTP to those who watch a rank, and fetches such a page.
 //!
 //! - One thread serves all clients. It reads from those that send, and waits for none: a client
-//!   that idles is forgotten after `CLIENT_TIME`. One that does not read its answer costs the
-//!   others as much.
+//!   that idles is forgotten after `CLIENT_TIME`. One that does not read its answer delays the
+//!   others by as much.
 //! - A request must name this host, by an address or its name. So a page of another site cannot
 //!   have a browser read the metrics under that site's name (DNS rebinding).
 //! - This is HTTP/1.1 without reuse of connections, as far as Prometheus and browsers need it.

@@ -48,7 +48,7 @@ impl ProcessMark {
 
 static MARK: OnceLock<Option<WipedWord>> = OnceLock::new();
 
-/// A word that is zero in a new child.
+/// A word that the kernel sets to zero in a forked child.
 struct WipedWord(NonNull<AtomicU32>);
 
 // SAFETY: it points to an atomic that is never unmapped.

@@ -66,7 +66,7 @@ pub fn frontier(chain: &[ChainLayer], grain: u64) -> Vec<FrontierPoint> {
     points
 }
 
-/// Returns the fastest point of a frontier within so many bytes.
+/// Returns the fastest point of a frontier within this many bytes.
 pub fn fastest_within(frontier: &[FrontierPoint], memory: u64) -> Option<&FrontierPoint> {
     frontier.iter().rev().find(|point| point.memory <= memory)
 }

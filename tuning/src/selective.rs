@@ -48,7 +48,7 @@ impl LinearCost {
         }
     }
 
-    /// The time for so many elements, which may be a fraction.
+    /// The time for this many elements, which may be a fraction.
     pub fn of(self, elements: f64) -> f64 {
         let is_small = elements * self.per_element < self.floor - self.base;
         match is_small {
@@ -185,7 +185,7 @@ impl CodecCosts {
         }
     }
 
-    /// The plan of a tensor among so many servers or ranks.
+    /// The plan of a tensor among this many servers or ranks.
     pub fn plan(&self, elements: u64, members: u32) -> TensorPlan {
         let best = |time: &dyn Fn(u32) -> f64| {
             let parts = (1..=members.max(1)).map(|parts| (parts, time(parts)));

@@ -101,7 +101,7 @@ impl Default for DrawLimits {
 }
 
 impl DrawLimits {
-    /// The memory that so many flows take, in words.
+    /// The memory that this many flows take, in words.
     pub(crate) fn memory(flows: u64) -> String {
         format!("{:.1} GB", flows as f64 * FLOW_MEMORY as f64 / 1e9)
     }

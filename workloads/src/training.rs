@@ -76,7 +76,7 @@ impl Training {
         }
     }
 
-    /// Says why so many hosts, which are neither too few nor too many, do not fit.
+    /// Says why this many hosts, which are neither too few nor too many, do not fit.
     pub fn misfit(&self, hosts: u32) -> Option<String> {
         let (team, leaders) = match self.exchange {
             GradientExchange::Grid(_) | GradientExchange::Line(_) => return None,

@@ -30,8 +30,8 @@ A table of your own, NAME.csv, has a first line `layer,parameters,forward_ns,bac
 per layer, in the order of the forward pass. With a column `tensor`, rows behind each other that
 name one layer are its tensors. Lines that begin with # are left out.
 
-  backward us  from the gradient before, or the begin of the backward pass, to this one
-  ready ms     from the begin of the backward pass to this gradient
+  backward us  from the gradient before, or the start of the backward pass, to this one
+  ready ms     from the start of the backward pass to this gradient
   forward us   of the layer, beside its last gradient";
 
 const MODEL_RECORD_EXAMPLES: &str = "\

@@ -17,7 +17,7 @@ use gradwire_lab::crew::rounds::{median, slowest};
 use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
-/// The count is done in so many parts, with a sample of memory after each.
+/// The count is done in this many parts, with a sample of memory after each.
 const PARTS: u32 = 20;
 /// Longest that one part may take.
 const PATIENCE: Duration = Duration::from_secs(3600);

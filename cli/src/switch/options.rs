@@ -79,7 +79,7 @@ pub enum SwitchCommand {
     /// Check a configuration: by the platform's schema, and against the plan.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Running),
-    /// Print the change of a running configuration; it touches only our own parts.
+    /// Print the change to a running configuration; it touches only gradwire's own parts.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Running),
     /// Print the change that takes another one back.

@@ -21,7 +21,7 @@ pub struct PlanOptions {
     /// Which switch, and what it is planned for.
     #[command(flatten)]
     pub site: SiteOptions,
-    /// Trim packets that a full data queue would drop to so many bytes, where switches can.
+    /// Trim packets that a full data queue would drop to this many bytes, where switches can.
     #[arg(long, value_parser = size, value_name = "BYTES")]
     pub trim: Option<ByteCount>,
     /// Print one JSON object.

@@ -1,4 +1,4 @@
-//! A configuration before the platform's own schema, judged by a program that is not ours.
+//! Judges a configuration by the platform's own schema, with a program that is not ours.
 //!
 //! Start here: [`validate`] asks the validator of a platform, or names the package that must be
 //! installed for it. `yanglint` is Debian's; `nvue` and others are scripts for Python packages. Our

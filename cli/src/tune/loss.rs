@@ -180,7 +180,7 @@ fn find(
     }
 }
 
-/// Runs one trial; about so many are still to come, this one with them.
+/// Runs one trial; about this many are still to come, this one with them.
 fn run_trial(
     request: &TrialRequest<'_>,
     remaining: usize,

@@ -10,7 +10,7 @@
 //!   after one round trip every contribution is at the server, whatever was lost.
 //! - The server adds sums that have no member in common with what it has, and drops the others.
 //!
-//! Left out: floats in the place of integers that overflow, and a new hash after a collision.
+//! Left out: floats in place of integers that overflow, and a new hash after a collision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ impl Claimed {
 }
 
 impl HashedSums {
-    /// An element with so many aggregators; with none, all contributions go to the server.
+    /// An element with this many aggregators; with none, all contributions go to the server.
     pub fn new(aggregators: usize) -> Self {
         Self {
             aggregators: vec![None; aggregators],

@@ -144,7 +144,8 @@ impl MemberSum {
         Some((header, kind))
     }
 
-    /// Packets are sent again, and so tell no round trip: until one does, wait longer.
+    /// Packets are sent again, and repeated ones measure no round trip: waits longer until one
+    /// does.
     fn back_off(&mut self, now: Instant) {
         if now - self.doubled >= self.timeout {
             self.doubled = now;

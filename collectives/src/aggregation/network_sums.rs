@@ -2,7 +2,7 @@
 //!
 //! 1. **Start**: a small all-reduce among the ranks: the maximum of each block's exponent, and of
 //!    one byte in front that is [`NOT_FINITE`] where a rank is not ready. If any byte of the result
-//!    is, the ranks sum alone. So all ranks decide alike, and know each block's exponent.
+//!    is that, the ranks sum alone. So all ranks decide alike, and know each block's exponent.
 //! 2. **Sum**: packets to the aggregator and back ([`super::member`]), one tensor of a group after
 //!    the other. The tensor stays as it is meanwhile.
 //! 3. **Verdict**: a second small all-reduce: has every rank all sums? If not, the ranks sum the
@@ -13,8 +13,8 @@
 //! No rank sends packets of a tensor before all ranks have the verdict of the one before. So packet
 //! numbers that a failed sum leaves behind do no harm, and a new aggregator needs no state.
 //!
-//! Start and verdict have groups of their own, and the sequence number of the operation: what else
-//! the ranks do, and in which order, does not matter. Their failures are those of the operation.
+//! Start and verdict have groups of their own, and the sequence number of the operation: other
+//! operations of the ranks, in any order, do not matter. Their failures are those of the operation.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -74,7 +74,7 @@ enum Stage {
 }
 
 impl SlottedSums {
-    /// An element with so many slots for each job.
+    /// An element with this many slots for each job.
     ///
     /// # Panics
     /// When there is none.
@@ -136,7 +136,7 @@ impl SlottedSums {
 }
 
 impl SlotTable {
-    /// So many slots, at least one.
+    /// This many slots, at least one.
     pub fn new(slots: u32) -> Self {
         Self(vec![Slot::default(); slots as usize])
     }

@@ -24,7 +24,7 @@ const OVERTAKING: usize = 24;
 enum Tried {
     SwitchMl,
     NetReduce,
-    /// ATP with so many aggregators.
+    /// ATP with this many aggregators.
     Atp(usize),
 }
 

@@ -31,7 +31,7 @@ use crate::plan::{
 
 /// The maximum number of chunks whose messages can be numbered.
 pub(crate) const CHUNKS_MAX: usize = PARTS as usize / CHUNK_PARTS;
-/// Messages that a chunk numbers: one to reduce and one to gather.
+/// Part numbers that a chunk takes: one to reduce and one to gather.
 pub(crate) const CHUNK_PARTS: usize = 2;
 
 /// All-reduce in place in the result buffer.

@@ -40,7 +40,7 @@ pub(crate) fn chunks_max(world: usize) -> usize {
     usize::from(PARTS) / chunk_parts(world)
 }
 
-/// Messages that a chunk numbers: two per distance, one to fold and one to unfold.
+/// Part numbers that a chunk takes: two per distance, one to fold and one to unfold.
 pub(crate) fn chunk_parts(world: usize) -> usize {
     2 * world.ilog2() as usize + 2
 }

@@ -58,7 +58,7 @@ impl Agreement {
         }
     }
 
-    /// Remembers so many completed operations.
+    /// Remembers this many completed operations.
     pub(crate) fn keep(&mut self, completed: usize) {
         self.completed_kept = completed;
     }

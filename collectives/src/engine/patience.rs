@@ -44,7 +44,7 @@ impl UsualTimes {
         }
     }
 
-    /// Learns from so many steps.
+    /// Learns from this many steps.
     pub(crate) fn learn_from(&mut self, steps: usize) {
         self.learning = steps;
     }

@@ -76,8 +76,7 @@ impl<Ticket> Scheduler<Ticket> {
     }
 
     /// The message that leaves now; `None` if no message waits or the credit is spent. Call it
-    /// until
-    /// `None` after each [`Scheduler::post`] and [`Scheduler::finished`].
+    /// until `None` after each [`Scheduler::post`] and [`Scheduler::finished`].
     #[expect(
         clippy::should_implement_trait,
         reason = "no iterator: what is next depends on what happens between two calls"

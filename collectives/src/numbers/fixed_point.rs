@@ -38,7 +38,8 @@ pub struct FixedPoint {
 }
 
 impl FixedPoint {
-    /// The integers for values of a type, for sums of so many members; `None` if the type has none.
+    /// The integers for values of a type, for sums of this many members; `None` if the type has
+    /// none.
     pub fn new(dtype: DType, members: usize) -> Option<Self> {
         let members = u32::try_from(members).ok()?.max(1);
         let spare = (u32::BITS - (members - 1).leading_zeros()) as i32;

@@ -1,9 +1,9 @@
 //! A randomised Hadamard transform that spreads the loss of a segment over the segments around it.
 //!
 //! A lost segment is a hole of about a thousand neighbouring values. If the message was
-//! transformed, it is one of up to [`ROWS_MAX`] coefficients of each of many more values: each of
-//! these is a little off, and no value is gone (as in OptiReduce, NSDI 2025, and before it in DRIVE
-//! and EDEN, NeurIPS 2021 and ICML 2022).
+//! transformed, it held one of up to [`ROWS_MAX`] coefficients of each of many more values: each of
+//! these values is a little off, and none is gone (as in OptiReduce, NSDI 2025, and before it in
+//! DRIVE and EDEN, NeurIPS 2021 and ICML 2022).
 //!
 //! # Layout
 //! The message is a matrix with a segment in each row. A row is lost as a whole, so it must be

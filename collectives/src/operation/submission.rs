@@ -199,7 +199,7 @@ impl Operation {
         takes_codec(self.collective, self.op, self.dtype)
     }
 
-    /// Length of the tensor: of the longer one of buffer and input.
+    /// Length of the tensor: that of the buffer or of the input, whichever is longer.
     pub fn tensor_bytes(&self) -> usize {
         self.buffer
             .len()

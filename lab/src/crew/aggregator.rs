@@ -35,7 +35,7 @@ impl Drop for JobFile {
 }
 
 impl CrewAggregator {
-    /// Starts it beside so many ranks, in the place behind theirs.
+    /// Starts it beside this many ranks, in the place behind theirs.
     pub(super) fn start(
         job: &Job,
         token: &str,

@@ -28,7 +28,7 @@ pub struct Exercise {
 }
 
 impl Exercise {
-    /// The exercise of a rank in a world. `bytes` is the size of the whole tensor, a multiple of
+    /// The exercise of one rank of a job. `bytes` is the size of the whole tensor, a multiple of
     /// the collective's granule.
     pub fn new(kind: PerfCollective, (rank, world): (u16, u16), bytes: u64) -> Self {
         let elements = bytes / ELEMENT_BYTES;

@@ -153,7 +153,7 @@ impl Crew {
         &self.wire
     }
 
-    /// Has all ranks do a round and returns each rank's measurement.
+    /// Has all ranks run one round and returns each rank's measurement.
     ///
     /// # Errors
     /// [`LabError`] of the first rank that fails.
@@ -162,7 +162,7 @@ impl Crew {
         self.measured(answers)
     }
 
-    /// Has all ranks do many all-reduces at once and returns each rank's measurement.
+    /// Has all ranks run many all-reduces at once and returns each rank's measurement.
     ///
     /// # Errors
     /// [`LabError`] of the first rank that fails.

@@ -70,7 +70,7 @@ impl CrewPlace {
         }
     }
 
-    /// The address of an aggregator behind so many ranks.
+    /// The address of an aggregator behind this many ranks.
     pub(super) fn aggregator(&self, ranks: u16) -> IpAddr {
         match self {
             Self::Host => Ipv4Addr::LOCALHOST.into(),
@@ -117,7 +117,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Namespaces for so many ranks, joined by links of this MTU.
+    /// Namespaces for this many ranks, joined by links of this MTU.
     ///
     /// # Errors
     /// [`LabError`] when this user may not make namespaces, or a link cannot be made.

@@ -56,7 +56,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// Steps of a cumulative distribution over so many flows, some of which may have no value.
+/// Steps of a cumulative distribution over this many flows, some of which may have no value.
 fn cumulative(sorted: &[f64], flows: usize) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let every = sorted.len().div_ceil(POINTS_MAX).max(1);

@@ -188,7 +188,7 @@ fn parallel(options: &ComparisonPlan) -> usize {
     options.parallel.map_or(fitting, usize::from)
 }
 
-/// Runs all scenarios, so many at a time; summaries are in their order.
+/// Runs all scenarios, this many at a time; summaries are in their order.
 fn run_all(scenarios: &[Scenario], parallel: usize) -> Result<Vec<Summary>, LabError> {
     let progress = RunProgress::of_runs(scenarios.len());
     let ended = AtomicUsize::new(0);

@@ -49,7 +49,7 @@ impl Whose {
 }
 
 impl Meter {
-    /// Starts to measure a run of so many threads, to be stopped on the same thread.
+    /// Starts to measure a run of this many threads, to be stopped on the same thread.
     pub fn start(threads: usize) -> Self {
         let whose = match threads {
             1 => Whose::Thread,

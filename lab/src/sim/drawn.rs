@@ -69,7 +69,7 @@ impl DrawnRun {
     }
 }
 
-/// The name of a transport behind a spot of its colour.
+/// The name of a transport after a dot of its colour.
 pub fn swatch(transport: &str) -> String {
     html::swatch(colour(transport), transport)
 }

@@ -29,9 +29,9 @@ pub struct FuzzPlan {
     pub count: u64,
     /// These faults instead of those that each seed draws.
     pub faults: Option<FaultSet>,
-    /// So many ranks instead of those that each seed draws.
+    /// This many ranks instead of those that each seed draws.
     pub ranks: Option<u16>,
-    /// So many operations instead of those that each seed draws.
+    /// This many operations instead of those that each seed draws.
     pub operations: Option<usize>,
     /// Seeds that run at a time.
     pub parallel: u16,

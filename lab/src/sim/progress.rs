@@ -1,5 +1,5 @@
-//! How far a simulation is, and how long it will take still: a bar on standard error, where that
-//! is a terminal.
+//! How far a simulation has come, and how much longer it will take: a bar on standard error, where
+//! that is a terminal.
 //!
 //! Flows of a run often end all together, so their number says little. The bar shows the simulated
 //! time over the least time that the workload can take: all bytes of the busiest host at the rate
@@ -17,7 +17,7 @@ use super::scenario::Loaded;
 /// Steps of a bar for one run.
 const STEPS: u64 = 1000;
 
-/// A bar of so many steps; `beside` is the template of the text at its right.
+/// A bar of this many steps; `beside` is the template of the text at its right.
 pub fn bar(steps: u64, beside: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(&format!("{{bar:30}} {beside}"));
     let style = style.expect("the template is constant and well-formed");
@@ -31,7 +31,7 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    /// A bar for so many runs.
+    /// A bar for this many runs.
     pub fn of_runs(runs: usize) -> Self {
         let beside = "{percent:>3}%  {elapsed} gone, about {eta} left  {msg}";
         let bar = bar(runs as u64 * STEPS, beside);
@@ -50,7 +50,7 @@ impl RunProgress {
         }
     }
 
-    /// Sets the bar to so many runs done.
+    /// Sets the bar to this many runs done.
     pub fn done(&self, runs: usize) {
         let position = runs as u64 * STEPS;
         self.bar.set_position(position.max(self.bar.position()));

@@ -1,7 +1,7 @@
 //! The parameters of a simulation: a [`Scenario`] can be typed, or stand in a plan of a sweep.
 //!
-//! [`Scenario::load`] reads
-//! the files that it names and makes the setup of the simulator; [`Scenario::run`] runs that.
+//! [`Scenario::load`] reads the files that it names and makes the setup of the simulator;
+//! [`Scenario::run`] runs that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -230,7 +230,7 @@ impl Scenario {
     /// says so, and [`Summary::unfinished`] makes an error of it.
     ///
     /// # Errors
-    /// [`LabError`] when the setup makes no sense; the simulation did not start then.
+    /// [`LabError`] when the setup makes no sense. Then nothing was simulated.
     pub fn run(
         &self,
         loaded: &Loaded,

@@ -67,7 +67,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 /// Measures codecs and plans the tensors of a model.
 ///
 /// # Errors
-/// [`LabError`] when there is no such model, or no published cost for so many servers.
+/// [`LabError`] when there is no such model, or no published cost for this many servers.
 pub fn run(question: &CodecQuestion) -> Result<CodecReport, LabError> {
     let name = question.model.as_deref().unwrap_or_default();
     let model = files::model(name)?;

@@ -420,7 +420,7 @@ impl PortQueues {
     }
 }
 
-/// The order of a pause frame.
+/// The command that a pause frame carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pausing {
     /// Send no more packets of this queue.

@@ -31,7 +31,7 @@ fn burst(dscp: Dscp, count: u32, bytes: u32) -> Vec<(Span, Envelope)> {
     (0..count).map(|_| (Span::ZERO, envelope)).collect()
 }
 
-/// Three hosts send to a fourth; all queues are full until the first of them has sent all.
+/// Three hosts send to a fourth. No queue runs empty before the first of them has sent everything.
 fn three_to_one(policy: &QosPolicy, plans: [Vec<(Span, Envelope)>; 3]) -> Talked {
     let mut plans = plans.to_vec();
     plans.push(Vec::new());

@@ -47,7 +47,7 @@ impl SumBudgets {
         self.find(sum).is_some()
     }
 
-    /// Whether the sum can do without so many bytes more. Without patience the tolerance of each
+    /// Whether the sum can do without this many bytes more. Without patience the tolerance of each
     /// message decides.
     pub(super) fn verdict(&self, sum: SumName, bytes: u64) -> BudgetVerdict {
         let fits = |budget: &SumBudget| budget.missing_bytes + bytes <= budget.allowed_bytes;

@@ -1,24 +1,24 @@
 //! Losses of links, told from those of queues by the share that is lost where no queue is seen.
 //!
-//! Links that lose packets lose as many beside a queue as without one; a full queue loses many more
-//! than nothing. So links explain the losses of a round trip if it lost no more, chance included,
+//! A bad link loses as many packets beside a queue as without one; a full queue drops many, an
+//! empty one none. So links explain the losses of a round trip if it lost no more, chance included,
 //! than calm round trips do, and if packets beside queues are not lost clearly more often. A loss
 //! is found a round trip late, when its queue may have gone, so a round trip is calm only some
 //! round trips after the last queue and the last cut.
 
 use super::Feedback;
 
-/// After so many segments, older ones count half.
+/// After this many segments, older ones count half.
 const LINK_MEMORY: u64 = 1 << 14;
 /// Round trips without a queue and without a cut after which a path is calm.
 const CALM_AFTER: u32 = 4;
 /// Links explain no loss where fewer than this many are expected in a round trip.
 const EXPECTED_MIN: f64 = 0.02;
-/// They explain one more than expected, and so many standard deviations: chance exceeds that in
+/// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// about one of 50 round trips.
 const DEVIATIONS: f64 = 1.5;
-/// They explain none where more packets beside a queue are lost than so many times their share, by
-/// more than chance.
+/// They explain none where more packets beside a queue are lost than this many times their share,
+/// by more than chance.
 const CLEARLY_MORE: f64 = 2.0;
 
 /// The shares of segments that are lost without a queue and beside one.
@@ -51,7 +51,7 @@ impl LossCount {
         self.lost as f64 / self.segments.max(1) as f64
     }
 
-    /// Whether chance may lose so many of them where this share is lost.
+    /// Whether chance may lose this many of them where this share is lost.
     fn is_chance(self, share: f64) -> bool {
         let expected = share * self.segments as f64;
         let beyond = self.lost.saturating_sub(1) as f64 - expected;

@@ -123,7 +123,7 @@ pub fn parse(text: &str) -> Result<DeTable<'_>, TomlError> {
     Ok(parsed.into_inner())
 }
 
-/// The line, from 1, of the byte `at`.
+/// The number, from 1, of the line that has the byte at `at`.
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.bytes().take(at);
     before.filter(|byte| *byte == b'\n').count() + 1

@@ -1,16 +1,16 @@
-//! PROBE at its receiver: what it tells, and who is answered.
+//! How the receiver takes and answers PROBE.
 //!
-//! 1. One that asks is answered with a report of the whole message, a mark ([`Flags::MARKER`]) is
-//!    not. A mark that does not say ALL_SENT tells only how far its path has come.
-//! 2. One for a message that is closed is answered by REFUSE, one for a message that is one too
-//!    many by a report of another one.
+//! 1. It answers a PROBE with a report of the whole message. It does not answer a mark
+//!    ([`Flags::MARKER`]); a mark without ALL_SENT tells only how far its path has come.
+//! 2. It answers a PROBE for a closed message with REFUSE, and one for a message that it has no
+//!    room for with a report of another message.
 
 use super::message::{ReceiveMessage, ReceiveStage};
 use super::{RankResources, Receiver};
 use crate::units::Span;
 use crate::wire::{Flags, Header, ProbeBody};
 
-/// The sender of messages that are too many is answered once in this time.
+/// A sender of more messages than the receiver takes is answered once in this time.
 const TURN_AWAY_WAIT: Span = Span::from_millis(50);
 
 impl Receiver {
@@ -75,9 +75,9 @@ impl Receiver {
         }
     }
 
-    /// A PROBE asks about a message that is one too many. The report of another one answers it:
-    /// otherwise its sender would ask for nothing else, and take this rank for dead. This happens
-    /// now and then only, since the sender repairs what was not taken.
+    /// Answers a PROBE for a message that this rank has no room for, by a report of another one:
+    /// otherwise its sender would keep asking for this message only, and take this rank for dead.
+    /// It does so rarely, since the sender repairs the segments that were not taken.
     #[cold]
     fn turn_away(&mut self, header: &Header, lent: &RankResources<'_>) {
         let is_early = self

@@ -1,7 +1,7 @@
 //! How a message ends at its receiver: STOP until CLOSE, RESET, and REFUSE.
 //!
-//! 1. A complete message is kept until the sender is known to have heard its holes: until CLOSE, or
-//!    a RESET. It says STOP again after waits that double up to a second. After [`STOPS_EACH`] of
+//! 1. The receiver keeps a complete message until CLOSE or RESET shows that the sender has heard of
+//!    its holes. It repeats STOP after waits that double up to a second. After [`STOPS_EACH`] of
 //!    them only the oldest complete message repeats it; when CLOSE arrives, the next one says it at
 //!    once.
 //! 2. RESET forgets the message, whether it is posted, early or has not arrived yet.

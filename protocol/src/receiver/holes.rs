@@ -1,8 +1,9 @@
 //! The missing segments of one message: which of them its sender has lost, and which are accepted.
 //!
-//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates, the ledger
-//!    allows and are certainly not protected. Segments that the sender has found lost go before
-//!    those that may only be late, then the least needed ones. Each is reserved in the ledger.
+//! 1. [`HoleState::accept`] accepts as many holes as the message tolerates and the ledger allows,
+//!    and only of segments that are certainly not protected. It takes segments that the sender has
+//!    found lost before those that may only be late, and then the least needed ones. Each is
+//!    reserved in the ledger.
 //! 2. An accepted segment that arrives after all is stored, and released in the ledger.
 //! 3. When the message ends, [`HoleState::take`] books the holes that are still accepted as lost.
 

@@ -28,8 +28,8 @@ use crate::wire::{
 const ENDS_AWAITED: u32 = 2;
 /// A gap is at most 2 to this power times as long as the first one of its message.
 const GAP_DOUBLINGS: u32 = 4;
-/// BITMAPs without a packet of the message in between that follow each other at that pace. Each
-/// further one waits twice as long: the sender is cut off, and will ask when it is back.
+/// BITMAPs that follow each other at that pace while no packet of the message arrives. After them
+/// each wait is twice as long: the sender is cut off, and will ask when it is back.
 const UNHEARD_FREE: u32 = 8;
 /// The same holds for the wait for a CLOSE.
 const STOP_DOUBLINGS: u32 = 20;
@@ -54,7 +54,7 @@ struct GrantState {
     granted: u32,
     /// How many its sender may have begun with, whether or not they have been sent.
     start: u32,
-    /// How many more it has sent in the place of holes.
+    /// How many more it has sent in place of holes.
     freed: u32,
     /// Holes that it has named so far.
     named: u32,
@@ -205,7 +205,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// So many of its segments, with its turn.
+    /// A number of its segments, with its turn.
     pub(super) fn of_turn(&self, segments: u32) -> TurnSegments {
         let turn = self.grants.turn;
         TurnSegments { turn, segments }
@@ -265,8 +265,8 @@ impl ReceiveMessage {
         lent.grants.wait(turn, lent.place, self.serial);
     }
 
-    /// This many packets of segments that it needs were trimmed: each has used up a grant. Returns
-    /// how many segments were in flight before.
+    /// Switches have trimmed `packets` packets whose segments it needs: each has used up a grant.
+    /// Returns how many of these were counted as in flight.
     pub(super) fn on_trimmed(&mut self, packets: u32) -> TurnSegments {
         self.grants.trimmed += packets;
         self.settle_some(packets)
@@ -294,8 +294,8 @@ impl ReceiveMessage {
         self.is_posted() && self.grants.unheard.is_some()
     }
 
-    /// So many segments have arrived, or were sent as PROBE says; gives how long its sender took to
-    /// answer a grant that is heard by that.
+    /// Notes that `segments` segments have arrived, or were sent as PROBE says. If that answers a
+    /// grant that is timed, returns how long the answer took.
     #[inline]
     pub(super) fn hear_grant(&mut self, now: Instant, segments: u32) -> Option<Span> {
         self.grants.unheard?;
@@ -305,13 +305,13 @@ impl ReceiveMessage {
         timed.map(|timed| now - timed.told)
     }
 
-    /// No answer to its last grant is timed.
+    /// Stops timing the answer to its last grant.
     pub(super) fn time_no_answer(&mut self) {
         self.grants.timed = None;
     }
 
-    /// Tells a grant again that is not heard, if its sender was told at least `age` ago, and that
-    /// again less than `most` times; says whether it does.
+    /// Repeats a grant that is not heard, if it was last told at least `age` ago and was repeated
+    /// less than `most` times; returns whether it does.
     pub(super) fn tell_grant_again(&mut self, now: Instant, age: Span, most: u32) -> bool {
         let is_posted = self.is_posted();
         let is_due = |grant: &&mut UnheardGrant| {
@@ -349,7 +349,7 @@ impl ReceiveMessage {
     }
 
     /// Processes the holes that a PROBE names, and that its sender has sent `sent` segments, some
-    /// perhaps in the place of holes; returns how many were in flight before, and how many are.
+    /// perhaps in place of holes; returns how many were in flight before, and how many are.
     pub(super) fn on_lost(
         &mut self,
         told: Option<(SegmentReport, &[u8])>,
@@ -538,7 +538,7 @@ impl ReceiveMessage {
         renewed
     }
 
-    /// Ends the gap now if all missing segments are known to be lost: waiting brings none. The next
+    /// Ends the gap now if all missing segments are known to be lost: none would come. The next
     /// timeout decides about the holes: by then it is known whether this host has dropped packets.
     #[inline]
     pub(super) fn end_gap_if_settled(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
@@ -547,7 +547,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// Few packets come while a message has gaps. Inlined it would make the others slower.
+    /// Not inlined, so that the many packets of messages without gaps stay fast.
     #[inline(never)]
     fn end_settled_gap(&mut self, lent: &RankResources<'_>, order: &ArrivalOrder) {
         // A sender that has answered no BITMAP is asked again only when a gap is over.

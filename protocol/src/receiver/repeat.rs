@@ -1,16 +1,19 @@
-//! Grants that go again: a lost report would hold its sender up until that asks for itself.
+//! Repeats grants: if the report that carries a grant is lost, its sender waits until it probes.
 //!
-//! 1. A grant is *heard* when more segments of its message have arrived, or were sent as PROBE
-//!    says, than were granted before it.
-//! 2. When no segment has come from the peer for a wait, the messages whose grants are not heard
-//!    report again, after waits that double, at most [`REPEATS_MAX`] times until a segment comes.
-//! 3. The wait is twice the longest time that the peer should take to answer a grant, and a margin:
-//!    a window that was halved is silent for a round trip. Once packets of the peer were lost, it
-//!    is twice the usual time, and there may be [`REPEATS_LOSSY`] repeats. Before the first answer
-//!    it is [`GAPS_UNKNOWN`] gaps, and grants go again only once: the path may be long.
-//! 4. Once packets were lost, those that should have been heard go again with the answer to a
-//!    PROBE: its sender may wait for one of them, and each that is lost takes a part of the grant
-//!    window. No answer to these is timed (Karn's rule, RFC 6298 section 3).
+//! 1. A grant is *heard* when more segments of its message have arrived than were granted before
+//!    it, or when PROBE says that more were sent.
+//! 2. When no segment has come from the peer for a wait, each message whose grant is not heard
+//!    reports again. The waits double, and there are at most [`REPEATS_MAX`] repeats until a
+//!    segment comes.
+//! 3. The length of the wait:
+//!    - Usually twice the longest time that the peer should take to answer a grant, and a margin:
+//!      a sender that has halved its window is silent for a round trip.
+//!    - Once packets of the peer were lost, twice the usual time, with up to [`REPEATS_LOSSY`]
+//!      repeats.
+//!    - Before the first answer, [`GAPS_UNKNOWN`] gaps, with one repeat: the path may be long.
+//! 4. Once packets were lost, the answer to a PROBE repeats all grants that should have been heard
+//!    by then: the prober may be waiting for one of them, and a lost grant occupies a part of the
+//!    grant window. Answers to these repeats are not timed (Karn's rule, RFC 6298 section 3).
 
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};

@@ -1,4 +1,4 @@
-//! Takes PARITY, and restores the segments that it can (`receiver/parity.rs`).
+//! Processes PARITY packets and restores the segments that they make known (`receiver/parity.rs`).
 
 use super::message::ReceiveStage;
 use super::{DataEffect, RankResources, Receiver, Restoration};

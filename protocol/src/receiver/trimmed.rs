@@ -4,8 +4,8 @@
 //!    arrive, the message waits for that in turn, and so does the repair ([`Flags::REGRANTED`]):
 //!    many senders whose packets were cut in one queue would fill it again.
 //! 2. Nothing else follows from such a header. It may have overtaken whole packets, so it says
-//!    nothing about the order of its path, echoes no time, and opens no message: what it has used
-//!    up is noted until a packet does ([`super::unopened`]).
+//!    nothing about the order of its path, echoes no time, and opens no message: the grant that it
+//!    has used up is noted until a packet opens the message ([`super::unopened`]).
 
 use super::message::ReceiveStage;
 use super::{RankResources, Receiver};

@@ -1,4 +1,4 @@
-//! Messages of which a receiver has got nothing but the headers of trimmed packets.
+//! Messages of which only the headers of trimmed packets have arrived.
 
 use crate::units::MessageSerial;
 

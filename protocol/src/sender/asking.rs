@@ -1,23 +1,25 @@
 //! When messages are probed, and how much their receiver was told by PROBE.
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
-//!    after waits that double up to [`PROBE_WAIT_MAX`]. On lossy paths these begin with
-//!    [`Rtt::retry_wait`], and the first few after a segment has left or arrived are in haste: the
-//!    first wait does not double, and two PROBEs at a time follow an unanswered one: while segments
-//!    are in flight, a few more times. There the wait after an answer doubles, too, as long as no
-//!    segment leaves or arrives. Where many go unanswered, every other one is short.
-//! 2. A message that makes no progress and has heard so from its receiver *rests*: the receiver
+//!    after waits that double up to [`PROBE_WAIT_MAX`]. Where many PROBEs go unanswered, every
+//!    other one is short. On lossy paths:
+//!    - The waits begin with [`Rtt::retry_wait`].
+//!    - The first few PROBEs after a segment has left or arrived are in haste: the first wait does
+//!      not double, and after an unanswered PROBE two leave at a time. While segments are in
+//!      flight, two leave at a time a few more times.
+//!    - The wait after an answer doubles, too, as long as no segment leaves or arrives.
+//! 2. A message that makes no progress, as its receiver has confirmed, *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
-//!    grant whose packet was lost: a receiver answers PROBE for a message that is not posted with
-//!    reports of all messages that it has granted, too.
+//!    grant whose packet was lost: a receiver that answers a PROBE for a message that is not posted
+//!    also reports all messages that it has granted.
 //!
-//!    A message that has asked several times, while its peer answered only others, rests too:
-//!    the receiver has too many early messages to take it, and does not say when that changes. Such
-//!    messages ask before others, after waits up to [`VAIN_WAIT_MAX`].
-//! 3. After [`SILENT_PROBES`] of a message without any report the peer is silent. Then one message
-//!    asks for all, after waits of up to a part of the silence, and the window restarts. The first
-//!    packet that answers ends the silence: all messages in doubt ask at once.
+//!    A message that has asked several times, while its peer answered only others, rests, too: the
+//!    receiver has too many early messages to take it, and does not say when that changes. Such
+//!    messages ask before others, after waits of up to [`VAIN_WAIT_MAX`].
+//! 3. The peer is silent after [`SILENT_PROBES`] of one message without any report. Then one
+//!    message asks for all, after waits of up to a part of the silence, and the window restarts.
+//!    The first packet that answers ends the silence: all messages in doubt ask at once.
 
 use smallvec::SmallVec;
 
@@ -52,9 +54,9 @@ const SILENT_WAITS: u64 = 2;
 const SILENCE_PART: u64 = 128;
 /// On paths that lose this share of packets, each end is marked twice at a time.
 const MARKED_TWICE: f64 = 0.02;
-/// A path whose end has not been passed after so many marks has failed.
+/// A path whose end has not been passed after this many marks has failed.
 const FAILED_AFTER: u32 = 2;
-/// On clean paths the ends of a message are marked if it has so many segments for each of them.
+/// On clean paths the ends of a message are marked if it has this many segments for each of them.
 const MARKED_SEGMENTS: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
 /// RFC 6298 section 2.1.
@@ -319,8 +321,8 @@ impl Sender {
         }
     }
 
-    /// A PROBE of the message at `at` is due, which was at `stage` before: queues it, and marks of
-    /// the ends of the message's paths before it.
+    /// Queues a PROBE for the message at `at`, and before it a mark on each path where the message
+    /// ends. `stage` is the message's stage before this PROBE was due.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
         let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_to_mark(at);

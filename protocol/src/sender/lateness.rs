@@ -1,10 +1,10 @@
-//! How late packets come after others that overtook them, as far as those that were late show: of
-//! segments (`sender/loss.rs`) and of reports (`sender/hearing.rs`).
+//! How long after the packets that overtook them late packets arrive: segments (`sender/loss.rs`)
+//! and reports (`sender/hearing.rs`). Only packets that were late can show this.
 
 use crate::rtt::Rtt;
 use crate::units::Span;
 
-/// Packets may be so many times as late as those of late were.
+/// Packets may be this many times as late as those of late were.
 const LATE_AGAIN: u64 = 2;
 /// Each report takes this part of the lateness away.
 const LATENESS_PART: u64 = 256;

@@ -22,7 +22,7 @@ pub(super) enum LeastSearch {
 }
 
 impl LeastSearch {
-    /// The minimum round trip is in doubt.
+    /// Begins a search, since the minimum round trip is in doubt.
     pub(super) fn begin(&mut self) {
         if *self == Self::Off {
             *self = Self::Draining;

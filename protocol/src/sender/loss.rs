@@ -34,9 +34,9 @@ use crate::rtt::Rtt;
 use crate::units::{Class, Instant, MessageId, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
 
-/// Segments taken for lost that are remembered, at most.
+/// The most segments taken for lost that are remembered.
 const DOUBTED_MAX: usize = 64;
-/// The same of those that may stay missing, until their path tells.
+/// The most holes that are remembered as guesses until their path tells.
 const GUESSED_MAX: usize = 256;
 
 /// The packets of one class in flight to one peer.
@@ -46,7 +46,7 @@ pub(super) struct ClassFlights {
     pub(super) flights: VecDeque<SegmentFlight>,
     /// Time stamp of the newest packet, probes included, that is known to have arrived.
     newest: Option<Stamp>,
-    /// The same of those before whose reports no other one is awaited.
+    /// The same, of packets whose report has come, as have all reports before it.
     proven: Option<Stamp>,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct GuessedHoles {
 }
 
 impl GuessedHoles {
-    /// A hole of this class. One too many remains a guess.
+    /// Adds a hole of this class. If there are too many, the oldest remains a guess for good.
     fn add(&mut self, class: usize, flight: SegmentFlight) {
         if self.flights.len() == GUESSED_MAX {
             self.flights.pop_front();
@@ -208,7 +208,7 @@ pub(super) struct FoundLost {
 }
 
 impl FoundLost {
-    /// So many segments that the receiver has restored, sent before a packet of this stamp.
+    /// Segments that parity has restored at the receiver, sent before a packet of this stamp.
     pub(super) fn hidden(segments: u32, sent_at: Stamp) -> Self {
         Self {
             all: segments,
@@ -288,7 +288,7 @@ impl Sender {
         lost
     }
 
-    /// A path has passed a packet, so holes before it that were guesses are none any more.
+    /// A path has passed a packet, so holes before it are no longer guesses.
     fn confirm_guesses(&mut self, now: Instant, passed: PathMark) {
         let mut guessed = std::mem::take(&mut self.guessed);
         guessed.flights.retain(|(class, flight)| {

@@ -47,7 +47,7 @@ pub(super) struct SegmentFlight {
 }
 
 impl SegmentFlight {
-    /// Whether it was sent on the entropy of a packet, before it.
+    /// Whether it was sent before `packet`, on the same path.
     pub(super) fn precedes(&self, packet: PathMark) -> bool {
         self.entropy == packet.entropy && self.number.ahead_of(packet.number) < 0
     }
@@ -143,7 +143,7 @@ impl SendProgress {
 struct StopHeard {
     /// The segments that the receiver accepted as lost, as far as it has named them.
     missing: Option<Bitmap>,
-    /// It has named those before this one.
+    /// STOP has named all of them before this segment.
     until: u32,
 }
 

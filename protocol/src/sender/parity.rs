@@ -3,9 +3,9 @@
 
 use crate::units::Stamp;
 
-/// After so many packets, older ones count half.
+/// After this many packets, older ones count half.
 const LOSS_MEMORY: u64 = 1 << 14;
-/// Before so many packets, their loss is not known.
+/// Before this many packets, their loss is not known.
 const LOSS_KNOWN: u64 = 1 << 12;
 /// The share that lossy paths are taken to lose until then.
 const LOSS_UNKNOWN: f64 = 0.001;
@@ -81,8 +81,8 @@ impl MessageParity {
         std::mem::take(&mut self.in_flight)
     }
 
-    /// The receiver has restored so many segments, modulo 256; returns how many of them the sender
-    /// has not found lost, and was not told of.
+    /// The receiver has restored this many segments, modulo 256; returns how many of them the
+    /// sender has not found lost, and was not told of.
     pub(super) fn hidden_losses(&mut self, restored: u8) -> u32 {
         let news = restored.wrapping_sub(self.restored as u8);
         // An older report may come later.

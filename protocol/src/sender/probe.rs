@@ -9,7 +9,7 @@ pub(super) const PROBE_WAIT_MAX: Span = Span::from_millis(20);
 /// How often a message asks while its peer answers only others; then it rests.
 const ASKED_IN_VAIN: u32 = 8;
 
-/// So many PROBEs without a report are all long; after them every other one is short.
+/// This many PROBEs without a report are all long; after them every other one is short.
 const LONG_UNANSWERED: u32 = 8;
 
 /// Probes in haste since a segment of the message last left or arrived: later ones meet a receiver
@@ -128,7 +128,7 @@ impl ProbeState {
         self.retries <= HURRIED
     }
 
-    /// Whether two at a time may follow an unanswered one, of a message with so many segments in
+    /// Whether two at a time may follow an unanswered one, of a message with this many segments in
     /// flight. Without any, the receiver may have nothing to say.
     pub(super) fn asks_twice(&self, in_flight: u32) -> bool {
         self.hurries() || (in_flight > 0 && self.unanswered <= LONG_UNANSWERED)
@@ -139,7 +139,7 @@ impl ProbeState {
         self.vain >= ASKED_IN_VAIN
     }
 
-    /// Whether the last one goes without what it tells: neither a body nor that all was sent. Where
+    /// Whether the last one is short: it has no body, and does not say that all was sent. Where
     /// long packets vanish, the answer to a short one shows that the peer lives ([`crate::path`]).
     pub(super) fn is_short(&self) -> bool {
         self.unanswered > LONG_UNANSWERED && self.unanswered % 2 == 1

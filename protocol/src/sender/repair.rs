@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::bitmap::Bitmap;
 use crate::priority::RepairNeed;
 
-/// A message keeps its expected losses, and so many of their standard deviations more.
+/// A message keeps its expected losses, and this many of their standard deviations more.
 const DEVIATIONS_KEPT: f64 = 2.0;
 
 /// How many holes a message keeps for the last of its segments, as many as are `in_flight` now,

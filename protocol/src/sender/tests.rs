@@ -33,7 +33,7 @@ fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
 }
 
 /// Begins a message with segments of one layer, of an operation with another one at its front, and
-/// of a model with so many.
+/// of a model with this many.
 fn begin_of(
     sender: &mut Sender,
     sequence: u32,
@@ -79,7 +79,7 @@ fn report_of(packet: &Header, cumulative: u32) -> (Header, SegmentReport) {
     (Header { kind, ..*packet }, report)
 }
 
-/// Sends so many messages and acknowledges each packet; tells how many turns were asked for,
+/// Sends this many messages and acknowledges each packet; tells how many turns were asked for,
 /// and how many packets there were.
 fn asked(count: u32) -> (u64, u64) {
     let settings = settings();
@@ -130,7 +130,7 @@ impl Clocked {
         sent.expect("the window has room").template
     }
 
-    /// Takes the report that such a message has arrived, after so many microseconds.
+    /// Takes the report that such a message has arrived, after this many microseconds.
     fn hear(&mut self, sent: &Header, micros: u64) {
         self.hear_part(sent, SEGMENTS, micros);
     }

@@ -174,7 +174,7 @@ class Backend : public c10d::Backend {
     return kept ? values : at::Tensor();
   }
 
-  // Multiplies the residual of a tensor by the new scale of the loss over the one before.
+  // Multiplies the residual of a tensor by the new scale of the loss divided by the old one.
   void scale_residual(uint64_t tensor_key, double factor) {
     const auto pieces = submit_->pieces_of(tensor_key);
     if (pieces.empty()) core().scale_residual(tensor_key, factor);

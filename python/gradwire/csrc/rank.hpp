@@ -230,7 +230,7 @@ class Rank {
     return stager_;
   }
 
-  // Throws in a fork: nobody there would ever end an operation that waits for its input.
+  // Throws in a fork, where no thread would ever end an operation that waits for its input.
   void refuse_fork() {
     if (getpid() == process_) return;
     std::array<char, kErrorBytes> error{};
@@ -239,7 +239,7 @@ class Rank {
     TORCH_CHECK_WITH(DistBackendError, false, error.data());
   }
 
-  // Counts an operation in that is not submitted yet.
+  // Counts an operation as pending before it is submitted.
   void operation_started(uint32_t group) {
     std::lock_guard lock(pending_mutex_);
     ++pending_[group];

@@ -216,7 +216,7 @@ class Stager {
       return std::move(runner);
     }
 
-    // Whether it was added; nothing is once the thread has ended.
+    // Returns whether it was added: nothing is, once the thread has ended.
     template <typename Add>
     bool push(Add add) {
       std::lock_guard lock(mutex);
@@ -256,7 +256,7 @@ class Stager {
       }
     }
 
-    // Whether the thread should end; fails loads that are left then.
+    // Returns whether the thread should end; if so, fails the loads that are left.
     bool ended() {
       std::deque<Load> left;
       {
@@ -276,7 +276,7 @@ class Stager {
       return true;
     }
 
-    // Frees what has been copied; whether there was any.
+    // Frees what has been copied; returns whether there was any.
     bool release() {
       std::vector<Kept> free;
       {
@@ -296,7 +296,7 @@ class Stager {
       return !free.empty();
     }
 
-    // Starts the copies of the next load; whether it did.
+    // Starts the copies of the next load; returns whether it did.
     bool begin() {
       std::optional<Load> next;
       {
@@ -324,7 +324,7 @@ class Stager {
              Clock::now() - last_end > kPatience;
     }
 
-    // Submits the first load whose copies have happened; whether it did.
+    // Submits the first load whose copies have happened; returns whether it did.
     bool submit() {
       if (copying.empty()) return false;
       auto& first = copying.front();

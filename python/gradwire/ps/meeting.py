@@ -8,7 +8,7 @@ Tensors do not pass here. The keys are below ``gradwire.ps``:
 - ``join/<n>``: the n-th arrival of a worker, also of a restarted one;
 - ``ended/<i>``: a server has finished;
 - ``generation``, and ``present/<g>/<i>``, ``rendezvous/<g>``, ``live/<g>/<i>`` of each: how many
-  servers have come in the place of others, which servers are there, where they meet, and which
+  servers have come in place of others, which servers are there, where they meet, and which
   serve workers (:mod:`gradwire.ps.redundancy`);
 - ``finished/<w>``: after how many steps a worker has finished, for servers that come later;
 - ``failed``: why training cannot continue, in the words that all processes raise.
@@ -128,11 +128,11 @@ class Meeting:
         return is_replacement
 
     def replace_server(self) -> None:
-        """Ask all servers to meet anew, with this one in the place of a lost one."""
+        """Ask all servers to meet anew, with this one in place of a lost one."""
         self._store.add("generation", 1)
 
     def generation(self) -> int:
-        """Return how many servers have come in the place of others."""
+        """Return how many servers have come in place of others."""
         return int(self._store.add("generation", 0))
 
     def note_present(self, generation: int) -> None:

@@ -25,7 +25,7 @@ _ON_THE_WAY = frozenset({Standing.AWAITED, Standing.HERE})
 
 @dataclass
 class Seat:
-    """A server's knowledge of one worker."""
+    """One worker, as its server sees it."""
 
     clock: int = 0
     """Steps pushed."""

@@ -132,7 +132,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The state of a server that has come in the place of a lost one."""
+    """The state of a server that has come in place of a lost one."""
 
     updates: int
     state: torch.Tensor
@@ -471,7 +471,7 @@ class Redundancy(threading.Thread):
                 if self._store.pending:
                     return self._store.pending[0]
             if self._meeting.generation() > self._generation:
-                raise RuntimeError("a server has come in the place of another")
+                raise RuntimeError("a server has come in place of another")
 
     def _gathered(self, own: torch.Tensor) -> torch.Tensor:
         """Return this server's symbols of all servers' states, which come piece by piece."""

@@ -104,7 +104,7 @@ class Server:
 
     @property
     def join_seconds(self) -> float:
-        """How long a worker's job may take to meet: with redundancy, the next one may be near."""
+        """How long a worker's job may take to meet; with redundancy, the next may follow soon."""
         return self.setup.timeout if self._code is None else min(self.setup.timeout, JOIN_SECONDS)
 
     def counters(self) -> dict[str, int]:

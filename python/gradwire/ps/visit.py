@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _PULLED_LAYERS = 64
-"""Parameters travel as the first of so many layers: in a high class, and none of them protected."""
+"""Parameters travel as the first of this many layers: in a high class, none of them protected."""
 
 
 class Visit(threading.Thread):

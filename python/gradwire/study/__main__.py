@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--core", action="store_true", help="a third of the cells")
     parser.add_argument("--cell", action="append", metavar="ID", help="this cell; may be repeated")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="begin no cell after so many minutes"
+        "--minutes", type=float, default=math.inf, help="begin no cell after this many minutes"
     )
     parser.add_argument("--list", action="store_true", help="list the cells and run nothing")
     parser.add_argument("--json", action="store_true", help="JSON instead of Markdown")

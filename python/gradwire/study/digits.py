@@ -32,7 +32,7 @@ def network() -> nn.Sequential:
 
 
 class Digits(Task):
-    """Digits classified; its score is the share that is classified correctly."""
+    """Classifies digits; the score is the share that is classified correctly."""
 
     name = "mnist"
     plan = Plan(

@@ -1,4 +1,4 @@
-"""The tasks there are."""
+"""The list of all tasks."""
 
 from __future__ import annotations
 

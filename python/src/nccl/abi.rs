@@ -89,10 +89,10 @@ pub struct PropertiesV8 {
     pub net_device_version: c_int,
 }
 
-/// `ncclNetProperties_v9_t` and `_v10_t`.
+/// The fields with which the properties of version 9 and of all later ones begin.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct PropertiesV9 {
+pub struct PropertiesHead {
     /// As in version 8.
     pub name: *const c_char,
     /// As in version 8.
@@ -119,6 +119,14 @@ pub struct PropertiesV9 {
     pub net_device_type: c_int,
     /// As in version 8.
     pub net_device_version: c_int,
+}
+
+/// `ncclNetProperties_v9_t` and `_v10_t`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PropertiesV9 {
+    /// The first fields.
+    pub head: PropertiesHead,
     /// The devices that it joins: itself.
     pub virtual_device: VirtualDevice,
     /// Bytes of a point-to-point message at most.
@@ -141,32 +149,8 @@ pub struct PropertiesV11 {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PropertiesV12 {
-    /// As in version 8.
-    pub name: *const c_char,
-    /// As in version 8.
-    pub pci_path: *const c_char,
-    /// As in version 8.
-    pub guid: u64,
-    /// As in version 8.
-    pub ptr_support: c_int,
-    /// As in version 8.
-    pub reg_is_global: c_int,
-    /// As in version 9.
-    pub force_flush: c_int,
-    /// As in version 8.
-    pub speed: c_int,
-    /// As in version 8.
-    pub port: c_int,
-    /// As in version 8.
-    pub latency: f32,
-    /// As in version 8.
-    pub max_comms: c_int,
-    /// As in version 8.
-    pub max_recvs: c_int,
-    /// As in version 8.
-    pub net_device_type: c_int,
-    /// As in version 8.
-    pub net_device_version: c_int,
+    /// The first fields.
+    pub head: PropertiesHead,
     /// The devices that it joins: itself.
     pub virtual_device: WideVirtualDevice,
     /// As in version 9.
@@ -191,19 +175,7 @@ impl From<PropertiesV12> for PropertiesV9 {
             .devs
             .copy_from_slice(&all.virtual_device.devs[..4]);
         Self {
-            name: all.name,
-            pci_path: all.pci_path,
-            guid: all.guid,
-            ptr_support: all.ptr_support,
-            reg_is_global: all.reg_is_global,
-            force_flush: all.force_flush,
-            speed: all.speed,
-            port: all.port,
-            latency: all.latency,
-            max_comms: all.max_comms,
-            max_recvs: all.max_recvs,
-            net_device_type: all.net_device_type,
-            net_device_version: all.net_device_version,
+            head: all.head,
             virtual_device,
             max_p2p_bytes: all.max_p2p_bytes,
             max_coll_bytes: all.max_coll_bytes,
@@ -221,20 +193,20 @@ impl From<PropertiesV12> for PropertiesV11 {
 }
 
 impl From<PropertiesV12> for PropertiesV8 {
-    fn from(all: PropertiesV12) -> Self {
+    fn from(PropertiesV12 { head, .. }: PropertiesV12) -> Self {
         Self {
-            name: all.name,
-            pci_path: all.pci_path,
-            guid: all.guid,
-            ptr_support: all.ptr_support,
-            reg_is_global: all.reg_is_global,
-            speed: all.speed,
-            port: all.port,
-            latency: all.latency,
-            max_comms: all.max_comms,
-            max_recvs: all.max_recvs,
-            net_device_type: all.net_device_type,
-            net_device_version: all.net_device_version,
+            name: head.name,
+            pci_path: head.pci_path,
+            guid: head.guid,
+            ptr_support: head.ptr_support,
+            reg_is_global: head.reg_is_global,
+            speed: head.speed,
+            port: head.port,
+            latency: head.latency,
+            max_comms: head.max_comms,
+            max_recvs: head.max_recvs,
+            net_device_type: head.net_device_type,
+            net_device_version: head.net_device_version,
         }
     }
 }
@@ -257,7 +229,7 @@ mod tests {
         assert_eq!(size_of::<PropertiesV11>(), 112);
         assert_eq!(offset_of!(PropertiesV11, max_multi_request_size), 104);
         assert_eq!(size_of::<PropertiesV12>(), 128);
-        assert_eq!(offset_of!(PropertiesV12, speed), 36);
+        assert_eq!(offset_of!(PropertiesV12, head.speed), 36);
         assert_eq!(offset_of!(PropertiesV12, virtual_device), 64);
         assert_eq!(offset_of!(PropertiesV12, max_p2p_bytes), 104);
         assert_eq!(offset_of!(PropertiesV12, max_coll_bytes), 112);

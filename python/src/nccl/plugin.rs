@@ -27,8 +27,8 @@ use gradwire_runtime::party::{
 };
 
 use super::abi::{
-    HANDLE_BYTES, Logger, NcclResult, PTR_HOST, ProfilerCallback, PropertiesV12, REQUESTS,
-    UNDEFINED, WideVirtualDevice,
+    HANDLE_BYTES, Logger, NcclResult, PTR_HOST, ProfilerCallback, PropertiesHead, PropertiesV12,
+    REQUESTS, UNDEFINED, WideVirtualDevice,
 };
 use super::launch::NcclLaunch;
 use super::tables::NET_V12;
@@ -193,22 +193,24 @@ impl NcclPlugin {
 
     fn properties(&self) -> PropertiesV12 {
         PropertiesV12 {
-            name: self.interface.as_ptr(),
-            pci_path: self
-                .pci_path
-                .as_ref()
-                .map_or(ptr::null(), |path| path.as_ptr()),
-            guid: self.guid,
-            ptr_support: PTR_HOST,
-            reg_is_global: 1,
-            force_flush: 0,
-            speed: self.speed,
-            port: 0,
-            latency: LATENCY,
-            max_comms: CONNECTIONS,
-            max_recvs: 1,
-            net_device_type: 0,
-            net_device_version: 0,
+            head: PropertiesHead {
+                name: self.interface.as_ptr(),
+                pci_path: self
+                    .pci_path
+                    .as_ref()
+                    .map_or(ptr::null(), |path| path.as_ptr()),
+                guid: self.guid,
+                ptr_support: PTR_HOST,
+                reg_is_global: 1,
+                force_flush: 0,
+                speed: self.speed,
+                port: 0,
+                latency: LATENCY,
+                max_comms: CONNECTIONS,
+                max_recvs: 1,
+                net_device_type: 0,
+                net_device_version: 0,
+            },
             virtual_device: WideVirtualDevice {
                 ndevs: 1,
                 ..WideVirtualDevice::default()

@@ -2,8 +2,8 @@
 //! folder, each rank writes its events there (`profile`).
 //!
 //! The communicator that is recorded is the first of a process with several ranks, which PyTorch
-//! makes for the whole job. NCCL does not say which ranks of the job a smaller one has. It need not
-//! use gradwire's net plugin.
+//! makes for the whole job. NCCL does not say which ranks of the job a smaller one has. The
+//! recorded communicator need not use gradwire's net plugin.
 //!
 //! NCCL's handles are numbers here, never read as addresses.
 #![expect(unsafe_code, reason = "NCCL's interface is made of raw pointers")]

@@ -1,4 +1,4 @@
-"""A GPU with CUDA in the place of the late device, for ``python/tests/gpu/run.sh``."""
+"""A GPU with CUDA in place of the late device, for ``python/tests/gpu/run.sh``."""
 
 import contextlib
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ _met = iter(range(1000))
 
 
 def meet(ranks: int | None = None) -> None:
-    """Wait for so many ranks, or for all, at PyTorch's store, without a packet of gradwire."""
+    """Wait for this many ranks, or for all, at PyTorch's store, without a packet of gradwire."""
     store = dist.distributed_c10d._get_default_store()
     name = f"met/{next(_met)}"
     if store.add(name, 1) == (ranks or int(os.environ["WORLD_SIZE"])):

@@ -1,7 +1,7 @@
 """A server that a test may kill, or one that comes in its place.
 
 Arguments are the number of servers, the timeout, and whether it "lives" or "dies" while it is
-rebuilt. The optimizer has state: a server without it would go another way.
+rebuilt. The optimizer has state: a server without it would compute other updates.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Trains under a loss scale that changes, so that sums show whether lost gradients followed it.
 
 Arguments after the report's path: ``ddp`` or ``fsdp``, and ``scaler`` or ``none``. Gradients are
-small integers times powers of two, so sums are exact: what the parameters took and what is still
-owed, in the scale of the last step, add up to all gradients.
+small integers times powers of two, so sums are exact: the gradients that reached the parameters and
+those still owed, in the scale of the last step, add up to all gradients.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Runs torchft's own tests of process groups with gradwire's in the place of Gloo's.
+"""Runs torchft's own tests of process groups with gradwire's in place of Gloo's.
 
 The first argument is the path of the report; ``resilient`` after it adds the tests in which a rank
 fails and the others continue.

@@ -167,7 +167,8 @@ impl ConnectionCore {
         Ok(Some(RequestNumber(number)))
     }
 
-    /// The bytes of a request's message, if it has ended; drives one round if it has not.
+    /// Returns the length of a request's message in bytes once the request has ended. Until then,
+    /// drives one round.
     fn test(&mut self, RequestNumber(number): RequestNumber) -> Result<Option<u32>, RequestError> {
         let open = self.requests.get(number).and_then(Option::as_ref);
         let open = open.ok_or(RequestError::Ended)?;

@@ -27,7 +27,7 @@ pub fn read(text: &str) -> Vec<ConfigEntry> {
     level(&mut said.peekable(), None, DEEPEST)
 }
 
-/// The next lines that are indented deeper than the one above, with so many levels below them.
+/// The next lines that are indented deeper than the one above, with this many levels below them.
 fn level<'a, I>(lines: &mut Peekable<I>, above: Option<usize>, levels: usize) -> Vec<ConfigEntry>
 where
     I: Iterator<Item = (usize, &'a str)>,
@@ -79,7 +79,7 @@ pub fn section<'a>(entries: &'a [ConfigEntry], line: &str) -> Option<&'a ConfigE
     entries.iter().find(|entry| entry.text() == line)
 }
 
-/// Entries as text, each level indented by so many spaces.
+/// Entries as text, each level indented by this many spaces.
 pub fn text(entries: &[ConfigEntry], spaces: usize) -> String {
     let lines = entries.iter().map(|entry| {
         let below = text(&entry.below, spaces);

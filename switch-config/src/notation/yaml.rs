@@ -156,7 +156,7 @@ pub fn leaves(section: &[String], entry: &ConfigEntry) -> Leaves {
     }
 }
 
-/// The entries of a map in block style, indented by so many spaces.
+/// The entries of a map in block style, indented by this many spaces.
 pub fn block(entry: &ConfigEntry, spaces: usize) -> String {
     let lines = entry.below.iter().map(|child| {
         let key = format!("{}{}:", " ".repeat(spaces), quoted(&child.name));

@@ -18,7 +18,7 @@ pub(crate) fn target(name: &str) -> SwitchTarget {
     SwitchTarget::read(name).expect("the test names a known target")
 }
 
-/// A plan of so many classes, control packets among them, on two ports of 100G and one of 400G.
+/// A plan of this many classes, control packets among them, on two ports of 100G and one of 400G.
 pub(crate) fn plan_of(target: SwitchTarget, classes: usize) -> Plan {
     let mut policy = QosPolicy::of_job(&Job::default(), Span::from_micros(14));
     let seconds = [0, 36, 28, 20, 12, 9, 1, 4].map(Dscp);
@@ -82,8 +82,8 @@ pub(crate) fn hold(plan: &Plan, running: &str) {
     }
 }
 
-/// The lines of a command line's export with the sections that they are in, sorted: a switch puts
-/// them in its own order.
+/// Each line of a command-line export with the sections around it, sorted, since a switch exports
+/// them in an order of its own.
 fn settings(text: &str) -> Vec<Vec<&str>> {
     let mut section: Vec<&str> = Vec::new();
     let lines = text.lines().filter(|line| {

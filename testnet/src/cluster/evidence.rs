@@ -39,7 +39,7 @@ pub(crate) struct HoleTerms {
 pub(crate) enum ReceiverPatience {
     /// It accepts only segments that are lost.
     Endless,
-    /// It may do without segments that are late, of whole messages too; so many messages at most
+    /// It may do without segments that are late, of whole messages too; this many messages at most
     /// are added up in one place.
     MayEnd { addends: u64 },
 }
@@ -255,7 +255,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// A sum of so many messages misses no more than they tolerate together, lost or late.
+    /// A sum of this many messages misses no more than they tolerate together, lost or late.
     fn sum_holds(&self, name: MessageName, tolerance: Share, addends: u64) -> Result<(), Found> {
         let (_, to, key) = name;
         let (mut missing, mut longest) = (0, 0);

@@ -106,7 +106,7 @@ faults! {
     KeptOrder = "kept-order",
     /// The blocks of an all-to-all have different lengths, some of them none.
     Uneven = "uneven",
-    /// From some packet on a path loses all full packets, for ever.
+    /// From some packet on, a path loses all full packets for ever.
     MtuShrink = "mtu-shrink",
     /// Ranks remember so little that a short job reaches every limit.
     SmallLimits = "small-limits",
@@ -151,7 +151,7 @@ impl ClusterFault {
     }
 }
 
-/// One seed in so many has clean paths, and each other fault with this probability.
+/// One seed in this many has clean paths, and each other fault with this probability.
 const CLEAN_EVERY: u64 = 8;
 const CLEAN_SHARE: f64 = 0.4;
 /// A path may shrink in one seed of this many.
@@ -165,8 +165,8 @@ impl FaultSet {
     /// No fault.
     pub const NONE: Self = Self(0);
 
-    /// The faults of a seed: of a few seeds none, of most a few, of some many. One seed in so many
-    /// has none that disturbs packets, so that every repair is a violation.
+    /// The faults of a seed: of a few seeds none, of most a few, of some many. One seed in this
+    /// many has none that disturbs packets, so that every repair is a violation.
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = draw::stream(seed, "faults", 0);
         let share = draw::pick(&mut rng, &[0.0, 0.08, 0.15, 0.15, 0.25, 0.4]);

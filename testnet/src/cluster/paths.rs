@@ -25,7 +25,7 @@ const WEATHER: f64 = 0.003;
 const END_OUTAGE: f64 = 0.08;
 /// Control packets are no longer than this, but for a few.
 const CONTROL_BYTES: u64 = 180;
-/// A straggler is one in so many packets.
+/// Share of the packets that straggle.
 const STRAGGLE: f64 = 0.02;
 /// Packets of the rival that a path catches up with at once.
 const RIVAL_BURST: u32 = 200;

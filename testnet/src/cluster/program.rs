@@ -34,7 +34,7 @@ const PEER_TIMEOUT_SHRUNK: Span = Span::from_millis(60_000);
 const PAUSE_MAX: Span = Span::from_millis(3 * 3_600_000);
 /// The longest pause of clocks that are about to end.
 const PAUSE_AT_END_MAX: Span = Span::from_millis(3_600_000);
-/// One seed in so many pauses for days, which costs as much as a hundred others.
+/// One seed in this many pauses for days, which costs as much as a hundred others.
 const PAUSES_DAYS: u64 = 32;
 /// Parts of messages from here on are of messages from rank to rank.
 const MESSAGE_PARTS: u16 = 1 << 15;
@@ -301,7 +301,7 @@ impl ClusterProgram {
         }
     }
 
-    /// Adds an all-to-all of all ranks, of so many bytes for each; gives its index.
+    /// Adds an all-to-all of all ranks, of this many bytes for each; gives its index.
     pub(crate) fn add_epilogue(&mut self, bytes: usize) -> usize {
         let index = self.operations.len();
         let (group, ranks) = (self.groups[0].clone(), self.windows.len());

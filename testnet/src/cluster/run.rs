@@ -40,7 +40,7 @@ const PATIENCE: Span = Span::from_millis(4_000);
 const HEALED_WITHIN: Span = Span::from_millis(20_000);
 /// Events without an operation that begins or ends; more mean that it does not get on.
 const EVENTS_MAX: u64 = 3_000_000;
-/// So many more for each pair and each second of a wait: a peer that waits may be asked.
+/// This many more for each pair and each second of a wait: a peer that waits may be asked.
 const EVENTS_PER_SECOND: u64 = 100;
 /// Events at one instant; more mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u64 = 200_000;

@@ -1,6 +1,6 @@
 //! How many control packets a pair of ranks exchanges while it waits.
 //!
-//! A peer that is heard may be sent so many a second. One that is not heard is asked more often,
+//! A peer that is heard may be sent this many a second. One that is not heard is asked more often,
 //! so that an outage costs little time: every 20 ms at first, and after a part of its silence. An
 //! answer counts for the rank that asks.
 

@@ -14,8 +14,8 @@ const RANKS: u16 = 4;
 /// Hours of a week.
 pub const WEEK_HOURS: u64 = 7 * 24;
 
-/// Runs a training job for so many hours. Besides the checks of every run (no repairs, few control
-/// packets while ranks wait) the state of a rank must not grow.
+/// Runs a training job for this many hours. Besides the checks of every run (no repairs, few
+/// control packets while ranks wait) the state of a rank must not grow.
 ///
 /// # Errors
 /// The first check that failed.

@@ -20,7 +20,7 @@ use crate::udp::SuperPacket;
 /// Bytes read from sockets before timeouts and sending get their turn again: as many as a window
 /// has, so that all that waits is reported at once.
 const BYTES_PER_ROUND: usize = 1 << 20;
-/// A shorter super-packet counts as so many bytes. A packet of this length that arrives alone may
+/// A shorter super-packet counts as this many bytes. A packet of this length that arrives alone may
 /// be one of a run that the network has parted.
 const READ_BYTES_MIN: usize = 1 << 10;
 /// The same of a super-packet that is rejected.
@@ -48,9 +48,10 @@ enum ArrivalKind {
     Garbage,
 }
 
-/// What one socket has given in its turn. Each gives as many bytes as the largest super-packet of
-/// any. If a socket with single packets gave one of them while others gave runs, its packets would
-/// wait longer than those sent after them, and their sender would take them for lost.
+/// The bytes that one socket has given in its turn. Each socket gives at least as many bytes as the
+/// largest super-packet of any socket has. If a socket with single packets gave one of them while
+/// others gave runs, its packets would wait longer than those sent after them, and their sender
+/// would take them for lost.
 #[derive(Default)]
 struct SocketTurn {
     bytes: usize,

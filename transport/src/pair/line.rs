@@ -64,7 +64,7 @@ impl PairLine {
         self.end
     }
 
-    /// Tells the other side that this one closes, and that so many of its messages have arrived.
+    /// Tells the other side that this one closes, and that this many of its messages have arrived.
     /// Never waits: what does not fit into the kernel's buffer is not told.
     pub fn close(mut self, arrived: u64) {
         // The other side may be gone already.

@@ -1,6 +1,6 @@
 //! Tests whether runs of packets stay runs inside this host, by sending one from one of its sockets
-//! to another. Packets to an own address never reach the NIC, so this tests the kernel and the
-//! container. The NIC's part is in [`super::device`].
+//! to another. Packets to one of its addresses never reach the NIC, so this tests the kernel and
+//! the container. The NIC's part is in [`super::device`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -43,7 +43,7 @@ pub struct SysfsPort {
     pub interface: Option<String>,
     /// The addresses that packets can have as their source.
     pub gids: Vec<Gid>,
-    /// Octet of DSCP and ECN that the driver puts into every packet in the place of the sender's
+    /// Octet of DSCP and ECN that the driver puts into every packet in place of the sender's
     /// (a setting of NVIDIA's drivers).
     pub forced_class: Option<u8>,
 }

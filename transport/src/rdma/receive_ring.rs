@@ -296,7 +296,7 @@ pub(super) fn poll(
     let polled = unsafe { ((*(*raw).device).poll_cq)(raw, most as c_int, out.cast()) };
     let count = usize::try_from(polled).map(|count| count.min(most));
     let count = count.map_err(|_| io::Error::other(format!("polling gave {polled}")))?;
-    // SAFETY: so many were written.
+    // SAFETY: this many were written.
     unsafe { into.set_len(into.len() + count) };
     Ok(count)
 }

@@ -436,7 +436,7 @@ mod tests {
         /// It is overtaken by all packets until the next `Release`.
         Waits(PacketKind),
         Release,
-        /// So many packets are lost.
+        /// This many packets are lost.
         Lost(u64),
     }
 

@@ -3,8 +3,8 @@
 //!
 //! A packet that finds a full socket, or no memory, is also counted for all UDP sockets of the
 //! network namespace (`RcvbufErrors` and `MemErrors` of snmp); one that a filter rejects is not. So
-//! of the drops at a socket at most as many are this host's as that count has grown by. It has the
-//! drops of other programs, too, so that rather too many than too few drops are this host's.
+//! of the drops at a socket at most as many are this host's as that count has grown by. It counts
+//! the drops of other programs, too, so too many drops may count as this host's, but not too few.
 
 use std::fs::File;
 use std::io;

@@ -15,7 +15,7 @@ const LACKING: &str = "at least one layer needs ALLREDUCE or REDUCESCATTER and i
                        the compute time of its weight gradient";
 
 impl Model {
-    /// Reads the model in a list of layers of SimAI or ASTRA-sim, see [`crate::layers`], and calls
+    /// Reads a model from a list of layers of SimAI or ASTRA-sim (see [`crate::layers`]) and names
     /// it `name`.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use gradwire_protocol::job::notation;
 use gradwire_protocol::units::ByteCount;
 
-/// The fault of a text that must be a size in these units.
+/// The error for a text that is no size in these units.
 pub(super) fn not_a_size(text: &str, units: &str) -> String {
     match text.trim() {
         "" => format!("it has no size ({units})"),

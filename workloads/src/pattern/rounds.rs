@@ -78,7 +78,7 @@ impl PatternLine<'_> {
     }
 }
 
-/// Adds a round with each of `servers`; it begins when the round before is complete.
+/// Adds one round of push and pull with every server, which begins when the round before is over.
 fn push_and_pull(
     tasks: &mut Vec<Task>,
     servers: std::ops::Range<u32>,

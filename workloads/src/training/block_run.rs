@@ -84,7 +84,7 @@ pub enum ActivationLayout {
 pub enum BlockPart {
     /// Computes for so long.
     Compute(Span),
-    /// Exchanges a tensor of so many bytes with all devices; bytes as those of
+    /// Exchanges a tensor of this many bytes with all devices; bytes as those of
     /// [`Work::Collective`](crate::workload::Work::Collective).
     Exchange(CollectiveKind, u64),
 }

@@ -2,7 +2,7 @@
 //! gradients (Yu et al., CrossoverScheduler, arXiv 2103.07974, of which only the abstract is
 //! public: the rules here are ours).
 //!
-//! Each rank has a lease. A job computes only while it holds it, from the begin of its forward pass
+//! Each rank has a lease. A job computes only while it holds it, from the start of its forward pass
 //! to the end of its backward pass, and then passes it on. So with C the computing and E the
 //! exchange of an equal step of both, two steps take max(2C, C+E, 2E) instead of 2(C+E).
 

@@ -87,7 +87,7 @@ pub enum Partners {
 ///
 /// - With servers, a worker gets the new values when all others are at most this many steps behind
 ///   it (SSP); 0 is a barrier.
-/// - With all-reduces and in a gossip, a forward pass waits for the exchange of so many steps
+/// - With all-reduces and in a gossip, a forward pass waits for the exchange of this many steps
 ///   before the last one; 0 waits for the last one.
 /// - Members of a team never wait for less than their own team's sum.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -124,7 +124,7 @@ impl LineSteps<'_> {
         self.tasks.compute(name.to_owned(), span, after, step)
     }
 
-    /// Adds a sum of so many elements of all tokens behind the last computing.
+    /// Adds a sum of this many elements of all tokens behind the last computing.
     fn sum(&mut self, elements: u64, (name, layer): (&str, u16), step: u32) -> u32 {
         let tokens = u64::from(self.line.tokens) * u64::from(self.line.hosts);
         let scaled = (tokens * elements).div_ceil(u64::from(self.training.scale.max(1)));

@@ -27,7 +27,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Makes the roster of so many hosts.
+    /// Makes the roster of this many hosts.
     pub(super) fn new(training: &Training, hosts: u32) -> Self {
         let (servers, partners) = match training.exchange {
             GradientExchange::Servers(servers) => (servers, None),
@@ -106,7 +106,7 @@ impl Roster {
     fn add_partners(&mut self, partners: Partners) {
         let leaders: Vec<u32> = self.leaders().collect();
         let count = leaders.len() as u32;
-        // After so many steps the partners repeat.
+        // After this many steps the partners repeat.
         let period = match partners {
             Partners::HalvingDoubling => count.ilog2(),
             Partners::Ring | Partners::Centre => 2,
@@ -130,7 +130,7 @@ impl Roster {
     }
 }
 
-/// The partner of a leader among so many, in a step.
+/// The partner of a leader among this many, in a step.
 fn partner(partners: Partners, number: u32, (count, step): (u32, u32)) -> u32 {
     match partners {
         Partners::HalvingDoubling => number ^ (1 << (step % count.ilog2())),

@@ -91,7 +91,7 @@ pub enum SweepPart<'a> {
     Shard(Shard),
     /// Write the results.
     Gather,
-    /// Print a job array of so many tasks; without a number, one per cell.
+    /// Print a job array of this many tasks; without a number, one per cell.
     Slurm(Option<u16>),
 }
 

@@ -84,7 +84,7 @@ pub struct ProbeOptions {
     /// Seed of the gaps between packets.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Round trip that the simulated switches' thresholds are made for, as of `switch render`.
+    /// Round trip for which the simulated switches' thresholds are computed, as in `switch render`.
     #[arg(long, value_parser = span, requires = "simulate", value_name = "SPAN")]
     pub rtt: Option<Span>,
     /// Print one JSON object.

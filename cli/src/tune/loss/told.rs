@@ -63,7 +63,7 @@ impl<'a> Teller<'a> {
         self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
-    /// A trial begins; about so many are still to come, this one with them.
+    /// A trial begins; about this many are still to come, this one with them.
     pub fn begin(
         &self,
         (setting, seed): (&ToleranceSetting, u64),
@@ -120,7 +120,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// How long so many trials take, after others took so many seconds in all.
+/// How long this many trials take, after others took this many seconds in all.
 fn left((seconds, done): (f64, usize), trials: usize) -> String {
     if done == 0 {
         return "unknown time".to_owned();

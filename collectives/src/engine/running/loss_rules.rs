@@ -88,8 +88,8 @@ impl LossRules {
     }
 
     /// How urgent a message that lands like this is to its receiver. Results of several roots are
-    /// no parts of one sum: they do not share a turn, in which they would take the grants of all
-    /// later results.
+    /// not parts of one sum, so they share no turn: in a common one they would take the grants of
+    /// all later results.
     pub(super) fn grant_urgency(
         &self,
         operation: &Operation,

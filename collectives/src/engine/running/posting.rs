@@ -1,7 +1,7 @@
 //! When the messages in of an operation are posted, and on which terms.
 //!
-//! All are posted at the start. With patience some wait until a contribution in their place has
-//! left, so that it is not overwritten.
+//! All are posted at the start. With patience some wait until the contribution in their place has
+//! left, so that they do not overwrite it.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 pub(super) trait BlockCodec: Copy {
     /// Length of an encoded block.
     fn encoded_bytes(self, elements: usize) -> usize;
-    /// The most elements whose encoding fits into so many bytes.
+    /// The most elements whose encoding fits into this many bytes.
     fn elements_within(self, bytes: usize) -> usize;
     /// Encodes `values` into `block`, which is as long as the encoding. Leaves the part of each
     /// value that the block does not carry. `seed` is for draws.

@@ -61,7 +61,7 @@ impl LearningProblem {
         }
     }
 
-    /// The mean gradient of the texts that a worker among so many has.
+    /// The mean gradient of the texts that a worker among this many has.
     pub(super) fn gradient(&self, model: &[f32], (worker, workers): (usize, usize)) -> Vec<f32> {
         let own = TEXTS * worker / workers..TEXTS * (worker + 1) / workers;
         let share = 1.0 / own.len() as f32;
@@ -78,8 +78,8 @@ impl LearningProblem {
         gradient
     }
 
-    /// The best model that a worker among so many learns alone, from its own texts: the lowest loss
-    /// and the highest accuracy, on the texts of all.
+    /// The best model that a worker among this many learns alone, from its own texts: the lowest
+    /// loss and the highest accuracy, on the texts of all.
     pub(super) fn alone(&self, workers: usize, steps: u32) -> ModelQuality {
         let models = (0..workers).map(|worker| {
             let mut model = vec![0.0; PARAMETERS];

@@ -42,7 +42,7 @@ fn a_trace_gives_back_the_programs_and_their_time() {
         };
         assert_eq!(tasks(&read), tasks(&workload));
         if how.starts_with("ps") {
-            // A replay shares links ideally, which servers on slow links are far from.
+            // A replay shares links ideally; servers on slow links are far from that.
             continue;
         }
         let scene = Scene {

@@ -32,7 +32,7 @@ const LARGE: usize = 1 << 20;
 /// Repetitions; the fastest counts, since every disturbance makes one slower.
 const ROUNDS: usize = 9;
 
-/// The costs of a codec among so many ranks on one core, over a network that costs nothing.
+/// The costs of a codec among this many ranks on one core, over a network that costs nothing.
 pub fn costs(name: CodecName, share: Share, ranks: u32) -> CodecCosts {
     let terms = CodecTerms {
         name,

@@ -25,7 +25,7 @@ pub struct IrnReceiver {
 }
 
 impl IrnReceiver {
-    /// A flow of so many packets, before the first.
+    /// A flow of this many packets, before the first.
     pub fn new(packets: u32) -> Self {
         Self {
             packets,

@@ -40,7 +40,7 @@ enum Repair {
 }
 
 impl IrnSender {
-    /// A flow of so many packets, of which a window may be in flight.
+    /// A flow of this many packets, of which a window may be in flight.
     pub(crate) fn new(packets: u32, window: u32) -> Self {
         Self {
             packets,

@@ -5,7 +5,7 @@ use gradwire_protocol::units::Span;
 use crate::transports::roce::TIMEOUT;
 use crate::transports::settings::ReferenceSettings;
 
-/// With at most so many packets in flight the short timeout counts (N of the paper).
+/// With at most this many packets in flight the short timeout counts (N of the paper).
 const FEW: u32 = 3;
 /// Full queues on the longest path, which the long timeout covers: 24 + 6 x 48 us are about the
 /// 320 us of the paper.
@@ -38,7 +38,7 @@ impl Timeouts {
         }
     }
 
-    /// With so many packets in flight.
+    /// With this many packets in flight.
     pub(crate) const fn with(self, in_flight: u32) -> Span {
         match in_flight <= FEW {
             true => self.low,

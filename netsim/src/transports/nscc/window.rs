@@ -44,7 +44,7 @@ const NEW_DELAY: f64 = 0.0125;
 /// Packets after which growth is applied.
 const ADJUST_PACKETS: f64 = 8.0;
 /// Quick Adapt happens if less than this share of the largest window came through, or with a delay
-/// of so many targets.
+/// of this many targets.
 const ADAPT_SHARE: f64 = 0.125;
 const ADAPT_TARGETS: u64 = 4;
 
@@ -200,7 +200,7 @@ impl NsccWindow {
         }
     }
 
-    /// So many packets got no answer, or were trimmed.
+    /// This many packets got no answer, or were trimmed.
     pub(crate) fn lose(&mut self, packets: u32) {
         self.bytes -= f64::from(packets) * self.terms.packet;
         self.bound();
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Sends so many packets' answers, 332 ns apart, from `now` on; returns when that ended.
+    /// Sends this many packets' answers, 332 ns apart, from `now` on; returns when that ended.
     fn answers(window: &mut NsccWindow, now: Instant, count: u64, ack: &NsccAck) -> Instant {
         let at = |n| now + Span::from_nanos(332) * n;
         (0..count).for_each(|n| window.on_ack(at(n), ack));

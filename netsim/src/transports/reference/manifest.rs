@@ -46,7 +46,7 @@ pub(crate) struct Manifest {
 pub(crate) enum Summing {
     /// Hosts, by the job's algorithm.
     Hosts,
-    /// Switches, packets of so many bytes of a tensor.
+    /// Switches, packets of this many bytes of a tensor.
     Switches {
         /// Bytes of a full packet.
         payload: u32,

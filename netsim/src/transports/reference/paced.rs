@@ -67,7 +67,7 @@ impl FlowPace {
         self.turn = Turn::Waits;
     }
 
-    /// It has sent so many bytes.
+    /// It has sent this many bytes.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u32) {
         self.next_at = now + self.rate.sent(now, bytes);
     }

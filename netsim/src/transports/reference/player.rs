@@ -39,7 +39,7 @@ pub(crate) struct MessagePlayer {
     begins: VecDeque<Begin>,
 }
 
-/// Whose message leaves first: of the older step, then the more urgent one.
+/// The order in which messages leave: older steps first, then the more urgent ones.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct MessageTurn(u32, Urgency);
 

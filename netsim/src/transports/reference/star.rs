@@ -79,7 +79,7 @@ pub(crate) fn losing_data(nth: u32) -> Judge {
     })
 }
 
-/// Trims data packets that find so many others waiting.
+/// Trims data packets that find this many others waiting.
 pub(crate) fn trimming(depth: usize) -> Judge {
     Box::new(
         move |envelope, _, waiting| match envelope.load == Load::Data && waiting >= depth {

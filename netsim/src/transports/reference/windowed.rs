@@ -29,7 +29,7 @@ use crate::transports::settings::ReferenceSettings;
 pub struct AckNews {
     /// When it arrived.
     pub(crate) now: Instant,
-    /// Time from the transmission that it is about to its arrival.
+    /// Time from the transmission that it answers to its arrival.
     pub(crate) round_trip: Span,
     /// Transmission that it is about.
     pub(crate) number: u32,

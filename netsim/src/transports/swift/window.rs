@@ -10,8 +10,9 @@ use gradwire_protocol::units::{Instant, Span};
 use crate::transports::reference::windowed::{AckNews, FlowWindow};
 use crate::transports::settings::ReferenceSettings;
 
-/// How strongly delay shrinks the window (beta), and the most that it, or a loss, takes.
+/// How strongly delay shrinks the window (beta).
 const SHRINKING: f64 = 0.8;
+/// The largest part of the window that one cut takes, for delay or for a loss.
 const CUT_MAX: f64 = 0.5;
 /// Base target, in round trips of the idle fabric.
 const BASE: f64 = 1.5;

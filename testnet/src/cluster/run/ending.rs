@@ -150,7 +150,7 @@ impl ClusterRun<'_> {
         Ok(())
     }
 
-    /// All ranks begin an all-to-all of so many bytes for each.
+    /// All ranks begin an all-to-all of this many bytes for each.
     fn begin_epilogue(&mut self, bytes: usize) {
         let index = self.program.add_epilogue(bytes);
         self.results.push(BTreeMap::new());

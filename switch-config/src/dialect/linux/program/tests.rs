@@ -283,7 +283,7 @@ impl QueueModel {
     }
 }
 
-/// DSCPs, of the default job and others, and their bands.
+/// DSCPs of the default job and of other traffic, with their bands.
 const BANDS_OF: [(u8, usize); 10] = [
     (46, 0),
     (48, 0),
