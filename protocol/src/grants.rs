@@ -20,7 +20,7 @@
 //!    the link meanwhile. Where many do, their messages are summed, so each gets an equal part, and
 //!    none may run ahead. Segments of later turns do not count: they may wait in a switch for as
 //!    long as others send urgent ones, and a peer that waits for them would hold up all sums.
-//! 6. If a message is no part of a sum ([`MessageRole::Result`]), its peer is granted at most the
+//! 6. If a message is a whole result ([`MessageRole::Whole`]), its peer is granted at most the
 //!    window divided by the peers that wait in any turn. A parameter server sends to all workers at
 //!    once, so each gets only a part of the server's link. If the most urgent servers filled a
 //!    worker's window, its own link would idle while other servers wait.
@@ -311,7 +311,7 @@ impl Grants {
     fn most_of(&self, turn: GrantTurn, peers: u64) -> u64 {
         let most = self.each.saturating_mul(peers);
         match turn {
-            Some((_, urgency)) if urgency.role == MessageRole::Result => {
+            Some((_, urgency)) if urgency.role == MessageRole::Whole => {
                 most.min(self.quantum.max(self.window / self.waiting_peers.max(1)))
             }
             _ => most,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn turn(step: u32, layer: u16) -> GrantTurn {
-        let urgency = urgency(layer, MessageRole::Contribution);
+        let urgency = urgency(layer, MessageRole::Part);
         Some((StepSerial(step.into()), urgency))
     }
 
@@ -408,7 +408,7 @@ mod tests {
     fn older_steps_are_granted_first_where_numbers_wrap() {
         let mut grants = Grants::new(Some(64), 64);
         let steps = [u32::MAX, 0, u32::MAX - 1, 1].map(Step);
-        let urgency = Some(urgency(0, MessageRole::Contribution));
+        let urgency = Some(urgency(0, MessageRole::Part));
         let mut turns = steps.map(|step| grants.turn(step, urgency));
         turns.sort_unstable();
         let ordered = [2, 0, 1, 3].map(|at: usize| grants.turn(steps[at], urgency));
@@ -466,8 +466,8 @@ mod tests {
     }
 
     #[test]
-    fn results_leave_room_for_every_peer_that_waits() {
-        let of_layer = |layer| Some((StepSerial(0), urgency(layer, MessageRole::Result)));
+    fn whole_results_leave_room_for_all_waiting_peers() {
+        let of_layer = |layer| Some((StepSerial(0), urgency(layer, MessageRole::Whole)));
         let mut grants = Grants::new(Some(64), 64);
         for (layer, peer) in [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4)] {
             grants.wait(of_layer(layer), peer, MessageSerial(layer.into()));

@@ -61,17 +61,17 @@ pub struct ReceiveRequest {
 pub struct ReceiveUrgency {
     /// The urgency of its operation.
     pub operation: Urgency,
-    /// Whether it is of use by itself.
+    /// Whether the operation needs the messages of other peers, too.
     pub role: MessageRole,
 }
 
-/// Whether a message is of use by itself.
+/// Whether the result of a message's operation needs the messages of several peers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum MessageRole {
-    /// No: it is one of several contributions to a sum, which needs all of them.
-    Contribution,
-    /// Yes: its bytes are a result.
-    Result,
+    /// It does, so none of them may run ahead: contributions to a sum, blocks of a tensor.
+    Part,
+    /// It needs only this one: from a root, or from rank to rank.
+    Whole,
 }
 
 /// Which messages answer a [`ReceiveRequest`].

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gradwire_protocol::message::MessageRole;
 use gradwire_protocol::priority::UrgencyUnit;
 use gradwire_protocol::units::Rank;
 
@@ -98,6 +99,18 @@ impl Collective {
             | Self::Gather { .. }
             | Self::Scatter { .. } => UrgencyUnit::Class,
             _ => UrgencyUnit::Layer,
+        }
+    }
+
+    /// Whether its result needs the messages of several ranks.
+    pub(crate) const fn message_role(self) -> MessageRole {
+        match self {
+            Self::Broadcast { .. }
+            | Self::Scatter { .. }
+            | Self::Send { .. }
+            | Self::Receive { .. }
+            | Self::ReceiveAny { .. } => MessageRole::Whole,
+            _ => MessageRole::Part,
         }
     }
 

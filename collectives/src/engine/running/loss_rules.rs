@@ -4,14 +4,14 @@
 //! They are asked once per message.
 
 use gradwire_protocol::job::GradientTransform;
-use gradwire_protocol::message::{MessageRole, ReceiveUrgency};
-use gradwire_protocol::priority::{Policy, Urgency, UrgencyUnit};
+use gradwire_protocol::message::ReceiveUrgency;
+use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
 
 use crate::numbers::hadamard::Mixing;
 use crate::operation::{Collective, Operation};
 use crate::plan::region::{TensorMemory, TensorRegion};
-use crate::plan::{MessagePlan, Reliability, SegmentLanding};
+use crate::plan::{MessagePlan, Reliability};
 
 /// The limits of an operation, from its job and its step.
 #[derive(Clone, Copy, Debug)]
@@ -87,26 +87,15 @@ impl LossRules {
         policy.urgency(self.front, operation.layers.count, unit)
     }
 
-    /// How urgent a message that lands like this is to its receiver. Results of several roots are
-    /// not parts of one sum, so they share no turn: in a common one they would take the grants of
-    /// all later results.
+    /// How urgent its messages are to their receivers.
     pub(super) fn grant_urgency(
         &self,
         operation: &Operation,
-        landing: SegmentLanding,
         policy: &Policy,
     ) -> Option<ReceiveUrgency> {
-        let unit = match operation.collective {
-            Collective::Broadcast { .. } | Collective::Scatter { .. } => UrgencyUnit::Layer,
-            collective => collective.urgency_unit(),
-        };
-        let urgency = policy.urgency(self.front, operation.layers.count, unit)?;
         Some(ReceiveUrgency {
-            operation: urgency,
-            role: match landing {
-                SegmentLanding::Copy => MessageRole::Result,
-                SegmentLanding::Reduce => MessageRole::Contribution,
-            },
+            operation: self.urgency(operation, policy)?,
+            role: operation.collective.message_role(),
         })
     }
 

@@ -86,7 +86,7 @@ impl RunningOperation {
             bytes: cut.bytes(),
             length: LengthRule::Exact,
             tolerance: cut.usable(tolerance),
-            urgency: rules.grant_urgency(operation, inbound.landing, policy),
+            urgency: rules.grant_urgency(operation, policy),
             patience_ends: self
                 .patience
                 .ends
