@@ -77,9 +77,10 @@ impl Bitmap {
     pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
         assert!(range.end <= self.len, "{range:?} lies in 0..{}", self.len);
         let mut new = 0;
-        for (word, mask) in masks(range) {
-            new += (!self.words[word] & mask).count_ones();
-            self.words[word] |= mask;
+        let words = &mut self.words[words_of(&range)];
+        for (word, mask) in words.iter_mut().zip(masks(range)) {
+            new += (!*word & mask).count_ones();
+            *word |= mask;
         }
         self.ones += new;
         new
@@ -92,9 +93,10 @@ impl Bitmap {
     pub fn remove_range(&mut self, range: Range<u32>) -> u32 {
         assert!(range.end <= self.len, "{range:?} lies in 0..{}", self.len);
         let mut had = 0;
-        for (word, mask) in masks(range) {
-            had += (self.words[word] & mask).count_ones();
-            self.words[word] &= !mask;
+        let words = &mut self.words[words_of(&range)];
+        for (word, mask) in words.iter_mut().zip(masks(range)) {
+            had += (*word & mask).count_ones();
+            *word &= !mask;
         }
         self.ones -= had;
         had
@@ -130,9 +132,11 @@ impl Bitmap {
             true => u64::MAX,
             false => 0,
         };
-        let other = masks(range.clone()).find_map(|(word, mask)| {
-            let others = (self.words[word] ^ flip) & mask;
-            (others != 0).then(|| word as u32 * 64 + others.trailing_zeros())
+        let places = words_of(&range);
+        let words = self.words[places.clone()].iter().zip(masks(range.clone()));
+        let other = (places.zip(words)).find_map(|(place, (word, mask))| {
+            let others = (word ^ flip) & mask;
+            (others != 0).then(|| place as u32 * 64 + others.trailing_zeros())
         });
         other.unwrap_or(range.end) - range.start
     }
@@ -212,13 +216,19 @@ impl Bitmap {
     }
 }
 
-/// The words that hold the numbers of a range, and their bits in each.
-fn masks(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+/// The words that hold the numbers of a range.
+fn words_of(range: &Range<u32>) -> Range<usize> {
+    let end = range.end.max(range.start).div_ceil(64);
+    (range.start / 64).min(end) as usize..end as usize
+}
+
+/// The bits of a range in each of its words.
+fn masks(range: Range<u32>) -> impl Iterator<Item = u64> {
     let (first, end) = (range.start, range.end.max(range.start));
     (first / 64..end.div_ceil(64)).map(move |word| {
         let low = u64::MAX << first.saturating_sub(word * 64);
         let above = (word * 64 + 64).saturating_sub(end);
-        (word as usize, low & u64::MAX >> above)
+        low & u64::MAX >> above
     })
 }
 

@@ -106,16 +106,26 @@ impl Spray {
     }
 
     fn take_in_turn(&self) -> usize {
+        let sound = u64::MAX >> (64 - self.paths) & !self.resting();
+        let idle = self.first_in_turn(sound & !self.in_flight);
+        let first = idle.or_else(|| self.first_in_turn(sound));
         let turn = (self.next..self.count()).chain(0..self.next);
-        let mut in_flight = None;
-        for path in turn.clone().filter(|&path| !self.rests(path)) {
-            if self.in_flight >> path & 1 == 0 {
-                return path;
-            }
-            in_flight.get_or_insert(path);
-        }
         let rested = || turn.min_by_key(|&path| self.runs_to_rest(path));
-        in_flight.or_else(rested).unwrap_or(self.next)
+        first.or_else(rested).unwrap_or(self.next)
+    }
+
+    /// The path of this set (bit p for path p) whose turn comes first.
+    fn first_in_turn(&self, paths: u64) -> Option<usize> {
+        let ahead = paths >> self.next << self.next;
+        let first = [ahead, paths].into_iter().find(|&set| set != 0)?;
+        Some(first.trailing_zeros() as usize)
+    }
+
+    /// The paths that rest: bit p for path p.
+    fn resting(&self) -> u64 {
+        let paths = 0..self.rests_until.len();
+        let resting = paths.filter(|&path| self.rests(path));
+        resting.fold(0, |set, path| set | 1 << path)
     }
 
     fn rests(&self, path: usize) -> bool {
@@ -156,8 +166,7 @@ impl Spray {
         if self.sent.get(path) == Some(&sent.on_wire()) {
             self.in_flight &= !(1 << path);
         }
-        let is_listed = self.returned.contains(&entropy.0);
-        if is_fast && !is_listed && !self.rests(path) {
+        if is_fast && !self.rests(path) && !self.returned.contains(&entropy.0) {
             if self.returned.len() == RETURNED_MAX {
                 self.returned.pop_front();
             }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::message;
 use crate::priority::SegmentTags;
-use crate::units::{Class, Dscp, Entropy, Instant, Rank};
+use crate::units::{ByteCount, Class, Dscp, Entropy, Instant, Rank};
 use crate::wire::{Flags, HEADER_BYTES, Header, SegmentCount, SegmentFields};
 
 /// A participant of the protocol, driven from outside.
@@ -293,10 +293,19 @@ impl<'a> RunPayloads<'a> {
 /// The maximum number of segments of one [`Transmit`], as many as one GSO send can carry.
 pub const RUN_SEGMENTS_MAX: usize = 64;
 
+/// Segments of a run that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct RunPiece {
+    first: u32,
+    end: u32,
+}
+
 /// Which segments of a message a [`Transmit`] carries: up to [`RUN_SEGMENTS_MAX`] indices.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentRun {
-    indices: [u32; RUN_SEGMENTS_MAX],
+    pieces: [RunPiece; RUN_SEGMENTS_MAX],
+    /// How many pieces there are.
+    count: usize,
     len: usize,
     repairs: usize,
 }
@@ -304,7 +313,8 @@ pub struct SegmentRun {
 impl Default for SegmentRun {
     fn default() -> Self {
         Self {
-            indices: [0; RUN_SEGMENTS_MAX],
+            pieces: [RunPiece { first: 0, end: 0 }; RUN_SEGMENTS_MAX],
+            count: 0,
             len: 0,
             repairs: 0,
         }
@@ -314,14 +324,15 @@ impl Default for SegmentRun {
 impl SegmentRun {
     /// The run of segment 0 alone. A control packet is sent as this run.
     pub const FIRST: Self = Self {
-        indices: [0; RUN_SEGMENTS_MAX],
+        pieces: [RunPiece { first: 0, end: 1 }; RUN_SEGMENTS_MAX],
+        count: 1,
         len: 1,
         repairs: 0,
     };
 
     /// Makes it a run of no segments, to be filled again.
     pub fn clear(&mut self) {
-        (self.len, self.repairs) = (0, 0);
+        (self.count, self.len, self.repairs) = (0, 0, 0);
     }
 
     /// Appends a segment.
@@ -329,8 +340,27 @@ impl SegmentRun {
     /// # Panics
     /// When the run has [`RUN_SEGMENTS_MAX`] segments already.
     pub fn push(&mut self, segment: u32) {
-        self.indices[self.len] = segment;
-        self.len += 1;
+        self.push_range(segment..segment + 1);
+    }
+
+    /// Appends segments that follow each other.
+    ///
+    /// # Panics
+    /// When the run has more than [`RUN_SEGMENTS_MAX`] segments then.
+    pub fn push_range(&mut self, segments: Range<u32>) {
+        self.len += segments.len();
+        assert!(self.len <= RUN_SEGMENTS_MAX, "a run has room for them");
+        if let Some(last) = self.pieces[..self.count].last_mut()
+            && last.end == segments.start
+        {
+            last.end = segments.end;
+        } else if !segments.is_empty() {
+            self.pieces[self.count] = RunPiece {
+                first: segments.start,
+                end: segments.end,
+            };
+            self.count += 1;
+        }
     }
 
     /// Appends a segment that was sent before.
@@ -348,16 +378,53 @@ impl SegmentRun {
         self.repairs
     }
 
+    /// How many segments there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Its segments as ranges, each as long as segments follow each other.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> {
-        let pieces = self.as_slice().chunk_by(|&one, &next| next == one + 1);
-        pieces.map(|piece| piece[0]..piece[0] + piece.len() as u32)
+    pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<u32>> {
+        let pieces = self.pieces[..self.count].iter();
+        pieces.map(|piece| piece.first..piece.end)
     }
 
     /// The segments, in the order of sending.
-    #[inline]
-    pub fn as_slice(&self) -> &[u32] {
-        &self.indices[..self.len]
+    pub fn segments(&self) -> impl Iterator<Item = u32> {
+        self.ranges().flatten()
+    }
+
+    /// The segment of packet `index`.
+    ///
+    /// # Panics
+    /// When there are no more segments than that.
+    fn segment(&self, index: usize) -> u32 {
+        let mut left = index;
+        for range in self.ranges() {
+            match left.checked_sub(range.len()) {
+                Some(behind) => left = behind,
+                None => return range.start + left as u32,
+            }
+        }
+        panic!("packet {index} of a run of {}", self.len)
+    }
+
+    /// The last segment.
+    pub fn last(&self) -> Option<u32> {
+        let last = self.ranges().next_back();
+        last.map(|range| range.end - 1)
+    }
+
+    /// The segments from packet `index` on, if they follow each other.
+    fn range_from(&self, index: usize) -> Option<Range<u32>> {
+        let last = self.ranges().next_back()?;
+        let first = last.end.checked_sub((self.len - index) as u32)?;
+        (first >= last.start).then_some(first..last.end)
     }
 }
 
@@ -405,9 +472,14 @@ impl UnsentRun {
         self.first
     }
 
+    /// How many there are.
+    pub fn packets(&self) -> usize {
+        self.run.len() - self.first
+    }
+
     /// Their segments; segment 0 for a control packet.
-    pub fn segments(&self) -> &[u32] {
-        &self.run.as_slice()[self.first..]
+    pub fn segments(&self) -> impl Iterator<Item = u32> {
+        self.run.segments().skip(self.first)
     }
 }
 
@@ -428,7 +500,7 @@ impl<'a> Transmit<'a> {
 
     /// How many packets there are.
     pub fn packets(&self) -> usize {
-        self.run.as_slice().len()
+        self.run.len()
     }
 
     /// The fields in which packet `index` differs from the template.
@@ -456,7 +528,7 @@ impl<'a> Transmit<'a> {
     /// Of DATA, the fields of packet `index` that count up.
     #[inline]
     fn count(&self, index: usize) -> SegmentCount {
-        let segment = self.run.as_slice()[index];
+        let segment = self.run.segment(index);
         let left = self.template.message_bytes - segment * self.segment_bytes;
         SegmentCount {
             segment,
@@ -470,14 +542,14 @@ impl<'a> Transmit<'a> {
     fn counts_from(&self) -> usize {
         let (repairs, packets) = (self.run.repairs(), self.packets());
         let from = if repairs < packets { repairs } else { 0 };
-        let counting = &self.run.as_slice()[from..];
-        let follow = counting.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        let (first, last) = (counting[0], counting[counting.len() - 1]);
-        let are_equal = |tags: &SegmentTags| tags.are_equal(first, last);
-        let is_run = self.template.kind.comes_in_runs();
-        match is_run && follow && self.tags.is_none_or(are_equal) {
-            true => from,
-            false => packets,
+        let range = self.run.range_from(from);
+        let are_equal = |range: &Range<u32>| {
+            let tags = self.tags.as_ref();
+            tags.is_none_or(|tags| tags.are_equal(range.start, range.end - 1))
+        };
+        match range.filter(are_equal) {
+            Some(_) if self.template.kind.comes_in_runs() => from,
+            _ => packets,
         }
     }
 
@@ -486,12 +558,22 @@ impl<'a> Transmit<'a> {
         self.fields(index).filled_into(&self.template)
     }
 
+    /// Bytes of packet `index`.
+    pub fn packet_bytes(&self, index: usize) -> ByteCount {
+        let length = match self.template.kind.comes_in_runs() {
+            true => self.count(index).length,
+            false => self.template.length,
+        };
+        ByteCount::new(HEADER_BYTES as u64 + u64::from(length))
+    }
+
     /// The headers of the run as bytes.
     pub fn headers(&self) -> RunHeaders<'_, 'a> {
         let mut template = [0; HEADER_BYTES];
         let counts_from = self.counts_from();
         let first = self.fields(counts_from.min(self.packets() - 1));
-        first.filled_into(&self.template).encode(&mut template);
+        self.template.encode(&mut template);
+        first.encode_into(&mut template);
         RunHeaders {
             transmit: self,
             template,
@@ -548,27 +630,75 @@ impl<'a> RunHeaders<'_, 'a> {
             .expect("the caller leaves room");
         *out = self.template;
         let Some(ahead) = index.checked_sub(self.counts_from) else {
-            let count = self.write_fields(index, out);
-            return (self.transmit).payload_of(count.segment, count.length);
+            return self.write_fields(index, out);
         };
         // Only headers of a run count up.
-        let each = self.transmit.segment_bytes;
+        let Transmit {
+            template,
+            segment_bytes,
+            message,
+            ..
+        } = self.transmit;
         let segment = self.first.segment + ahead as u32;
-        let offset = segment * each;
-        let length = (self.transmit.template.message_bytes - offset).min(each);
+        let offset = segment * segment_bytes;
+        let length = (template.message_bytes - offset).min(*segment_bytes);
         let count = SegmentCount {
             segment,
             number: self.first.number.plus(ahead as u32),
             length: length as u16,
         };
         count.encode_into(out);
-        (self.transmit.message).part(offset as usize, length as usize)
+        message.part(offset as usize, length as usize)
     }
 
-    #[inline(never)]
-    fn write_fields(&self, index: usize, out: &mut [u8; HEADER_BYTES]) -> SegmentCount {
+    /// The general case of [`RunHeaders::write`], behind the template.
+    #[cold]
+    fn write_fields(&self, index: usize, out: &mut [u8; HEADER_BYTES]) -> Payload<'a> {
         let fields = self.transmit.fields(index);
         fields.encode_into(out);
-        fields.count
+        let SegmentCount {
+            segment, length, ..
+        } = fields.count;
+        self.transmit.payload_of(segment, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_run_has_what_was_pushed_one_by_one(
+            repairs in prop::collection::vec(0..20_u32, 0..10),
+            pushed in prop::collection::vec((0..20_u32, 0..10_u32), 0..6),
+        ) {
+            let (mut run, mut segments) = (SegmentRun::default(), Vec::new());
+            for &segment in &repairs {
+                run.push_repair(segment);
+                segments.push(segment);
+            }
+            for (first, count) in pushed {
+                run.push_range(first..first + count);
+                segments.extend(first..first + count);
+            }
+            prop_assert_eq!(run.repairs(), repairs.len());
+            prop_assert_eq!((run.len(), run.is_empty()), (segments.len(), segments.is_empty()));
+            prop_assert_eq!(run.last(), segments.last().copied());
+            let said: Vec<u32> = run.segments().collect();
+            prop_assert_eq!(&said, &segments);
+            let ranges = segments.chunk_by(|&one, &next| next == one + 1);
+            let ranges = ranges.map(|range| range[0]..range[range.len() - 1] + 1);
+            prop_assert!(run.ranges().eq(ranges));
+            for (index, &segment) in segments.iter().enumerate() {
+                prop_assert_eq!(run.segment(index), segment);
+                let rest = &segments[index..];
+                let follows = rest.windows(2).all(|pair| pair[1] == pair[0] + 1);
+                let range = follows.then_some(segment..rest[rest.len() - 1] + 1);
+                prop_assert_eq!(run.range_from(index), range);
+            }
+        }
     }
 }

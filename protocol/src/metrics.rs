@@ -123,8 +123,8 @@ impl PeerTraffic {
     pub(crate) fn on_sent(&mut self, transmit: &Transmit<'_>) {
         let header = &transmit.template;
         let packets = transmit.packets() as u64;
-        let payload = match (header.kind, transmit.run.as_slice().last()) {
-            (PacketKind::Data, Some(&last)) => {
+        let payload = match (header.kind, transmit.run.last()) {
+            (PacketKind::Data, Some(last)) => {
                 let full = (packets - 1) * u64::from(transmit.segment_bytes);
                 let left = header.message_bytes - last * transmit.segment_bytes;
                 full + u64::from(left.min(transmit.segment_bytes))

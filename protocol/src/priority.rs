@@ -15,13 +15,19 @@
 //! a PROBE has the class of its message's data: data that has not arrived before it is lost, not
 //! late.
 
+mod need;
+
+use std::ops::Range;
+
 use smallvec::SmallVec;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::bitmap::Bitmap;
 use crate::machine::Ecn;
 use crate::parity::{PARITY_WINDOW, ParityLayout, ParityRule};
-use crate::units::{Class, Dscp, Layer, Magnitude, MessageId, Rank, Share};
+use crate::units::{Class, Dscp, Layer, Magnitude, Share};
+
+pub use self::need::{RepairNeed, TieBreaker};
 
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
@@ -284,53 +290,6 @@ pub struct MessageShape {
     pub layer_count: u16,
 }
 
-/// How much a message needs a missing segment; the least needed stays missing first.
-///
-/// Larger magnitudes are needed more. Equally needed segments are ordered by a number drawn for
-/// each segment of each message; so are all segments at a receiver, which does not know the
-/// magnitudes of missing ones. With a fixed order, the same parameters would stay missing in every
-/// step and from every rank: if holes count as zeros, their gradients would shrink more than
-/// others, and if rescaled, they would be sums of fewer ranks. With drawn numbers, every parameter
-/// has the same chance, drawn again in every step and contribution.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct RepairNeed {
-    magnitude: Magnitude,
-    drawn: u32,
-}
-
-impl RepairNeed {
-    /// The need for a segment of unknown magnitude.
-    pub fn unknown(lot: TieBreaker, segment: u32) -> Self {
-        let magnitude = Magnitude::default();
-        let drawn = lot.draw(segment);
-        Self { magnitude, drawn }
-    }
-}
-
-/// The seed from which a message's segments draw their numbers. Both ends have the same, so that a
-/// receiver first requests the segments that its sender would repair first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TieBreaker(u64);
-
-impl TieBreaker {
-    /// The seed of a message of rank `source`.
-    pub fn of(source: Rank, message: MessageId) -> Self {
-        Self(u64::from(source.0) << 32 | u64::from(message.0))
-    }
-
-    /// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once for the message and once
-    /// for the segment: every bit depends on every bit of both.
-    fn draw(self, segment: u32) -> u32 {
-        let mix = |mut z: u64| {
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ z >> 31
-        };
-        let message = mix(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        (mix(message ^ u64::from(segment)) >> 32) as u32
-    }
-}
-
 /// A stretch of the sending order whose segments have the same class and protection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SendLane {
@@ -390,10 +349,7 @@ impl SegmentTags {
 
     /// How much the message needs a lost segment.
     pub fn need(&self, lot: TieBreaker, segment: u32) -> RepairNeed {
-        RepairNeed {
-            magnitude: self.magnitude(segment),
-            ..RepairNeed::unknown(lot, segment)
-        }
+        RepairNeed::unknown(lot, segment).with(self.magnitude(segment))
     }
 
     /// Whether a segment must arrive whatever the tolerance. All segments of a lossless message
@@ -443,6 +399,18 @@ impl SegmentTags {
         self.order
             .as_ref()
             .map_or(position, |order| order[position as usize])
+    }
+
+    /// The segments at the first of these positions of the sending order, as many as follow each
+    /// other.
+    pub(crate) fn stretch(&self, positions: Range<u32>) -> Range<u32> {
+        let Some(order) = &self.order else {
+            return positions;
+        };
+        let order = &order[positions.start as usize..positions.end as usize];
+        let breaks = order.windows(2).position(|pair| pair[1] != pair[0] + 1);
+        let count = breaks.map_or(order.len(), |at| at + 1);
+        order[0]..order[0] + count as u32
     }
 
     /// The lanes of the sending order, first to last.
@@ -532,6 +500,7 @@ fn split_tail(lanes: &mut SmallVec<[SendLane; 2]>, tail: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{MessageId, Rank};
 
     fn policy() -> Policy {
         let share = |value| Share::new(value).expect("a share");
@@ -740,6 +709,10 @@ mod tests {
         for lane in tags.lanes() {
             for position in start..lane.end {
                 let segment = tags.at(position);
+                let follows = |&at: &u32| tags.at(at) == segment + (at - position);
+                let count = (position..lane.end).take_while(follows).count() as u32;
+                let stretch = tags.stretch(position..lane.end);
+                assert_eq!(stretch, segment..segment + count);
                 assert!(visited.insert(segment));
                 let (class, ecn) = tags.class_and_ecn(&policy(), segment);
                 let of_tail = lane.end == 40 && lane.ecn == Ecn::Ect;

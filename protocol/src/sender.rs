@@ -39,6 +39,7 @@
 mod acked;
 mod asking;
 mod cancel;
+mod flight;
 mod forgetting;
 mod hearing;
 mod lateness;
@@ -64,11 +65,12 @@ use derive_more::AddAssign;
 use self::acked::NewlyAcked;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
+use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
-use self::message::{ReportWait, RunDeparture, SendMessage, UnscheduledStart};
+use self::message::{ReportWait, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
 use self::tail::TailMarks;
@@ -315,7 +317,11 @@ impl Sender {
     pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
         sum.outgoing += self.messages.len();
         sum.cancelled += self.cancelled.len();
-        sum.flights += (self.classes.iter().map(|class| class.flights.len())).sum::<usize>();
+        sum.flights += self
+            .classes
+            .iter()
+            .map(ClassFlights::packets)
+            .sum::<usize>();
     }
 
     /// Adds the counts of the sender that it replaces.
@@ -445,7 +451,7 @@ impl Sender {
         sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
         let (class, entropy) = (taken.class, self.spray.take());
-        let segments = run.as_slice().len() as u64;
+        let segments = run.len() as u64;
         let first = self.numbers.take(class, entropy, segments as u32);
         let template = Header {
             class,
@@ -457,12 +463,10 @@ impl Sender {
         self.counters.repaired_segments += repairs;
         self.counters.sent_segments += segments - repairs;
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        let departure = RunDeparture {
-            at: now.stamp(),
-            first,
-        };
+        let stamp = now.stamp();
+        let departure = RunDeparture { at: stamp, first };
         self.in_flight += sending.on_sent(run, departure, flights);
-        self.spray.on_sent(entropy, departure.at);
+        self.spray.on_sent(entropy, stamp);
         self.losses.on_sent(segments);
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
@@ -493,15 +497,15 @@ impl Sender {
         let Some(at) = self.position(unsent.template.message) else {
             return;
         };
-        let (segments, template) = (unsent.segments(), &unsent.template);
+        let template = &unsent.template;
         let first = PathMark {
             class: template.class,
             entropy: template.entropy,
             number: template.number.plus(unsent.first() as u32),
         };
-        self.numbers.give_back(first, segments.len() as u32);
+        self.numbers.give_back(first, unsent.packets() as u32);
         let sending = &mut self.messages[at];
-        for &segment in segments {
+        for segment in unsent.segments() {
             self.in_flight -= sending.land(segment);
             sending.queue_repair(segment);
         }

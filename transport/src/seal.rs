@@ -80,10 +80,19 @@ impl Crc32 {
         Self(crc32fast::Hasher::new())
     }
 
-    /// The checksum of bytes in several parts, as it stands in a header.
-    fn of(&self, parts: &[&[u8]]) -> [u8; HEADER_BYTES - CHECKSUM_AT] {
+    /// The checksum of a packet, as it stands in its header.
+    #[inline]
+    fn of(&self, packet: &[u8]) -> [u8; HEADER_BYTES - CHECKSUM_AT] {
         let mut sum = self.0.clone();
-        parts.iter().for_each(|part| sum.update(part));
+        sum.update(packet);
+        sum.finalize().to_le_bytes()
+    }
+
+    /// The same of a packet whose payload lies elsewhere.
+    fn of_both(&self, header: &[u8], payload: &[u8]) -> [u8; HEADER_BYTES - CHECKSUM_AT] {
+        let mut sum = self.0.clone();
+        sum.update(header);
+        sum.update(payload);
         sum.finalize().to_le_bytes()
     }
 }
@@ -157,11 +166,9 @@ impl Seal {
 
     /// Writes packets of a run one after the other, at most [`SLOT_BYTES`] together.
     pub fn stage(&mut self, transmit: &Transmit<'_>, packets: Range<usize>) -> &[u8] {
-        let (headers, mut end) = (transmit.headers(), 0);
+        let headers = transmit.headers();
         let mut outbound = self.protection.outbound(headers.to());
-        for index in packets {
-            end += outbound.stage(&headers, index, &mut self.staging[end..]);
-        }
+        let end = outbound.stage(&headers, packets, &mut self.staging);
         &self.staging[..end]
     }
 
@@ -176,7 +183,7 @@ impl Seal {
         out: &mut [u8],
     ) -> usize {
         let mut outbound = self.protection.outbound(headers.to());
-        outbound.stage(headers, index, out)
+        outbound.stage(headers, index..index + 1, out)
     }
 
     /// Writes the headers of a run one after the other; payloads stay where they are.
@@ -199,7 +206,7 @@ impl Seal {
             let payload = template.write(index, out).bytes();
             let payload = payload.expect("only bytes are gathered");
             if let Some(checksum) = checksum {
-                let sum = checksum.of(&[out, payload]);
+                let sum = checksum.of_both(out, payload);
                 out[CHECKSUM_AT..].copy_from_slice(&sum);
             }
             gathered.push(payload);
@@ -314,39 +321,60 @@ impl Protection {
 }
 
 impl PairProtection<'_, OutboundKeys> {
-    /// Writes packet `index` of a run at the start of `out`, and returns its length in bytes.
-    fn stage(&mut self, headers: &RunHeaders<'_, '_>, index: usize, out: &mut [u8]) -> usize {
-        let payload = headers.write(index, out);
-        let plain = HEADER_BYTES + payload.len();
+    /// Writes packets of a run one after the other at the start of `out`; returns their length in
+    /// bytes.
+    fn stage(
+        &mut self,
+        headers: &RunHeaders<'_, '_>,
+        packets: Range<usize>,
+        out: &mut [u8],
+    ) -> usize {
         match self {
-            Self::Nothing => {
-                write_plain(&mut out[..plain], payload);
-                plain
-            }
-            Self::Checksum(checksum) => {
-                let packet = &mut out[..plain];
+            Self::Nothing => stage_each(headers, packets, out, 0, write_plain),
+            Self::Checksum(checksum) => stage_each(headers, packets, out, 0, |packet, payload| {
                 write_plain(packet, payload);
-                let sum = checksum.of(&[packet]);
+                let sum = checksum.of(packet);
                 packet[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum);
-                plain
-            }
+            }),
             Self::Aead(outbound) => {
-                let bytes = plain + TAG_BYTES;
-                write_sealed(&mut out[..bytes], payload, outbound);
-                bytes
+                stage_each(headers, packets, out, TAG_BYTES, |packet, payload| {
+                    write_sealed(packet, payload, outbound);
+                })
             }
         }
     }
 }
 
+/// Writes packets of a run one after the other at the start of `out`, `seal_bytes` longer than
+/// header and payload; `finish` writes all but the header. Returns their length in bytes.
+#[inline]
+fn stage_each(
+    headers: &RunHeaders<'_, '_>,
+    packets: Range<usize>,
+    out: &mut [u8],
+    seal_bytes: usize,
+    mut finish: impl FnMut(&mut [u8], Payload<'_>),
+) -> usize {
+    let mut end = 0;
+    for index in packets {
+        let packet = &mut out[end..];
+        let payload = headers.write(index, packet);
+        let bytes = HEADER_BYTES + payload.len() + seal_bytes;
+        finish(&mut packet[..bytes], payload);
+        end += bytes;
+    }
+    end
+}
+
 impl PairProtection<'_, InboundKeys> {
     /// Opens a packet of this kind in place.
+    #[inline]
     fn open(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<(), PacketRejection> {
         match self {
             Self::Nothing => Ok(()),
             Self::Checksum(checksum) => {
                 let said = std::mem::take(checksum_of(packet));
-                let intact = checksum.of(&[packet]) == said;
+                let intact = checksum.of(packet) == said;
                 intact.then_some(()).ok_or(PacketRejection::Forged)
             }
             Self::Aead(inbound) => inbound.open(kind, packet),
@@ -371,10 +399,11 @@ fn write_plain(packet: &mut [u8], payload: Payload<'_>) {
 /// instead of bytes sends zeros.
 fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut OutboundKeys) {
     static ZEROS: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
-    match payload {
-        Payload::Bytes(bytes) => outbound.seal(packet, bytes),
-        Payload::Length(length) => outbound.seal(packet, &ZEROS[..length]),
-    }
+    let bytes = match payload {
+        Payload::Bytes(bytes) => bytes,
+        Payload::Length(length) => &ZEROS[..length],
+    };
+    outbound.seal(packet, bytes);
 }
 
 #[cfg(test)]

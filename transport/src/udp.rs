@@ -309,7 +309,7 @@ impl Sockets {
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
         let mut done = 0;
         while done < transmit.packets() {
-            let packet = transmit.header(done).packet_bytes().as_usize() + seal.tag_bytes();
+            let packet = transmit.packet_bytes(done).as_usize() + seal.tag_bytes();
             let fitting = (GSO_BYTES_MAX / packet).clamp(1, GSO_PACKETS_MAX);
             let most = match self.takes_runs(peer.ip()) {
                 true => fitting,

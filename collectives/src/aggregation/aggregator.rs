@@ -227,7 +227,7 @@ impl AggregatorMachine {
             while let Some(&(stream, number)) = member.answers.front() {
                 let slots = self.streams.get(&stream);
                 let slots = slots.filter(|slots| slots.knows(number));
-                let packets = self.run.as_slice().len();
+                let packets = self.run.len();
                 if let (Some(slots), Some((same, first))) = (slots, begun) {
                     let follows = same == stream && number == first + packets as u32;
                     let is_full = packets == self.path.run_packets(slots.packet_bytes);

@@ -126,7 +126,7 @@ impl MemberSum {
             self.write(now, number, kind, tensor);
             run.push(number % SLOTS);
             number += 1;
-            if run.as_slice().len() == most || number.is_multiple_of(SLOTS) {
+            if run.len() == most || number.is_multiple_of(SLOTS) {
                 break;
             }
             match self.next(now) {

@@ -134,7 +134,7 @@ impl SumPath {
 
     /// The next path, of all in turn.
     pub(super) fn transmit<'a>(&mut self, now: Instant, sums: LeavingSums<'a>) -> Transmit<'a> {
-        let (first, packets) = (sums.first, sums.run.as_slice().len() as u32);
+        let (first, packets) = (sums.first, sums.run.len() as u32);
         let number = PathNumber(self.sent);
         self.sent = self.sent.wrapping_add(packets);
         let SumStream {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::machine::Payload;
+use gradwire_protocol::machine::{Payload, SegmentRun};
 use gradwire_protocol::parity::ParityGroup;
 use gradwire_protocol::units::{MessageKey, Rank};
 
@@ -17,12 +17,12 @@ use crate::numbers::kernels::accumulate;
 pub(crate) fn sum_of_segments(
     message: &[u8],
     segment_bytes: usize,
-    segments: &[u32],
+    segments: &SegmentRun,
     sum: &mut Vec<u8>,
 ) {
     sum.clear();
     sum.resize(segment_bytes.min(message.len()), 0);
-    for &segment in segments {
+    for segment in segments.segments() {
         let start = segment as usize * segment_bytes;
         let end = (start + segment_bytes).min(message.len());
         xor(sum, &message[start..end]);

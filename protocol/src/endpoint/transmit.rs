@@ -27,7 +27,7 @@ pub struct WantedPayload<'r> {
     pub key: MessageKey,
     /// Of PARITY, the segments whose XOR is wanted, each filled up with zeros to the length of the
     /// message's first one. `None`: the whole message.
-    pub parity_of: Option<&'r [u32]>,
+    pub parity_of: Option<&'r SegmentRun>,
     /// Bytes of each segment but the last.
     pub segment_bytes: u32,
 }
@@ -143,7 +143,7 @@ impl Endpoint {
         let message = payload(WantedPayload {
             to: peer.rank,
             key: template.key,
-            parity_of: is_parity.then(|| self.run.as_slice()),
+            parity_of: is_parity.then_some(&self.run),
             segment_bytes,
         });
         let bytes = match is_parity {

@@ -471,14 +471,19 @@ impl Sender {
         };
         for (class, flights) in (0..).zip(&self.classes) {
             // The last packets are found first.
-            for flight in flights.flights.iter().rev() {
+            for run in flights.flights.iter().rev() {
                 if left == 0 {
                     break;
                 }
-                if flight.message != sending.id() || !sending.is_current(flight) {
+                if run.message != sending.id() {
                     continue;
                 }
-                left -= 1;
+                let (count, last) = (sending.current_of(run))
+                    .fold((0, None), |(count, _), flight| (count + 1, Some(flight)));
+                let Some(flight) = last else {
+                    continue;
+                };
+                left = u32::saturating_sub(left, count);
                 let path = PathMark {
                     class: Class(class),
                     entropy: flight.entropy,

@@ -27,9 +27,10 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::Sender;
+use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
 use super::lateness::Lateness;
-use super::message::{PathRecord, SegmentFlight, SendMessage};
+use super::message::{PathRecord, SendMessage};
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, MessageId, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
@@ -43,7 +44,7 @@ const GUESSED_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassFlights {
     /// In the order of sending. Those that have landed stay until they are first.
-    pub(super) flights: VecDeque<SegmentFlight>,
+    pub(super) flights: VecDeque<FlightRun>,
     /// Time stamp of the newest packet, probes included, that is known to have arrived.
     newest: Option<Stamp>,
     /// The same, of packets whose report has come, as have all reports before it.
@@ -51,6 +52,12 @@ pub(super) struct ClassFlights {
 }
 
 impl ClassFlights {
+    /// The packets that it remembers.
+    pub(super) fn packets(&self) -> usize {
+        let runs = self.flights.iter();
+        runs.map(|run| run.segments().len()).sum()
+    }
+
     /// A report echoes a packet of this class; returns whether it is the newest.
     fn on_echo(&mut self, echo: Stamp) -> bool {
         let newer = self.newest.is_none_or(|newest| echo > newest);
@@ -273,15 +280,18 @@ impl Sender {
     fn find_lost_on(&mut self, now: Instant, passed: PathMark) -> FoundLost {
         let mut lost = FoundLost::default();
         let class = usize::from(passed.class.0);
-        let flights = self.classes.get(class).map_or(0, |of| of.flights.len());
-        for index in 0..flights {
-            let flight = self.classes[class].flights[index];
-            let precedes = flight.precedes(passed);
-            let message = precedes.then(|| self.position(flight.message)).flatten();
-            let is_known =
-                |&at: &usize| self.knows_reports_of(at) && self.messages[at].is_current(&flight);
-            if let Some(at) = message.filter(is_known) {
+        let runs = self.classes.get(class).map_or(0, |of| of.flights.len());
+        for index in 0..runs {
+            let run = self.classes[class].flights[index];
+            let begins_before = run.flight(run.segments().start).precedes(passed);
+            let message = begins_before.then(|| self.position(run.message)).flatten();
+            let Some(at) = message.filter(|&at| self.knows_reports_of(at)) else {
+                continue;
+            };
+            let mut next = self.messages[at].current_from(&run, 0);
+            while let Some(flight) = next.filter(|flight| flight.precedes(passed)) {
                 lost.add(self.lose(now, at, &flight));
+                next = self.messages[at].current_from(&run, flight.segment + 1);
             }
         }
         self.confirm_guesses(now, passed);
@@ -386,23 +396,6 @@ impl Sender {
         }
     }
 
-    /// Drops the first flights of a class as far as they are of this message, which is at `at` if
-    /// it is open, and have landed or were sent again; returns how many.
-    fn drop_ended(&mut self, class: usize, message: MessageId, at: Option<usize>) -> usize {
-        let sending = at.map(|at| &self.messages[at]);
-        let has_ended = |flight: &SegmentFlight| {
-            flight.message == message && !sending.is_some_and(|of| of.is_current(flight))
-        };
-        let flights = &mut self.classes[class].flights;
-        let mut ended = 0;
-        // A loop, since the deque's iterator costs three times as many instructions a packet.
-        while flights.get(ended).is_some_and(has_ended) {
-            ended += 1;
-        }
-        flights.drain(..ended);
-        ended
-    }
-
     /// Finds the lost segments of a class, given that its packet with the stamp `newest` has
     /// arrived.
     fn find_lost_before(
@@ -415,23 +408,22 @@ impl Sender {
         let mut lost = FoundLost::default();
         let repaired_before = newest.before(horizons.repaired);
         let tolerated_before = newest.before(horizons.tolerated);
-        // Flights come in runs of one message.
-        let mut last = None;
-        // Flights before this one wait for reports of their messages.
-        let mut index = 0;
-        while let Some(&flight) = self.classes[class].flights.get(index) {
-            let at = match last {
-                Some((message, at)) if message == flight.message => at,
-                _ => self.position(flight.message),
-            };
-            last = Some((flight.message, at));
-            if index == 0 && self.drop_ended(class, flight.message, at) > 0 {
+        // Flights before this place wait for reports of their messages.
+        let (mut index, mut from) = (0, 0);
+        while let Some(&run) = self.classes[class].flights.get(index) {
+            let is_first = (index, from) == (0, 0);
+            let message = self.position(run.message);
+            let current = |at: usize| Some((at, self.messages[at].current_from(&run, from)?));
+            let Some((at, flight)) = message.and_then(current) else {
+                match is_first {
+                    true => _ = self.classes[class].flights.pop_front(),
+                    false => (index, from) = (index + 1, 0),
+                }
                 continue;
+            };
+            if is_first {
+                self.classes[class].flights[0].begin_with(flight.segment);
             }
-            let Some(at) = at.filter(|&at| self.messages[at].is_current(&flight)) else {
-                index += 1;
-                continue;
-            };
             let lost_before = match self.messages[at].may_miss(flight.segment) {
                 true => tolerated_before,
                 false => repaired_before,
@@ -441,7 +433,7 @@ impl Sender {
                 break;
             }
             if !self.knows_reports_of(at) {
-                index += 1;
+                from = flight.segment + 1;
                 continue;
             }
             let found = self.lose(now, at, &flight);
@@ -451,10 +443,7 @@ impl Sender {
             }
             lost.add(found);
             self.late.on_found(class, flight);
-            match index {
-                0 => _ = self.classes[class].flights.pop_front(),
-                _ => index += 1,
-            }
+            // It has landed, so it is not found again.
         }
         lost
     }

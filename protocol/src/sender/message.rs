@@ -6,6 +6,7 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::acked::NewlyAcked;
+use super::flight::{FlightRun, LandedRun, RunDeparture, SegmentFlight, count_alike};
 use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
@@ -34,37 +35,6 @@ const GRANT_WAIT_MAX: Span = Span::from_millis(1_000);
 /// When a message that only waits for a grant is probed, of a peer that is probed after `wait`.
 pub(super) fn grant_wait(wait: Span) -> Span {
     (wait * GRANT_WAITS).min(GRANT_WAIT_MAX.max(wait))
-}
-
-/// A segment that was sent. It is current until it lands or is sent again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SegmentFlight {
-    pub(super) message: MessageId,
-    pub(super) segment: u32,
-    pub(super) sent_at: Stamp,
-    pub(super) entropy: Entropy,
-    pub(super) number: PathNumber,
-}
-
-impl SegmentFlight {
-    /// Whether it was sent before `packet`, on the same path.
-    pub(super) fn precedes(&self, packet: PathMark) -> bool {
-        self.entropy == packet.entropy && self.number.ahead_of(packet.number) < 0
-    }
-}
-
-/// When a run leaves, and its first packet on its path.
-#[derive(Clone, Copy)]
-pub(super) struct RunDeparture {
-    pub(super) at: Stamp,
-    pub(super) first: PathMark,
-}
-
-/// Packets of one run that have arrived.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct LandedRun {
-    pub(super) path: Entropy,
-    pub(super) sent_at: Stamp,
 }
 
 /// Whether the paths to the peer have lost packets recently. On clean paths, no marks follow a
@@ -422,7 +392,7 @@ impl SendMessage {
         let (class, ecn) = self.tags.class_and_ecn_again(policy, first);
         let again = TakenRun { class, ecn };
         self.take_repairs(again, most, policy, run);
-        let is_short = run.as_slice().last() == Some(&(self.segments() - 1));
+        let is_short = run.last() == Some(self.segments() - 1);
         if is_short || !self.repair.is_idle() || self.progress.next >= self.allowed() {
             return again;
         }
@@ -450,14 +420,15 @@ impl SendMessage {
         let (last, allowed) = (self.segments() - 1, self.allowed());
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
-        let room = (most - run.as_slice().len()) as u32;
+        let room = (most - run.len()) as u32;
         let end = (progress.next + room).min(lane.end).min(allowed);
         while progress.next < end {
-            let segment = self.tags.at(progress.next);
-            run.push(segment);
-            progress.next += 1;
+            let segments = self.tags.stretch(progress.next..end);
+            progress.next += segments.end - segments.start;
+            let is_short = segments.end == last + 1;
+            run.push_range(segments);
             // The last segment may be shorter, and only the last packet of a run may be.
-            if segment == last {
+            if is_short {
                 break;
             }
         }
@@ -476,7 +447,7 @@ impl SendMessage {
         let last = self.segments() - 1;
         while let Some(segment) = self.repair.front() {
             let (class, ecn) = self.tags.class_and_ecn_again(policy, segment);
-            if like != (TakenRun { class, ecn }) || run.as_slice().len() == most {
+            if like != (TakenRun { class, ecn }) || run.len() == most {
                 break;
             }
             self.repair.pop();
@@ -495,22 +466,15 @@ impl SendMessage {
         &mut self,
         run: &SegmentRun,
         departure: RunDeparture,
-        flights: &mut VecDeque<SegmentFlight>,
+        flights: &mut VecDeque<FlightRun>,
     ) -> u64 {
         self.probe.on_sent();
-        let (message, first) = (self.id(), departure.first);
         let leave = |range| self.take_off(range, departure);
         let bytes = run.ranges().map(leave).sum();
-        let numbered = run.as_slice().iter().enumerate();
-        flights.extend(numbered.map(|(number, &segment)| SegmentFlight {
-            message,
-            segment,
-            sent_at: departure.at,
-            entropy: first.entropy,
-            number: first.number.plus(number as u32),
-        }));
+        flights.extend(departure.flights(self.id(), run));
+        let first = departure.first;
         let last = PathMark {
-            number: first.number.plus(run.as_slice().len() as u32 - 1),
+            number: first.number.plus(run.len() as u32 - 1),
             ..first
         };
         match self.ends.iter_mut().find(|end| end.shares_path(last)) {
@@ -578,6 +542,28 @@ impl SendMessage {
             && self.sent_at(flight.segment) == flight.sent_at
     }
 
+    /// The first current flight of a run of this message, from segment `from` on.
+    pub(super) fn current_from(&self, run: &FlightRun, from: u32) -> Option<SegmentFlight> {
+        let segments = run.segments();
+        let mut segment = from.max(segments.start);
+        loop {
+            segment = self.progress.in_flight.first_one(segment);
+            if segment >= segments.end {
+                return None;
+            }
+            if self.sent_at(segment) == run.sent_at {
+                return Some(run.flight(segment));
+            }
+            segment += 1;
+        }
+    }
+
+    /// The current flights of a run of this message.
+    pub(super) fn current_of(&self, run: &FlightRun) -> impl Iterator<Item = SegmentFlight> {
+        let next = |flight: &SegmentFlight| self.current_from(run, flight.segment + 1);
+        std::iter::successors(self.current_from(run, 0), next)
+    }
+
     /// Segments have arrived.
     pub(super) fn on_acked(&mut self, segments: Range<u32>) -> NewlyAcked {
         let end = segments.end.min(self.segments());
@@ -611,20 +597,26 @@ impl SendMessage {
             landed,
             ..
         } = &mut self.progress;
-        for segment in segments.filter(|&segment| in_flight.has(segment)) {
+        let mut first = in_flight.first_one(segments.start);
+        while first < segments.end {
             let run = LandedRun {
-                path: paths[segment as usize],
-                sent_at: sent_at[segment as usize],
+                path: paths[first as usize],
+                sent_at: sent_at[first as usize],
             };
             if landed.last() != Some(&run) {
                 landed.push(run);
             }
+            let end = in_flight.first_zero(first).min(segments.end);
+            let places = first as usize..end as usize;
+            let together = count_alike(&sent_at[places.clone()]);
+            let alike = count_alike(&paths[places][..together]);
+            first = in_flight.first_one(first + alike as u32);
         }
     }
 
     /// The packets that have arrived since the last call.
-    pub(super) fn take_landed(&mut self) -> SmallVec<[LandedRun; 4]> {
-        std::mem::take(&mut self.progress.landed)
+    pub(super) fn take_landed(&mut self) -> impl Iterator<Item = LandedRun> {
+        self.progress.landed.drain(..)
     }
 
     /// Processes segments that a BITMAP shows. Those that are protected may be shown although they

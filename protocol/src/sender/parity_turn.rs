@@ -36,7 +36,7 @@ impl SendMessage {
 
     /// Whether its parity becomes due with a run: the last one of new segments.
     pub(super) fn takes_parity(&self, run: &SegmentRun) -> bool {
-        let has_new = run.repairs() < run.as_slice().len();
+        let has_new = run.repairs() < run.len();
         let is_last = has_new && self.sent() == self.segments();
         is_last && self.tags.parity().is_some()
     }
@@ -112,10 +112,10 @@ impl Sender {
             };
             let class = self.messages[at].lowest_class(&settings.policy);
             let mut burst = self.parity_burst(now, at, class);
-            let indices = run.as_slice().iter().fold(0, |sum, &segment| sum ^ segment);
+            let indices = run.segments().fold(0, |sum, segment| sum ^ segment);
             burst.template.segment = group.0;
             burst.template.layer = Layer(indices as u16);
-            burst.template.magnitude = Magnitude(run.as_slice().len() as u8);
+            burst.template.magnitude = Magnitude(run.len() as u8);
             return Some(burst);
         }
         None

@@ -15,7 +15,7 @@ use crate::wire::{Flags, Header, PacketKind, PathMark, SegmentReport};
 
 const SEGMENTS: u32 = 4;
 
-fn settings() -> EndpointSettings {
+pub(super) fn settings() -> EndpointSettings {
     let mut job = Job::default();
     job.transport.window = ByteCount::mib(64);
     job.transport.initial_window = ByteCount::kib(64);
@@ -91,9 +91,8 @@ fn asked(count: u32) -> (u64, u64) {
         now = now + Span::from_micros(10);
         let burst = sender.poll_data(now, &rtt, &settings, &mut run);
         let header = burst.expect("all that was sent has arrived").template;
-        let sent = run.as_slice();
-        packets += sent.len() as u64;
-        let (header, report) = report_of(&header, sent.last().map_or(0, |last| last + 1));
+        packets += run.len() as u64;
+        let (header, report) = report_of(&header, run.last().map_or(0, |last| last + 1));
         let packet = ReportPacket {
             header: &header,
             report,

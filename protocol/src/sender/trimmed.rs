@@ -8,7 +8,8 @@
 //! 2. A full queue has cut the packet, and no bad link: that counts as a mark.
 
 use super::Sender;
-use super::message::{ReportWait, SegmentFlight, SendMessage};
+use super::flight::{FlightRun, SegmentFlight};
+use super::message::{ReportWait, SendMessage};
 use crate::congestion::Feedback;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -62,13 +63,14 @@ impl Sender {
     fn find_flight(&self, now: Instant, header: &Header) -> Option<(usize, SegmentFlight)> {
         let at = self.position(header.message)?;
         let sent_at = Stamp::from_wire(header.sent_at, now.stamp());
-        let is_it = |flight: &&SegmentFlight| {
-            flight.message == header.message
-                && flight.segment == header.segment
-                && flight.sent_at == sent_at
-                && self.messages[at].is_current(flight)
+        let has_it = |run: &&FlightRun| {
+            run.message == header.message
+                && run.segments().contains(&header.segment)
+                && run.sent_at == sent_at
         };
-        let flights = self.classes.iter().flat_map(|class| &class.flights);
-        Some((at, *flights.into_iter().find(is_it)?))
+        let runs = self.classes.iter().flat_map(|class| &class.flights);
+        let mut flights = runs.filter(has_it).map(|run| run.flight(header.segment));
+        let flight = flights.find(|flight| self.messages[at].is_current(flight))?;
+        Some((at, flight))
     }
 }

@@ -74,7 +74,7 @@ impl<M: Machine> DriverEngine<M> {
             busy |= sent > 0;
             if sent < transmit.packets() {
                 let unsent = transmit.unsent_from(sent);
-                self.tally.unsent_packets += unsent.segments().len() as u64;
+                self.tally.unsent_packets += unsent.packets() as u64;
                 self.machine.handle_unsent(now, &unsent);
                 let until = now + PAUSE;
                 self.full = Some(FullPath { path, until });

@@ -123,6 +123,7 @@ impl OutboundKeys {
 
     /// Seals `payload` behind the header that `packet` starts with, and writes the packet's number
     /// into that header. The length of `packet` must be exactly header, payload and tag.
+    #[inline]
     pub(super) fn seal(&mut self, packet: &mut [u8], payload: &[u8]) {
         let number = self.take_number();
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
@@ -138,11 +139,16 @@ impl OutboundKeys {
     fn take_number(&mut self) -> u64 {
         let number = self.next;
         if generation(number) > self.generation {
-            self.generation += 1;
-            self.key = self.chain.advance();
+            self.change_keys();
         }
         self.next += 1;
         number
+    }
+
+    #[cold]
+    fn change_keys(&mut self) {
+        self.generation += 1;
+        self.key = self.chain.advance();
     }
 }
 
@@ -180,6 +186,7 @@ impl InboundKeys {
     /// # Errors
     /// [`PacketRejection::Forged`] when the tag is wrong, [`PacketRejection::Replayed`] when the
     /// number was accepted before or is too old to tell.
+    #[inline]
     pub(super) fn open(
         &mut self,
         kind: PacketKind,

@@ -47,15 +47,26 @@ impl ReplayWindow {
     }
 
     /// Records a number whose packet had a correct tag.
+    #[inline]
     pub(super) fn take(&mut self, number: u64) -> Freshness {
+        // Most packets follow the one before, in the same word.
+        if number == self.next
+            && !number.is_multiple_of(64)
+            && let Some(bits) = self.words.get_mut((number / 64 % WORDS) as usize)
+        {
+            *bits |= 1 << (number % 64);
+            self.next += 1;
+            return Freshness::New;
+        }
+        self.take_any(number)
+    }
+
+    fn take_any(&mut self, number: u64) -> Freshness {
         if self.words.is_empty() {
             self.words.resize(WORDS as usize, 0);
         }
         let word = number / 64;
-        if number == self.next && !number.is_multiple_of(64) {
-            // Most packets follow the one before, in the same word.
-            self.next += 1;
-        } else if number >= self.next {
+        if number >= self.next {
             let unused = self.next.div_ceil(64);
             for fresh in unused.max((word + 1).saturating_sub(WORDS))..=word {
                 self.words[(fresh % WORDS) as usize] = 0;
