@@ -490,6 +490,10 @@ impl Receiver {
         lent.grants.expect(lent.now, lent.place, start);
         self.closed.on_open(serial);
         let at = (self.messages).partition_point(|before| before.serial < serial);
+        if self.messages.capacity() == 0 {
+            // Most pairs of a large group have one message at a time, and messages are large.
+            self.messages.reserve_exact(1);
+        }
         if at == self.messages.len() {
             self.messages.push(receiving);
         } else {
