@@ -29,6 +29,7 @@ pub(crate) mod rehearsal;
 pub(crate) mod seat;
 
 use gradwire_protocol::units::Rank;
+use smallvec::SmallVec;
 
 pub(crate) use cut::{ElementRun, TensorCut};
 pub(crate) use message::{
@@ -62,24 +63,24 @@ pub(crate) enum ScratchUse {
 }
 
 /// A point that messages wait for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PlanGate {
     /// Messages in, and gates that it comes after, until it opens.
     pub(crate) waits: usize,
     /// How many of these are gates.
     pub(crate) gates_before: usize,
     /// The messages in that are reduced into its region, in the order of their ranks.
-    pub(crate) contributions: Vec<usize>,
+    pub(crate) contributions: SmallVec<[usize; 2]>,
     /// The region whose reduction is finished when it opens.
     pub(crate) finish: Option<TensorRegion>,
     /// The messages out that start then, in this order.
-    pub(crate) opens: Vec<usize>,
+    pub(crate) opens: SmallVec<[usize; 2]>,
     /// The gates that come after it.
-    pub(crate) next: Vec<GateId>,
+    pub(crate) next: SmallVec<[GateId; 2]>,
 }
 
 /// The messages of one operation on one rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct MessagePlan {
     /// Bytes to copy before anything else: from where, to where.
     pub(crate) copy: Option<(TensorRegion, TensorRegion)>,
@@ -212,13 +213,13 @@ impl MessagePlan {
     }
 
     /// The message in with this sender and part.
-    pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
+    pub(crate) fn find_inbound(&self, from: Rank, part: u16) -> Option<usize> {
         let key = |inbound: &PlannedReceive| (inbound.from, inbound.part);
         self.inbounds.binary_search_by_key(&(from, part), key).ok()
     }
 
     /// The message out with this receiver and part.
-    pub(crate) fn outbound(&self, to: Rank, part: u16) -> Option<usize> {
+    pub(crate) fn find_outbound(&self, to: Rank, part: u16) -> Option<usize> {
         let key = |outbound: &PlannedSend| (outbound.to, outbound.part);
         self.outbounds.binary_search_by_key(&(to, part), key).ok()
     }

@@ -35,27 +35,80 @@ fn place(class: Class, entropy: Entropy, entropies: u8) -> usize {
     usize::from(class.0) * usize::from(entropies) + usize::from(entropy.0)
 }
 
+/// Values of paths by [`place`], from the lowest class on that has some: most pairs use one or two
+/// classes, and a fabric has millions of pairs.
+#[derive(Clone, Debug)]
+struct PathTable<T> {
+    /// The place of the first value.
+    start: usize,
+    values: Vec<T>,
+}
+
+impl<T> Default for PathTable<T> {
+    fn default() -> Self {
+        Self {
+            start: 0,
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> PathTable<T> {
+    #[inline]
+    fn get(&self, place: usize) -> Option<&T> {
+        self.values.get(place.wrapping_sub(self.start))
+    }
+
+    #[inline]
+    fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.values.get_mut(place.wrapping_sub(self.start))
+    }
+
+    /// Adds `before` where paths from `start` on have no value yet.
+    fn begin_at(&mut self, start: usize, before: T) {
+        if self.values.is_empty() {
+            self.start = start;
+        } else if start < self.start {
+            let more = std::iter::repeat_n(before, self.start - start);
+            self.values.splice(0..0, more);
+            self.start = start;
+        }
+    }
+
+    /// Adds `fresh` up to the path before this place.
+    fn extend_to(&mut self, end: usize, fresh: T) {
+        if end > self.start + self.values.len() {
+            self.values.resize(end - self.start, fresh);
+        }
+    }
+}
+
 /// The numbers of the packets to one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PathNumbers {
     entropies: u8,
-    /// By [`place`], the next packet's number.
-    next: Vec<PathNumber>,
+    first: PathNumber,
+    /// The next packet's number.
+    next: PathTable<PathNumber>,
 }
 
 impl PathNumbers {
     /// Of paths on which no packet was sent.
     pub(crate) fn new(settings: &EndpointSettings) -> Self {
-        let paths = settings.policy.dscps.len() * usize::from(settings.entropies);
         Self {
             entropies: settings.entropies,
-            next: vec![settings.first_number; paths],
+            first: settings.first_number,
+            next: PathTable::default(),
         }
     }
 
     /// Numbers `packets` packets that leave on this path; returns the number of the first.
     pub(crate) fn take(&mut self, class: Class, entropy: Entropy, packets: u32) -> PathMark {
-        let next = &mut self.next[place(class, entropy, self.entropies)];
+        let at = place(class, entropy, self.entropies);
+        if self.next.get(at).is_none() {
+            self.begin(class);
+        }
+        let next = self.next.get_mut(at).expect("its class has begun");
         let number = *next;
         *next = number.plus(packets);
         PathMark {
@@ -65,18 +118,28 @@ impl PathNumbers {
         }
     }
 
+    /// The first packet of a class, or of a lower one than those before.
+    #[cold]
+    fn begin(&mut self, class: Class) {
+        let start = place(class, Entropy(0), self.entropies);
+        self.next.begin_at(start, self.first);
+        self.next
+            .extend_to(start + usize::from(self.entropies), self.first);
+    }
+
     /// The packets of a path from this one on did not leave. Later numbers that were already used
     /// stay used: the receiver sees a gap in the numbers, and its sender knows the reason.
     pub(crate) fn give_back(&mut self, first: PathMark, packets: u32) {
-        let next = &mut self.next[place(first.class, first.entropy, self.entropies)];
-        if *next == first.number.plus(packets) {
+        let next = (self.next).get_mut(place(first.class, first.entropy, self.entropies));
+        if let Some(next) = next.filter(|next| **next == first.number.plus(packets)) {
             *next = first.number;
         }
     }
 
     /// Whether this packet is the last one that has left on its path.
     pub(crate) fn is_last(&self, mark: PathMark) -> bool {
-        self.next[place(mark.class, mark.entropy, self.entropies)] == mark.number.plus(1)
+        let next = (self.next).get(place(mark.class, mark.entropy, self.entropies));
+        next == Some(&mark.number.plus(1))
     }
 }
 
@@ -131,8 +194,10 @@ pub enum OrderTrust {
 pub(crate) struct ArrivalOrder {
     /// Packets that must arrive in order before the paths are trusted to keep it.
     proof: u32,
-    /// By [`place`], for paths on which packets have arrived.
-    paths: Vec<PathArrivals>,
+    /// Of paths up to the last one on which packets have arrived.
+    paths: PathTable<PathArrivals>,
+    /// When the first packet was sent, in wrapped microseconds.
+    began: u32,
     /// Packets that have arrived close together and in order since one was overtaken.
     in_order: u32,
     overtakings: u32,
@@ -143,7 +208,8 @@ impl ArrivalOrder {
     pub(crate) fn new(proof: u32) -> Self {
         Self {
             proof,
-            paths: Vec::new(),
+            paths: PathTable::default(),
+            began: 0,
             in_order: 0,
             overtakings: 0,
         }
@@ -209,15 +275,10 @@ impl ArrivalOrder {
             return PathPassage::InOrder;
         }
         let at = place(packet.class, packet.entropy, entropies);
-        if at >= self.paths.len() {
-            let fresh = PathArrivals {
-                next: settings.first_number,
-                came: 0,
-                sent_at,
-            };
-            self.paths.resize(at + 1, fresh);
+        if self.paths.get(at).is_none() {
+            self.begin(packet, sent_at, settings);
         }
-        let path = &mut self.paths[at];
+        let path = self.paths.get_mut(at).expect("its path has begun");
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
             let proves = path.advance(ahead.unsigned_abs(), sent_at);
@@ -238,6 +299,22 @@ impl ArrivalOrder {
         self.in_order = 0;
         self.overtakings = self.overtakings.saturating_add(1);
         PathPassage::Overtaken
+    }
+
+    /// The first packet of a path.
+    fn begin(&mut self, packet: PathMark, sent_at: u32, settings: &EndpointSettings) {
+        let fresh = |sent_at| PathArrivals {
+            next: settings.first_number,
+            came: 0,
+            sent_at,
+        };
+        if self.paths.values.is_empty() {
+            self.began = sent_at;
+        }
+        let start = place(packet.class, Entropy(0), settings.entropies);
+        self.paths.begin_at(start, fresh(self.began));
+        let end = start + usize::from(packet.entropy.0) + 1;
+        self.paths.extend_to(end, fresh(sent_at));
     }
 
     /// Whether the peer's paths are trusted to keep order.
@@ -443,7 +520,36 @@ mod tests {
             };
             assert_eq!(order.on_packet(stray, 0, &settings()), PathPassage::InOrder);
         }
-        assert_eq!(order.paths.len(), 11);
+        assert_eq!(order.paths.values.len(), 3);
+    }
+
+    #[test]
+    fn tables_hold_the_classes_that_are_used() {
+        let settings = settings();
+        let (mut numbers, mut order) = (PathNumbers::new(&settings), unproven());
+        let mut full = std::collections::BTreeMap::new();
+        for (turn, class) in [3, 3, 5, 1, 3, 1, 6, 1].into_iter().enumerate() {
+            for entropy in [7, 0, 4] {
+                let mark = numbers.take(Class(class), Entropy(entropy), 2);
+                let next = full.entry((class, entropy)).or_insert(0);
+                assert_eq!(mark.number, PathNumber(*next), "turn {turn}");
+                assert_eq!(
+                    order.on_packet(mark, 0, &settings),
+                    PathPassage::InOrder,
+                    "turn {turn}"
+                );
+                order.on_followers(mark, 1, &settings);
+                assert!(order.has_passed(mark, settings.entropies));
+                *next += 2;
+            }
+        }
+        let entropies = usize::from(settings.entropies);
+        assert_eq!(numbers.next.values.len(), 6 * entropies);
+        let unused = PathMark {
+            class: Class(0),
+            ..packet(0)
+        };
+        assert!(!order.has_passed(unused, settings.entropies));
     }
 
     #[test]

@@ -60,6 +60,7 @@ mod message;
 mod parity;
 mod passing;
 mod patience;
+mod posted;
 mod repeat;
 mod report;
 mod restoring;
@@ -76,6 +77,7 @@ use self::closed::ClosedMessages;
 pub use self::counters::ReceiverCounters;
 use self::message::{ReceiveMessage, ReceiveStage};
 use self::patience::AbsentMessages;
+use self::posted::PostedMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue};
 use self::unopened::TrimmedMessages;
@@ -152,8 +154,8 @@ pub struct Receiver {
     peer: Rank,
     /// By number.
     messages: Vec<ReceiveMessage>,
-    /// Posted messages of which no packet has arrived, by key.
-    expected: VecDeque<ReceiveRequest>,
+    /// Posted messages of which no packet has arrived.
+    posted: PostedMessages,
     absent: AbsentMessages,
     closed: ClosedMessages,
     /// The REFUSE and TRIMMED that are due.
@@ -218,7 +220,7 @@ impl Receiver {
         Self {
             peer,
             messages: Vec::new(),
-            expected: VecDeque::new(),
+            posted: PostedMessages::default(),
             absent: AbsentMessages::default(),
             closed: ClosedMessages::default(),
             answers: VecDeque::new(),
@@ -253,7 +255,7 @@ impl Receiver {
     /// Adds what it keeps.
     pub(crate) fn add_footprint(&self, sum: &mut EndpointFootprint) {
         sum.incoming += self.messages.len();
-        sum.posted += self.expected.len() + self.absent.len();
+        sum.posted += self.posted.len() + self.absent.len();
         sum.closed_ranges += self.closed.ranges();
     }
 
@@ -281,7 +283,7 @@ impl Receiver {
 
     /// Whether a posted message is not complete yet.
     pub fn is_waiting(&self) -> bool {
-        !self.expected.is_empty() || self.messages.iter().any(ReceiveMessage::is_posted)
+        !self.posted.is_empty() || self.messages.iter().any(ReceiveMessage::is_posted)
     }
 
     /// Messages that have begun to arrive and are not posted.
@@ -308,10 +310,7 @@ impl Receiver {
             None => {
                 self.absent.await_patience(request.patience_ends);
                 self.deadlines.gap = earlier(self.deadlines.gap, request.patience_ends);
-                match self.find_expected(request.key) {
-                    Ok(at) => self.expected[at] = request,
-                    Err(at) => self.expected.insert(at, request),
-                }
+                self.posted.post(request);
             }
         }
     }
@@ -465,11 +464,6 @@ impl Receiver {
         find_open(newest, id, search, self.messages.iter().map(number))
     }
 
-    fn find_expected(&self, key: MessageKey) -> Result<usize, usize> {
-        self.expected
-            .binary_search_by_key(&key, |request| request.key)
-    }
-
     fn open(&mut self, header: &Header, lent: &mut RankResources<'_>) -> Option<usize> {
         let serial = self.closed.serial(header.message);
         if self.closed.is_closed(serial) {
@@ -478,11 +472,10 @@ impl Receiver {
         let segments = u64::from(header.segments);
         let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
         let consistent = receiving.fits(header);
-        let posted = self.find_expected(header.key).ok();
         let limits = &lent.settings.limits;
         let excess = self.messages.len() >= limits.early_messages
             || self.early_segments + segments > limits.early_segments;
-        let is_known = posted.is_some() || self.absent.has(header.key);
+        let is_known = self.posted.has(header.key) || self.absent.has(header.key);
         if !consistent || (!is_known && excess) {
             self.counters.refused += 1;
             return None;
@@ -497,13 +490,16 @@ impl Receiver {
         lent.grants.expect(lent.now, lent.place, start);
         self.closed.on_open(serial);
         let at = (self.messages).partition_point(|before| before.serial < serial);
+        if self.messages.capacity() == 0 {
+            // Most pairs of a large group have one message at a time, and messages are large.
+            self.messages.reserve_exact(1);
+        }
         if at == self.messages.len() {
             self.messages.push(receiving);
         } else {
             self.messages.insert(at, receiving);
         }
-        if let Some(posted) = posted {
-            let request = self.expected.remove(posted).expect("just found");
+        if let Some(request) = self.posted.take(header.key) {
             self.post(at, &request, lent);
         } else if self.absent.take(header.key) {
             self.end_given_up(at, lent);

@@ -117,6 +117,7 @@ impl Outliner {
             return Ok(CollectiveOutline::default());
         }
         let plan = self.preference.plan(operation, GroupSeat::new(ranks, seat));
+        let plan = plan.into_listed();
         Ok(CollectiveOutline::of(&plan, ranks).ending_as(operation, &plan))
     }
 }

@@ -21,6 +21,10 @@
 //! that sum, so the next rank has received all of it. A reduce-scatter by itself leaves its input
 //! alone: partial sums grow in a copy of it, S bytes of memory while it runs.
 
+mod computed;
+
+pub(crate) use self::computed::RingPlan;
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::plan::{
     ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, ScratchUse,
     SegmentLanding, TensorCut, TensorRegion, start_of,
@@ -38,7 +42,14 @@ pub(crate) fn chunk_parts(world: usize) -> usize {
 }
 
 /// All-reduce in place in the result buffer.
-pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
+pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> OperationPlan {
+    let computed = RingPlan::new(seat, cut).map(OperationPlan::Ring);
+    let long = computed.filter(|plan| !plan.is_short());
+    long.unwrap_or_else(|| all_reduce_of_steps(seat, cut).into())
+}
+
+/// The same, step by step.
+fn all_reduce_of_steps(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
     let mut plan = MessagePlan::new();
     let mut gathered: Vec<GateId> = Vec::with_capacity(cut.chunks);
     for chunk in 0..cut.chunks {
@@ -163,7 +174,7 @@ mod tests {
         for world in (2..=9).chain([16]) {
             let (bytes, chunk) = (3 * world * 512, ByteCount::new(world as u64 * 512));
             let cut = TensorCut::new(bytes, 8, chunk, chunks_max(world));
-            let all = plans(world, |seat| all_reduce(seat, &cut));
+            let all = plans(world, |seat| all_reduce(seat, &cut).into_listed());
             for (me, plan) in all.iter().enumerate() {
                 assert_eq!(plan.outbounds.len(), cut.chunks * 2 * (world - 1));
                 let next = Rank(((me + 1) % world) as u16);
@@ -190,7 +201,7 @@ mod tests {
         for world in (2..=9).chain([16]) {
             for (seed, elements) in [1, 7, 1000].into_iter().enumerate() {
                 let cut = cut(elements * 8, world);
-                let plans = plans(world, |seat| all_reduce(seat, &cut));
+                let plans = plans(world, |seat| all_reduce(seat, &cut).into_listed());
                 let mut rehearsal = Rehearsal::new(plans, seed as u64);
                 rehearsal.fill_buffers(elements);
                 let expected = vec![rehearsal.finished_sum(elements); world];

@@ -24,6 +24,7 @@ use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Share};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::{
     all_gather, all_to_all, barrier, broadcast, direct, gather, halving_doubling, hierarchical,
     one_step, point_to_point, reduce, ring, scatter,
@@ -131,7 +132,7 @@ impl Preference {
     }
 
     /// The messages of a valid operation in a group of two or more.
-    pub(crate) fn plan(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
+    pub(crate) fn plan(&self, operation: &Operation, seat: GroupSeat<'_>) -> OperationPlan {
         let bytes = operation.buffer.len();
         let block = operation.block_bytes(seat.ranks[seat.me]);
         let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
@@ -145,8 +146,8 @@ impl Preference {
             TensorMemory::Input
         };
         let scattered = seat.world() > 2 && bytes > DIRECT_BYTES_MAX;
-        match operation.collective {
-            Collective::AllReduce => self.all_reduce(operation, seat),
+        let plan = match operation.collective {
+            Collective::AllReduce => return self.all_reduce(operation, seat),
             Collective::ReduceScatter => self.reduce_scatter(operation, seat),
             Collective::Reduce { root } if scattered => {
                 let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
@@ -175,26 +176,27 @@ impl Preference {
             Collective::ReceiveAny { .. } => {
                 unreachable!("it becomes a receive from a rank before it is planned")
             }
-        }
+        };
+        plan.into()
     }
 
-    fn all_reduce(&self, operation: &Operation, seat: GroupSeat<'_>) -> MessagePlan {
+    fn all_reduce(&self, operation: &Operation, seat: GroupSeat<'_>) -> OperationPlan {
         let bytes = operation.buffer.len();
         let cut = |chunks_max| self.cut(operation, bytes, chunks_max);
         match self.reduces_by(operation, seat) {
             ReductionWay::Direct if self.takes_one_step(operation, seat.world()) => {
-                one_step::all_reduce(seat, bytes)
+                one_step::all_reduce(seat, bytes).into()
             }
             ReductionWay::Direct => {
                 let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
-                direct::all_reduce(seat, &cut(chunks_max))
+                direct::all_reduce(seat, &cut(chunks_max)).into()
             }
             ReductionWay::Ring => ring::all_reduce(seat, &cut(ring::chunks_max(seat.world()))),
             ReductionWay::HalvingDoubling => {
                 let chunks_max = halving_doubling::chunks_max(seat.world());
-                halving_doubling::all_reduce(seat, &cut(chunks_max))
+                halving_doubling::all_reduce(seat, &cut(chunks_max)).into()
             }
-            ReductionWay::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts),
+            ReductionWay::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts).into(),
         }
     }
 
@@ -525,7 +527,9 @@ mod tests {
                 let mut lossy = operation(collective, world, 40 << 20);
                 lossy.loss.tolerance = Share::ALL;
                 let ranks = &lossy.group.ranks;
-                let plan = preference.plan(&lossy, GroupSeat::new(ranks, 1));
+                let plan = preference
+                    .plan(&lossy, GroupSeat::new(ranks, 1))
+                    .into_listed();
                 assert!(
                     plan.outbounds
                         .iter()
@@ -661,7 +665,9 @@ mod tests {
             for me in [7, 8] {
                 let operation = operation(collective, world, bytes);
                 let ranks = &operation.group.ranks;
-                let plan = preference.plan(&operation, GroupSeat::new(ranks, me));
+                let plan = preference
+                    .plan(&operation, GroupSeat::new(ranks, me))
+                    .into_listed();
                 let messages = plan.outbounds.len() + plan.inbounds.len();
                 let chunks = bytes / preference.chunk.as_usize();
                 assert!(messages <= chunks * 4 * 1024, "{collective}: {messages}");

@@ -20,6 +20,7 @@ use gradwire_protocol::path::PathFault;
 use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
 use gradwire_protocol::wire::Header;
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::engine::agreement::Agreement;
 use crate::engine::departures::DepartureQueue;
 use crate::engine::failures::FailureRecord;
@@ -41,7 +42,7 @@ use crate::operation::{
     CallMismatch, Completion, Operation, OperationError, OperationId, OperationProgress,
     SubmitError,
 };
-use crate::plan::{MessagePlan, PARTS};
+use crate::plan::PARTS;
 
 /// All operations of one rank.
 #[derive(Debug)]
@@ -229,7 +230,7 @@ impl Communicator {
         now: Instant,
         id: OperationId,
         operation: Operation,
-        plan: Arc<MessagePlan>,
+        plan: Arc<OperationPlan>,
     ) {
         self.matching.take(&operation);
         let min_lossy = self.planner.min_lossy_bytes();

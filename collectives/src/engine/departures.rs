@@ -6,14 +6,23 @@
 
 use std::collections::BTreeMap;
 
-use gradwire_protocol::units::{ByteCount, MessageKey, Rank};
+use gradwire_protocol::units::{ByteCount, MessageKey, Rank, Share};
 
 use crate::engine::scheduler::{ReadyMessage, Scheduler};
+
+/// A message that its operation may send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct DepartingMessage {
+    pub(crate) to: Rank,
+    pub(crate) key: MessageKey,
+    /// The share of it that may be missing.
+    pub(crate) tolerance: Share,
+}
 
 /// The scheduler of a rank, and the messages that it has released.
 #[derive(Debug)]
 pub(crate) struct DepartureQueue {
-    scheduler: Scheduler<(Rank, MessageKey, ByteCount)>,
+    scheduler: Scheduler<(DepartingMessage, ByteCount)>,
     /// Bytes of messages that have left and hold credit.
     left: BTreeMap<(Rank, MessageKey), ByteCount>,
 }
@@ -33,15 +42,15 @@ impl DepartureQueue {
     }
 
     /// A message is ready to leave.
-    pub(crate) fn post(&mut self, post: ReadyMessage, to: Rank, key: MessageKey) {
-        self.scheduler.post(post, (to, key, post.bytes));
+    pub(crate) fn post(&mut self, post: ReadyMessage, message: DepartingMessage) {
+        self.scheduler.post(post, (message, post.bytes));
     }
 
     /// The message that leaves now, if any does.
-    pub(crate) fn next(&mut self) -> Option<(Rank, MessageKey)> {
-        let (to, key, bytes) = self.scheduler.next()?;
-        self.left.insert((to, key), bytes);
-        Some((to, key))
+    pub(crate) fn next(&mut self) -> Option<DepartingMessage> {
+        let (message, bytes) = self.scheduler.next()?;
+        self.left.insert((message.to, message.key), bytes);
+        Some(message)
     }
 
     /// A message is no longer on its way: it has arrived, makes no progress, or was given up.
@@ -63,7 +72,7 @@ impl DepartureQueue {
 
     /// A rank is gone, and with it every message on its way there.
     pub(crate) fn forget(&mut self, rank: Rank) {
-        self.scheduler.retain(|&(to, _, _)| to != rank);
+        self.scheduler.retain(|(message, _)| message.to != rank);
         let gone: Vec<(Rank, MessageKey)> = self.left.keys().copied().collect();
         for (to, key) in gone.into_iter().filter(|&(to, _)| to == rank) {
             self.finished(to, key);
@@ -77,13 +86,21 @@ mod tests {
     use gradwire_protocol::priority::Urgency;
     use gradwire_protocol::units::Step;
 
+    fn message(to: u16, sequence: u32) -> DepartingMessage {
+        DepartingMessage {
+            to: Rank(to),
+            key: MessageKey::new(0, sequence, 0),
+            tolerance: Share::NONE,
+        }
+    }
+
     fn post(departures: &mut DepartureQueue, to: u16, sequence: u32) {
         let post = ReadyMessage {
             step: Step(0),
             urgency: Urgency::default(),
             bytes: ByteCount::new(10),
         };
-        departures.post(post, Rank(to), MessageKey::new(0, sequence, 0));
+        departures.post(post, message(to, sequence));
     }
 
     #[test]
@@ -92,10 +109,10 @@ mod tests {
         for (to, sequence) in [(1, 0), (1, 1), (2, 2)] {
             post(&mut departures, to, sequence);
         }
-        assert_eq!(departures.next(), Some((Rank(1), MessageKey::new(0, 0, 0))));
+        assert_eq!(departures.next(), Some(message(1, 0)));
         assert_eq!(departures.next(), None);
         departures.forget(Rank(1));
-        assert_eq!(departures.next(), Some((Rank(2), MessageKey::new(0, 2, 0))));
+        assert_eq!(departures.next(), Some(message(2, 2)));
     }
 
     #[test]
@@ -106,11 +123,11 @@ mod tests {
         }
         let first = departures.next().expect("there is credit");
         let second = departures.next().expect("there is credit");
-        departures.finished(first.0, first.1);
-        departures.finished(first.0, first.1);
+        departures.finished(first.to, first.key);
+        departures.finished(first.to, first.key);
         assert!(departures.next().is_some());
         assert_eq!(departures.next(), None);
-        departures.finished(second.0, second.1);
+        departures.finished(second.to, second.key);
         assert!(departures.next().is_some());
     }
 }

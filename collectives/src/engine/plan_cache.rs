@@ -5,14 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::engine::limits::CommunicatorLimits;
 use crate::operation::buffer::Buffer;
 use crate::operation::{Collective, Group, Operation, Splits};
-use crate::plan::MessagePlan;
-
-/// Maximum number of messages in a kept plan; larger plans take so long to run that making them
-/// again costs little.
-const MESSAGES_MAX: usize = 512;
 
 /// Everything that a plan depends on, except this rank and its job.
 #[derive(Debug, Eq, PartialEq)]
@@ -61,7 +57,7 @@ impl PlanKey {
 pub(crate) struct PlanCache {
     /// Plans that are kept: those of all buckets of a large model.
     most: usize,
-    kept: Vec<(PlanKey, Arc<MessagePlan>)>,
+    kept: Vec<(PlanKey, Arc<OperationPlan>)>,
     /// Index of the plan that was made after the one found last. Steps repeat, so look there first.
     next: usize,
 }
@@ -89,7 +85,7 @@ impl PlanCache {
     }
 
     /// The plan of an operation like one before.
-    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<MessagePlan>> {
+    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<OperationPlan>> {
         let (before, after) = self.kept.split_at(self.next.min(self.kept.len()));
         let in_turn = after.iter().chain(before);
         let found = in_turn.zip(0..).find(|((key, _), _)| key.fits(operation));
@@ -99,9 +95,13 @@ impl PlanCache {
     }
 
     /// Keeps the plan of an operation that was not found.
-    pub(crate) fn keep(&mut self, operation: &Operation, plan: MessagePlan) -> Arc<MessagePlan> {
+    pub(crate) fn keep(
+        &mut self,
+        operation: &Operation,
+        plan: OperationPlan,
+    ) -> Arc<OperationPlan> {
         let plan = Arc::new(plan);
-        if plan.inbounds.len() + plan.outbounds.len() <= MESSAGES_MAX {
+        if plan.is_short() {
             if self.kept.len() >= self.most {
                 self.kept.clear();
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::ByteCount;
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::selection::Preference;
 use crate::engine::plan_cache::PlanCache;
 use crate::operation::Operation;
@@ -49,20 +50,20 @@ impl Planner {
     }
 
     /// The plan that is kept for an operation like this one. Its group was checked then.
-    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<MessagePlan>> {
+    pub(crate) fn find(&mut self, operation: &Operation) -> Option<Arc<OperationPlan>> {
         self.cache.find(operation)
     }
 
     /// Makes and keeps the plan of an operation that was not found, for a seat of its group.
-    pub(crate) fn make(&mut self, operation: &Operation, seat: usize) -> Arc<MessagePlan> {
+    pub(crate) fn make(&mut self, operation: &Operation, seat: usize) -> Arc<OperationPlan> {
         let plan = self.plan(operation, seat);
         self.cache.keep(operation, plan)
     }
 
-    fn plan(&self, operation: &Operation, seat: usize) -> MessagePlan {
+    fn plan(&self, operation: &Operation, seat: usize) -> OperationPlan {
         let ranks = &operation.group.ranks;
         if operation.needs_nobody() {
-            return MessagePlan::new();
+            return MessagePlan::new().into();
         }
         if ranks.len() > 1 {
             return self.preference.plan(operation, GroupSeat::new(ranks, seat));
@@ -75,6 +76,6 @@ impl Planner {
                 TensorRegion::buffer(0, bytes),
             ));
         }
-        plan
+        plan.into()
     }
 }

@@ -32,7 +32,9 @@ use gradwire_protocol::priority::{MessageShape, SegmentTags};
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::units::{ByteCount, Instant, Layer, MessageKey, Rank, Share, Signature};
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::engine::agreement::RankCall;
+use crate::engine::departures::DepartingMessage;
 use crate::engine::memory::{SpareScratch, StepMemory};
 use crate::engine::parts::EngineParts;
 use crate::engine::patience::OperationPatience;
@@ -48,8 +50,8 @@ use crate::operation::{
 };
 use crate::plan::region::TensorRegion;
 use crate::plan::{
-    EARLY_BYTES_MAX, GateId, MessageForm, MessagePlan, PlanGate, PlannedReceive, PlannedSend,
-    Reliability, ScratchUse, SegmentLanding,
+    EARLY_BYTES_MAX, GateId, MessageForm, PlanGate, PlannedReceive, PlannedSend, Reliability,
+    ScratchUse, SegmentLanding,
 };
 
 use coding::{Coding, MessageCut};
@@ -67,7 +69,7 @@ pub(crate) struct RunningOperation {
     pub(crate) operation: Operation,
     pub(crate) label: OperationLabel,
     signature: Signature,
-    plan: Arc<MessagePlan>,
+    plan: Arc<OperationPlan>,
     rules: LossRules,
     coding: Coding,
     progress: PlanProgress,
@@ -86,7 +88,7 @@ impl RunningOperation {
     pub(crate) fn new(
         id: OperationId,
         operation: Operation,
-        plan: Arc<MessagePlan>,
+        plan: Arc<OperationPlan>,
         limits: LossLimits,
     ) -> Self {
         let mut label = operation.label();
@@ -123,21 +125,16 @@ impl RunningOperation {
         let spares = &mut parts.memory.spares;
         self.bytes.prepare(&mut self.operation, &self.plan, spares);
         let plan = Arc::clone(&self.plan);
-        for (at, inbound) in plan.inbounds.iter().enumerate() {
-            self.expect_coefficients(inbound);
+        for (at, inbound) in plan.inbounds().enumerate() {
+            self.expect_coefficients(&inbound);
             self.expect_order(at, parts);
-            match parts.memory.times.is_limited() && self.overwrites_contribution(inbound) {
+            match parts.memory.times.is_limited() && self.overwrites_contribution(&inbound) {
                 true => self.unposted.push(at),
                 false => self.post(at, now, stash, parts),
             }
         }
-        for (gate, _) in plan
-            .gates
-            .iter()
-            .enumerate()
-            .filter(|(_, gate)| gate.waits == 0)
-        {
-            self.open_gate(GateId(gate), now, parts);
+        for gate in plan.open_gates() {
+            self.open_gate(gate, now, parts);
         }
         self.post_results(now, stash, parts);
     }
@@ -161,7 +158,7 @@ impl RunningOperation {
         if !times.may_end(&self.operation) {
             return;
         }
-        let inbounds = self.plan.inbounds.iter();
+        let inbounds = self.plan.inbounds();
         let left =
             inbounds.filter(|inbound| reliability_of(inbound, parts) == Reliability::Tolerant);
         self.patience = OperationPatience {
@@ -179,7 +176,7 @@ impl RunningOperation {
                 smallvec![TensorRegion::buffer(0, self.operation.buffer.len())]
             }
             Collective::Reduce { .. } => {
-                let gates = self.plan.gates.iter();
+                let gates = self.plan.gates();
                 gates.filter_map(|gate| gate.finish).collect()
             }
             // This rank's block of a reduce-scatter was never sent, and messages have no such part.
@@ -209,12 +206,13 @@ impl RunningOperation {
     /// Lets the contributions of a gate, the first of which is message in number `at`, be summed in
     /// rank order. Sums of integers are the same in any order.
     fn expect_order(&mut self, at: usize, parts: &EngineParts) {
-        let (inbound, operation) = (&self.plan.inbounds[at], &self.operation);
+        let (inbound, operation) = (self.plan.inbound(at), &self.operation);
+        let gate = self.plan.gate(inbound.gate);
         let PlanGate {
             contributions,
             gates_before,
             ..
-        } = &self.plan.gates[inbound.gate.0];
+        } = &*gate;
         let needs_order = contributions.len() > 1 || *gates_before > 0;
         if parts.sums == SumOrder::Arrival
             || !operation.dtype.is_float()
@@ -224,7 +222,7 @@ impl RunningOperation {
         {
             return;
         }
-        let ranks = contributions.iter().map(|&at| self.plan.inbounds[at].from);
+        let ranks = contributions.iter().map(|&at| self.plan.inbound(at).from);
         let is_remote = |&rank: &Rank| parts.endpoint.reach(rank) == Reach::Network;
         // Only the segments of the network can be missing, so these are the cells.
         let peer = ranks.clone().find(is_remote).unwrap_or(inbound.from);
@@ -269,12 +267,12 @@ impl RunningOperation {
 
     /// The number of the message in with this sender and part.
     pub(crate) fn inbound(&self, from: Rank, part: u16) -> Option<usize> {
-        self.plan.inbound(from, part)
+        self.plan.find_inbound(from, part)
     }
 
     /// The number of the message out with this receiver and part.
     pub(crate) fn outbound(&self, to: Rank, part: u16) -> Option<usize> {
-        self.plan.outbound(to, part)
+        self.plan.find_outbound(to, part)
     }
 
     /// Puts segments that follow each other where they belong, from `offset` on.
@@ -286,7 +284,7 @@ impl RunningOperation {
         cells: &mut SpareScratch,
     ) {
         let blocks = self.coding.inbound(at);
-        let inbound = &self.plan.inbounds[at];
+        let inbound = &self.plan.inbound(at);
         let mut offset = offset as usize;
         let length: usize = parts.clone().map(|payload| payload.len()).sum();
         let posted = blocks.map_or(inbound.region.bytes, |blocks| blocks.message_bytes());
@@ -315,7 +313,7 @@ impl RunningOperation {
     pub(crate) fn source(&self, outbound: usize) -> Payload<'_> {
         let PlannedSend {
             region, form, gate, ..
-        } = self.plan.outbounds[outbound];
+        } = self.plan.outbound(outbound);
         let encoded = self.coding.outbound(outbound);
         let sum = encoded.and_then(|_| self.coding.sum(gate));
         match (encoded, sum) {
@@ -338,7 +336,7 @@ impl RunningOperation {
         if !self.progress.receive(at) {
             return;
         }
-        let inbound = self.plan.inbounds[at];
+        let inbound = self.plan.inbound(at);
         let may_lose = reliability_of(&inbound, parts) == Reliability::Tolerant;
         if may_lose && self.patience.on_complete() {
             let (key, took) = (self.operation.tensor_key, now - self.begun);
@@ -373,7 +371,7 @@ impl RunningOperation {
 
     /// Notes the missing values of a contribution, for the next step.
     fn lose(&mut self, at: usize, copy: &[u8], missing: &Bitmap) {
-        let outbound = self.plan.outbounds[at];
+        let outbound = self.plan.outbound(at);
         if let Some(blocks) = self.coding.outbound(at) {
             return self.lose_blocks(outbound.region, copy, (missing, blocks));
         }
@@ -426,7 +424,7 @@ impl RunningOperation {
     fn ends_early(&self) -> bool {
         self.progress.has_received_all()
             && !self.rules.may_lose()
-            && self.plan.outbound_bytes <= EARLY_BYTES_MAX
+            && self.plan.outbound_bytes() <= EARLY_BYTES_MAX
             && !self.operation.collective.is_point_to_point()
             && self.progress.has_started_all()
     }
@@ -436,12 +434,13 @@ impl RunningOperation {
         let plan = Arc::clone(&self.plan);
         let mut opening: SmallVec<[GateId; 4]> = smallvec![gate];
         while let Some(gate) = opening.pop() {
+            let opened = plan.gate(gate);
             let PlanGate {
                 finish,
                 opens,
                 next,
                 ..
-            } = &plan.gates[gate.0];
+            } = &*opened;
             self.bytes.end_sum(gate);
             if let Some(region) = finish {
                 self.bytes.reduce_slots(&mut self.operation, &plan);
@@ -451,9 +450,9 @@ impl RunningOperation {
                 self.ready(at, now, parts);
             }
             for &next in next {
-                if let Some(&first) = plan.gates[next.0].contributions.first() {
+                if let Some(&first) = plan.gate(next).contributions.first() {
                     let (operation, cells) = (&mut self.operation, &mut parts.memory.cells);
-                    (self.bytes).open_before(operation, &plan.inbounds[first], cells);
+                    (self.bytes).open_before(operation, &plan.inbound(first), cells);
                 }
                 if self.progress.reach(next) {
                     opening.push(next);
@@ -472,17 +471,18 @@ impl RunningOperation {
             !usual.is_none()
         };
         let missing = self.losses.take_missing(gate);
+        let finished = self.plan.gate(gate);
         let PlanGate {
             contributions,
             opens,
             ..
-        } = &self.plan.gates[gate.0];
+        } = &*finished;
         let mut encoded = contributions
             .iter()
             .filter_map(|&at| self.coding.inbound(at));
         let block_bytes = encoded.next().map(|blocks| blocks.block_bytes());
-        let mut sent = opens.iter().map(|&at| &self.plan.outbounds[at]);
-        let sum_blocks = sent.find_map(|outbound| self.cut_out(outbound, parts).blocks);
+        let mut sent = opens.iter().map(|&at| self.plan.outbound(at));
+        let sum_blocks = sent.find_map(|outbound| self.cut_out(&outbound, parts).blocks);
         let sum = RegionSum {
             gate,
             region,
@@ -498,7 +498,7 @@ impl RunningOperation {
 
     /// A message out may be sent: now, or when the scheduler lets it go if its layers are known.
     fn ready(&mut self, at: usize, now: Instant, parts: &mut EngineParts) {
-        let outbound = self.plan.outbounds[at];
+        let outbound = self.plan.outbound(at);
         if parts.endpoint.reach(outbound.to) == Reach::Host {
             // Memory is not a bottleneck that messages compete for, and loses nothing.
             return self.send(at, Share::NONE, now, parts);
@@ -509,25 +509,35 @@ impl RunningOperation {
         let Some(urgency) = rules.urgency(operation, policy) else {
             return self.send(at, tolerance, now, parts);
         };
-        self.progress.make_ready(at, tolerance);
+        self.progress.make_ready(at);
         let message = ReadyMessage {
             step: self.operation.step,
             urgency,
             bytes: ByteCount::new(u64::from(region.message_bytes())),
         };
-        let key = self.key(outbound.part);
-        parts.departures.post(message, outbound.to, key);
+        let departing = DepartingMessage {
+            to: outbound.to,
+            key: self.key(outbound.part),
+            tolerance,
+        };
+        parts.departures.post(message, departing);
     }
 
     /// Sends a message out that the scheduler releases, unless it was sent.
-    pub(crate) fn depart(&mut self, at: usize, now: Instant, parts: &mut EngineParts) {
-        if let Some(tolerance) = self.progress.ready(at) {
+    pub(crate) fn depart(
+        &mut self,
+        at: usize,
+        tolerance: Share,
+        now: Instant,
+        parts: &mut EngineParts,
+    ) {
+        if self.progress.is_ready(at) {
             self.send(at, tolerance, now, parts);
         }
     }
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
-        let outbound = self.plan.outbounds[at];
+        let outbound = self.plan.outbound(at);
         let (cut, me) = (self.cut_out(&outbound, parts), parts.me());
         let residuals = &mut parts.memory.residuals;
         if let Some(blocks) = cut.blocks {
@@ -566,7 +576,7 @@ impl RunningOperation {
         tolerance: Share,
         parts: &mut EngineParts,
     ) -> SegmentTags {
-        let region = self.plan.outbounds[at].region;
+        let region = self.plan.outbound(at).region;
         let shape = MessageShape {
             segments: cut.wire.segments(),
             layer_count: self.operation.layers.count,
@@ -611,7 +621,7 @@ impl RunningOperation {
             return;
         };
         let mut copy = bytes.to_vec();
-        let offset = self.plan.outbounds[at].region.offset;
+        let offset = self.plan.outbound(at).region.offset;
         let (key, shape) = (self.operation.tensor_key, self.shape());
         self.residuals
             .take(residuals.add_to(key, shape, offset, &mut copy));
@@ -650,30 +660,31 @@ impl RunningOperation {
 
     /// The ranks and bytes that the operation still needs.
     pub(crate) fn progress(&self) -> OperationProgress {
-        let (inbounds, outbounds) = (&self.plan.inbounds, &self.plan.outbounds);
-        let missing = self.progress.missing().map(|at| inbounds[at].from.0);
-        let unconfirmed = self.progress.on_their_way().map(|at| outbounds[at].to.0);
+        let missing = self.progress.missing();
+        let missing = missing.map(|at| self.plan.inbound(at).from.0);
+        let unconfirmed = self.progress.on_their_way();
+        let unconfirmed = unconfirmed.map(|at| self.plan.outbound(at).to.0);
         let mut waits_for: Vec<u16> = missing.chain(unconfirmed).collect();
         waits_for.sort_unstable();
         waits_for.dedup();
-        let bytes = |inbound: &PlannedReceive| inbound.region.bytes as u64;
+        let bytes = |inbound: PlannedReceive| inbound.region.bytes as u64;
         OperationProgress {
             waits_for,
             received: self.received_bytes,
-            expected: inbounds.iter().map(bytes).sum(),
+            expected: self.plan.inbounds().map(bytes).sum(),
         }
     }
 
     /// The messages in that are not complete, by sender and key.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
-        let inbounds = self.progress.missing().map(|at| &self.plan.inbounds[at]);
+        let inbounds = self.progress.missing().map(|at| self.plan.inbound(at));
         inbounds.map(|inbound| (inbound.from, self.key(inbound.part)))
     }
 
     /// The messages out that are on their way, by receiver and key.
     pub(crate) fn on_their_way(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
         let outbounds = self.progress.on_their_way();
-        let outbounds = outbounds.map(|at| &self.plan.outbounds[at]);
+        let outbounds = outbounds.map(|at| self.plan.outbound(at));
         outbounds.map(|outbound| (outbound.to, self.key(outbound.part)))
     }
 
@@ -681,7 +692,7 @@ impl RunningOperation {
     pub(crate) fn promises(&self) -> impl Iterator<Item = ((Rank, MessageKey), Vec<u8>)> {
         self.progress.on_their_way().filter_map(|at| {
             let bytes = self.source(at).bytes()?.to_vec();
-            let outbound = &self.plan.outbounds[at];
+            let outbound = self.plan.outbound(at);
             Some(((outbound.to, self.key(outbound.part)), bytes))
         })
     }
@@ -707,7 +718,7 @@ impl RunningOperation {
             memory.residuals.keep(key, shape, piece);
         }
         let scratch = self.bytes.into_scratch();
-        let slots = matches!(self.plan.scratch, ScratchUse::Slots { .. });
+        let slots = matches!(self.plan.scratch(), ScratchUse::Slots { .. });
         if let Some(Buffer::Owned(slots)) = scratch.filter(|_| slots) {
             memory.spares.keep(slots);
         }

@@ -81,6 +81,11 @@ impl ElementRun {
         }
     }
 
+    /// How many elements it has.
+    pub(crate) fn elements(self) -> usize {
+        self.count
+    }
+
     /// Byte offset and length.
     pub(crate) fn range(self) -> (usize, usize) {
         (

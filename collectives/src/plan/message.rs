@@ -45,7 +45,7 @@ pub(crate) enum MessageForm {
 pub(crate) struct GateId(pub(crate) usize);
 
 /// A message in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PlannedReceive {
     pub(crate) from: Rank,
     pub(crate) part: u16,
@@ -107,7 +107,7 @@ impl PlannedReceive {
 }
 
 /// A message out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PlannedSend {
     pub(crate) to: Rank,
     pub(crate) part: u16,

@@ -152,7 +152,7 @@ impl Rehearsal {
         for at in gate.opens {
             let out = self.plans[rank].outbounds[at];
             let receiver = usize::from(out.to.0);
-            let inbound = self.plans[receiver].inbound(Rank(rank as u16), out.part);
+            let inbound = self.plans[receiver].find_inbound(Rank(rank as u16), out.part);
             let inbound = inbound.expect("every message out is expected by its receiver");
             let expected = self.plans[receiver].inbounds[inbound].region.bytes;
             assert_eq!(out.region.bytes, expected, "both sides agree on lengths");

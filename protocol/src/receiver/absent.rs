@@ -22,17 +22,12 @@ impl Receiver {
         let is_over = |request: &ReceiveRequest| request.patience_ends.is_some_and(|at| at <= now);
         // The network is not late with packets that this host's own kernel may have dropped.
         if !lent.ledger.blames_host(now) {
-            let due: Vec<ReceiveRequest> = self
-                .expected
-                .iter()
-                .filter(|one| is_over(one))
-                .copied()
-                .collect();
+            let due: Vec<ReceiveRequest> = self.posted.iter().filter(is_over).collect();
             for request in due {
                 self.give_up_whole(&request, lent);
             }
         }
-        let later = self.expected.iter().filter(|request| !is_over(request));
+        let later = self.posted.iter().filter(|request| !is_over(request));
         let ends = later.filter_map(|request| request.patience_ends).min();
         self.absent.renew_patience(ends);
     }
@@ -46,7 +41,7 @@ impl Receiver {
         lent.ledger.lose(step, segments, bytes);
         self.counters.lost_segments += u64::from(segments);
         self.counters.given_up_segments += u64::from(segments);
-        self.expected.retain(|expected| expected.key != key);
+        self.posted.take(key);
         self.absent.give_up(key);
         let mut holes = Bitmap::new(segments);
         holes.insert_range(0..segments);

@@ -79,8 +79,7 @@ impl Receiver {
             None => {
                 self.closed.close(serial);
                 self.absent.take(header.key);
-                if let Ok(posted) = self.find_expected(header.key) {
-                    self.expected.remove(posted);
+                if self.posted.take(header.key).is_some() {
                     self.tell_reset(header.key);
                 }
             }
@@ -95,9 +94,7 @@ impl Receiver {
     /// Gives up the message with this key, unless it is complete. Returns how many of its segments
     /// were in flight.
     pub(crate) fn refuse(&mut self, key: MessageKey, ledger: &mut Ledger) -> TurnSegments {
-        if let Ok(posted) = self.find_expected(key) {
-            self.expected.remove(posted);
-        }
+        self.posted.take(key);
         let is_it = |message: &ReceiveMessage| {
             message.key() == key && message.stage != ReceiveStage::Complete
         };

@@ -58,6 +58,10 @@ impl OpenMessages {
     /// Adds the message with the highest number so far.
     pub(super) fn push(&mut self, message: SendMessage) {
         let at = self.free.pop().unwrap_or_else(|| {
+            if self.places.is_empty() {
+                // Most pairs of a large group have one message at a time, and places are large.
+                self.places.reserve_exact(1);
+            }
             self.places.push(MessagePlace::default());
             self.places.len() as u32 - 1
         });

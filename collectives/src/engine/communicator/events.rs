@@ -8,6 +8,7 @@ use gradwire_protocol::units::{Instant, MessageKey, Rank};
 
 use crate::engine::agreement::UnpostedMessage;
 use crate::engine::communicator::Communicator;
+use crate::engine::departures::DepartingMessage;
 use crate::engine::journal::{MessageRecord, MessageSide};
 use crate::engine::parts::EngineParts;
 use crate::engine::running::RunningOperation;
@@ -227,7 +228,8 @@ impl Communicator {
 
     /// Sends the messages that the scheduler releases.
     pub(super) fn let_go(&mut self, now: Instant) {
-        while let Some((to, key)) = self.parts.departures.next() {
+        while let Some(departing) = self.parts.departures.next() {
+            let DepartingMessage { to, key, tolerance } = departing;
             let found = self.table.find_out(to, key);
             let running = found.and_then(|found| self.table.get_mut(found.slot));
             let (Some(found), Some(running)) = (found, running) else {
@@ -235,7 +237,7 @@ impl Communicator {
                 self.parts.departures.finished(to, key);
                 continue;
             };
-            running.depart(found.message, now, &mut self.parts);
+            running.depart(found.message, tolerance, now, &mut self.parts);
             running.post_results(now, &mut self.stash, &mut self.parts);
             if running.is_complete() {
                 self.end(found.slot, Ok(()));

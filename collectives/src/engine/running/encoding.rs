@@ -24,7 +24,7 @@ impl RunningOperation {
         payloads: impl Iterator<Item = &'p [u8]>,
         cells: &mut SpareScratch,
     ) {
-        let inbound = &self.plan.inbounds[at];
+        let inbound = &self.plan.inbound(at);
         let mut values = cells.take(blocks.block_bytes());
         let segments = payloads.flat_map(|bytes| bytes.chunks(blocks.segment_bytes()));
         for (number, block) in (offset / blocks.segment_bytes()..).zip(segments) {
@@ -47,7 +47,7 @@ impl RunningOperation {
         blocks: BlockCut,
         residuals: &mut Residuals,
     ) {
-        let PlannedSend { region, part, .. } = self.plan.outbounds[at];
+        let PlannedSend { region, part, .. } = self.plan.outbound(at);
         let source = self.bytes.values(&self.operation, region);
         let Some(mut values) = source.bytes().map(<[u8]>::to_vec) else {
             return;

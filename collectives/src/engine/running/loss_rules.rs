@@ -8,10 +8,11 @@ use gradwire_protocol::message::ReceiveUrgency;
 use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::numbers::hadamard::Mixing;
 use crate::operation::{Collective, Operation};
+use crate::plan::Reliability;
 use crate::plan::region::{TensorMemory, TensorRegion};
-use crate::plan::{MessagePlan, Reliability};
 
 /// The limits of an operation, from its job and its step.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,8 @@ pub(super) struct LossRules {
 }
 
 impl LossRules {
-    pub(super) fn new(operation: &Operation, plan: &MessagePlan, limits: LossLimits) -> Self {
-        let buffer_offset = match (operation.collective, plan.copy) {
+    pub(super) fn new(operation: &Operation, plan: &OperationPlan, limits: LossLimits) -> Self {
+        let buffer_offset = match (operation.collective, plan.copy()) {
             // Layers describe the input; the result buffer is one block of it.
             (Collective::ReduceScatter, Some((own_block, _))) => own_block.offset,
             _ => 0,
@@ -161,6 +162,7 @@ mod tests {
     use crate::numbers::dtype::{DType, ReduceOp};
     use crate::operation::buffer::Buffer;
     use crate::operation::{Group, Layers, LossTerms};
+    use crate::plan::MessagePlan;
 
     const BLOCK: usize = 4096;
 
@@ -211,7 +213,7 @@ mod tests {
             );
             let mut plan = MessagePlan::new();
             plan.copy = Some((block, buffer));
-            let rules = LossRules::new(&operation, &plan, limits);
+            let rules = LossRules::new(&operation, &plan.into(), limits);
             for region in [block, buffer] {
                 let tolerance = rules.tolerance(&operation, region, Reliability::Tolerant, &policy);
                 assert_eq!(tolerance, expected, "the block from byte {own}");

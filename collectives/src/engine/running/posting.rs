@@ -29,7 +29,7 @@ impl RunningOperation {
         }
         let plan = Arc::clone(&self.plan);
         for at in std::mem::take(&mut self.unposted) {
-            match self.overwrites_contribution(&plan.inbounds[at]) {
+            match self.overwrites_contribution(&plan.inbound(at)) {
                 true => self.unposted.push(at),
                 false => self.post(at, now, stash, parts),
             }
@@ -38,13 +38,13 @@ impl RunningOperation {
 
     /// Whether a message in replaces values that a contribution which has not left consists of.
     pub(super) fn overwrites_contribution(&self, inbound: &PlannedReceive) -> bool {
-        let outbounds = self.plan.outbounds.iter().enumerate();
+        let outbounds = self.plan.outbounds().enumerate();
         let overlaps = |outbound: &PlannedSend| {
             outbound.reliability == Reliability::Tolerant
                 && outbound.region.overlaps(inbound.region)
         };
         let mut waiting = outbounds.filter(|&(at, _)| !self.progress.has_started(at));
-        inbound.landing == SegmentLanding::Copy && waiting.any(|(_, outbound)| overlaps(outbound))
+        inbound.landing == SegmentLanding::Copy && waiting.any(|(_, outbound)| overlaps(&outbound))
     }
 
     /// Posts a message in.
@@ -55,7 +55,7 @@ impl RunningOperation {
         stash: &mut EarlyStash,
         parts: &mut EngineParts,
     ) {
-        let from = self.plan.inbounds[at].from;
+        let from = self.plan.inbound(at).from;
         let request = self.request(at, parts);
         if let Some(early) = stash.take(from, request.key) {
             let cells = &mut parts.memory.cells;
@@ -68,7 +68,7 @@ impl RunningOperation {
 
     /// The request to the endpoint to receive a message.
     fn request(&mut self, at: usize, parts: &EngineParts) -> ReceiveRequest {
-        let inbound = &self.plan.inbounds[at];
+        let inbound = &self.plan.inbound(at);
         let MessageCut {
             wire: cut, blocks, ..
         } = self.cut_in(inbound, parts);

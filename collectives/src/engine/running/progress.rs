@@ -3,17 +3,17 @@
 use smallvec::{SmallVec, smallvec};
 
 use gradwire_protocol::bitmap::Bitmap;
-use gradwire_protocol::units::Share;
 
-use crate::plan::{GateId, MessagePlan};
+use crate::algorithms::operation_plan::OperationPlan;
+use crate::plan::GateId;
 
 /// The stages of a message out, in their order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SendStage {
     /// Its gate is closed.
     Waiting,
-    /// Its gate is open; the scheduler holds it. It will tolerate this share of loss.
-    Ready(Share),
+    /// Its gate is open; the scheduler holds it.
+    Ready,
     /// The endpoint sends it.
     Started,
     /// The receiver has all of it that it will ever get.
@@ -23,21 +23,22 @@ enum SendStage {
 /// The state of a plan's gates and messages.
 #[derive(Debug)]
 pub(super) struct PlanProgress {
-    /// Messages and gates that each gate still waits for.
-    waits: SmallVec<[usize; 8]>,
+    /// Messages and gates that each gate still waits for; empty if none waits for more than one.
+    waits: SmallVec<[u32; 16]>,
     received: Bitmap,
-    sends: SmallVec<[SendStage; 16]>,
+    sends: SmallVec<[SendStage; 64]>,
     /// Messages in and out that are not done.
     unfinished: usize,
 }
 
 impl PlanProgress {
-    pub(super) fn new(plan: &MessagePlan) -> Self {
+    pub(super) fn new(plan: &OperationPlan) -> Self {
+        let (inbounds, outbounds) = plan.messages();
         Self {
-            waits: plan.gates.iter().map(|gate| gate.waits).collect(),
-            received: Bitmap::new(plan.inbounds.len() as u32),
-            sends: smallvec![SendStage::Waiting; plan.outbounds.len()],
-            unfinished: plan.inbounds.len() + plan.outbounds.len(),
+            waits: plan.waits().collect(),
+            received: Bitmap::new(inbounds as u32),
+            sends: smallvec![SendStage::Waiting; outbounds],
+            unfinished: inbounds + outbounds,
         }
     }
 
@@ -51,21 +52,21 @@ impl PlanProgress {
     /// Notes that one of the things a gate waits for is complete. Returns true if the gate opens
     /// now.
     pub(super) fn reach(&mut self, gate: GateId) -> bool {
-        self.waits[gate.0] -= 1;
-        self.waits[gate.0] == 0
+        let Some(waits) = self.waits.get_mut(gate.0) else {
+            return true;
+        };
+        *waits -= 1;
+        *waits == 0
     }
 
-    /// Notes that the scheduler holds a message out, which tolerates this share of loss.
-    pub(super) fn make_ready(&mut self, outbound: usize, tolerance: Share) {
-        self.sends[outbound] = SendStage::Ready(tolerance);
+    /// Notes that the scheduler holds a message out.
+    pub(super) fn make_ready(&mut self, outbound: usize) {
+        self.sends[outbound] = SendStage::Ready;
     }
 
-    /// The tolerance of a message out that the scheduler holds; `None` if it does not hold it.
-    pub(super) fn ready(&self, outbound: usize) -> Option<Share> {
-        match self.sends[outbound] {
-            SendStage::Ready(tolerance) => Some(tolerance),
-            _ => None,
-        }
+    /// Whether the scheduler holds a message out.
+    pub(super) fn is_ready(&self, outbound: usize) -> bool {
+        self.sends[outbound] == SendStage::Ready
     }
 
     /// Notes that the endpoint sends a message.

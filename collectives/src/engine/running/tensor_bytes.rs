@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::machine::Payload;
 
+use crate::algorithms::operation_plan::OperationPlan;
 use crate::engine::memory::SpareScratch;
 use crate::engine::running::coding::MessageCut;
 use crate::engine::running::ordered_sum::{LandedBytes, OrderedSum};
@@ -26,7 +27,7 @@ use crate::numbers::kernels::accumulate;
 use crate::operation::buffer::Buffer;
 use crate::operation::{Collective, Operation};
 use crate::plan::region::{TensorMemory, TensorRegion};
-use crate::plan::{GateId, MessagePlan, PlannedReceive, ScratchUse, SegmentLanding};
+use crate::plan::{GateId, PlannedReceive, ScratchUse, SegmentLanding};
 
 /// The sum of other ranks' contributions to one region, as coefficients.
 #[derive(Debug)]
@@ -72,17 +73,17 @@ impl TensorBytes {
     pub(super) fn prepare(
         &mut self,
         operation: &mut Operation,
-        plan: &MessagePlan,
+        plan: &OperationPlan,
         spares: &mut SpareScratch,
     ) {
-        self.scratch = match plan.scratch {
+        self.scratch = match plan.scratch() {
             ScratchUse::Unused => None,
             ScratchUse::CopyOfInput => operation.input.as_ref().map(Buffer::duplicate),
             ScratchUse::Slots { count, own } => {
                 Some(spares.slots_of(&operation.buffer, own, count))
             }
         };
-        let Some((from, to)) = plan.copy else {
+        let Some((from, to)) = plan.copy() else {
             return;
         };
         let input = operation.input.as_ref().and_then(Buffer::bytes);
@@ -270,8 +271,8 @@ impl TensorBytes {
     }
 
     /// Reduces the slots of the scratch into the result buffer, if the plan has slots.
-    pub(super) fn reduce_slots(&self, operation: &mut Operation, plan: &MessagePlan) {
-        let ScratchUse::Slots { count, .. } = plan.scratch else {
+    pub(super) fn reduce_slots(&self, operation: &mut Operation, plan: &OperationPlan) {
+        let ScratchUse::Slots { count, .. } = plan.scratch() else {
             return;
         };
         let slots = self.scratch.as_ref().and_then(Buffer::bytes);
