@@ -1,8 +1,8 @@
 //! Posted messages of which no packet has arrived.
 //!
 //! An algorithm may post thousands of messages from one peer at once that differ in nothing but
-//! their keys, which follow each other. So they are kept as *runs*: a request, and how many follow
-//! it. Messages are taken from the front of a run more often than from anywhere else.
+//! their keys, which follow each other. So they are kept as *runs*: the first request and the last
+//! key. Messages are taken from the front of a run more often than from anywhere else.
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,8 @@ use crate::units::MessageKey;
 #[derive(Clone, Copy, Debug)]
 struct PostedRun {
     first: ReceiveRequest,
-    /// How many they are, at least one.
-    count: u64,
+    /// The key of the last one, which may be the greatest key there is.
+    last: MessageKey,
 }
 
 impl PostedRun {
@@ -23,9 +23,14 @@ impl PostedRun {
         ReceiveRequest { key, ..self.first }
     }
 
-    /// The key after the last one.
-    fn end(&self) -> MessageKey {
-        MessageKey(self.first.key.0 + self.count)
+    /// How many they are.
+    fn len(&self) -> usize {
+        (self.last.0 - self.first.key.0) as usize + 1
+    }
+
+    /// Whether this request would be the next one.
+    fn is_before(&self, request: &ReceiveRequest) -> bool {
+        self.last.0.checked_add(1) == Some(request.key.0) && self.request(request.key) == *request
     }
 }
 
@@ -39,7 +44,7 @@ pub(super) struct PostedMessages {
 impl PostedMessages {
     /// How many messages there are.
     pub(super) fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.count as usize).sum()
+        self.runs.iter().map(PostedRun::len).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,7 +53,7 @@ impl PostedMessages {
 
     /// All of them, by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = ReceiveRequest> {
-        let keys = |run: &PostedRun| run.first.key.0..run.end().0;
+        let keys = |run: &PostedRun| run.first.key.0..=run.last.0;
         let runs = self.runs.iter();
         runs.flat_map(move |run| keys(run).map(|key| run.request(MessageKey(key))))
     }
@@ -58,15 +63,14 @@ impl PostedMessages {
         self.take(request.key);
         let at = self.after(request.key);
         if let Some(run) = at.checked_sub(1).map(|before| &mut self.runs[before])
-            && run.end() == request.key
-            && run.request(request.key) == request
+            && run.is_before(&request)
         {
-            run.count += 1;
+            run.last = request.key;
             return;
         }
         let run = PostedRun {
             first: request,
-            count: 1,
+            last: request.key,
         };
         self.runs.insert(at, run);
     }
@@ -81,18 +85,16 @@ impl PostedMessages {
         let at = self.find(key)?;
         let run = self.runs[at];
         let request = run.request(key);
-        let before = key.0 - run.first.key.0;
-        let behind = PostedRun {
-            first: run.request(MessageKey(key.0 + 1)),
-            count: run.count - before - 1,
-        };
-        match (before, behind.count) {
-            (0, 0) => drop(self.runs.remove(at)),
-            (0, _) => self.runs[at] = behind,
-            (_, 0) => self.runs[at].count = before,
-            (_, _) => {
-                self.runs[at].count = before;
-                self.runs.insert(at + 1, behind);
+        let ends = (run.first.key == key, run.last == key);
+        match ends {
+            (true, true) => drop(self.runs.remove(at)),
+            (true, false) => self.runs[at].first = run.request(MessageKey(key.0 + 1)),
+            (false, is_last) => {
+                self.runs[at].last = MessageKey(key.0 - 1);
+                if !is_last {
+                    let first = run.request(MessageKey(key.0 + 1));
+                    self.runs.insert(at + 1, PostedRun { first, ..run });
+                }
             }
         }
         Some(request)
@@ -101,7 +103,7 @@ impl PostedMessages {
     /// The run that has the message with this key.
     fn find(&self, key: MessageKey) -> Option<usize> {
         let at = self.after(key).checked_sub(1)?;
-        (key < self.runs[at].end()).then_some(at)
+        (key <= self.runs[at].last).then_some(at)
     }
 
     /// The first run that begins after this key.
@@ -137,9 +139,12 @@ mod tests {
         #[test]
         fn runs_hold_the_same_requests_as_a_map(
             changes in prop::collection::vec((0..24_u64, 0..3_u32), 0..200),
+            is_greatest in any::<bool>(),
         ) {
+            let lowest = if is_greatest { u64::MAX - 23 } else { 0 };
             let (mut posted, mut known) = (PostedMessages::default(), BTreeMap::new());
             for (key, bytes) in changes {
+                let key = lowest + key;
                 match bytes {
                     0 => prop_assert_eq!(posted.take(MessageKey(key)), known.remove(&key)),
                     bytes => {
@@ -150,7 +155,7 @@ mod tests {
                 prop_assert_eq!(posted.len(), known.len());
                 prop_assert_eq!(posted.is_empty(), known.is_empty());
                 prop_assert!(posted.iter().eq(known.values().copied()));
-                for key in 0..24 {
+                for key in (0..24).map(|key| lowest + key) {
                     prop_assert_eq!(posted.has(MessageKey(key)), known.contains_key(&key));
                 }
             }
