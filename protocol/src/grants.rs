@@ -254,14 +254,13 @@ impl Grants {
             None => self.arrivals,
         };
         let queue = self.queues.entry((turn, place)).or_default();
-        if queue.is_empty() {
+        let is_first = queue.is_empty();
+        queue.insert((number, message));
+        if is_first {
             self.rounds.entry(turn).or_default().push_back(place);
-            queue.insert((number, message));
             let of_peer = self.of_peer(place);
             of_peer.turns_awaited += 1;
             self.waiting_peers += u64::from(of_peer.turns_awaited == 1);
-        } else {
-            queue.insert((number, message));
         }
     }
 
@@ -307,12 +306,12 @@ impl Grants {
     }
 
     /// How many segments of a turn and those before it each of the peers that wait in that turn may
-    /// have in flight (rules 5 and 6).
+    /// have in flight (rules 5 and 6). There is at least one.
     fn most_of(&self, turn: GrantTurn, peers: u64) -> u64 {
         let most = self.each.saturating_mul(peers);
         match turn {
             Some((_, urgency)) if urgency.role == MessageRole::Whole => {
-                most.min(self.quantum.max(self.window / self.waiting_peers.max(1)))
+                most.min(self.quantum.max(self.window / self.waiting_peers))
             }
             _ => most,
         }
