@@ -3,16 +3,32 @@
 //! 1. A path whose packet has come back no later than the average one, and unmarked, is taken
 //!    again: the paths that have returned first go first (the idea of REPS, Bonato et al., arXiv
 //!    2407.21625, with the time of the answer beside its mark).
-//! 2. Without such a path, paths are taken in turn, except those on which a packet is in flight: a
-//!    long queue holds its packets longer, so it gets fewer of them.
-//! 3. Control packets take all paths in turn, most of them without those that rest.
-//! 4. A path that returned CE rests for a turn of all paths, and one that lost a packet for
-//!    many, but all are tried again: the others may become worse. If all rest or have packets in
-//!    flight, the next one that does not rest is taken, else the one that has rested most.
+//! 2. Without such a path, the run takes the one on which it would arrive first: the packets in
+//!    flight there and its own, times the time that one takes there. That is the time of the packet
+//!    that came back last, or the age of the oldest one in flight if that is longer: nothing comes
+//!    back from a path whose queue grows. A time that is long past says nothing more. Of equal
+//!    paths, the next in turn is taken.
+//! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, and one
+//!    that lost a packet for many. For each turn of its rest it counts as so much slower, so it is
+//!    taken only where the others are slower still: where all are marked, the fast ones go on.
+//! 4. Control packets take all paths in turn, most of them without those that rest.
 
 use std::collections::VecDeque;
 
-use crate::units::{Entropy, Span, Stamp};
+use crate::units::{Class, Entropy, Span, Stamp};
+
+/// Packets that left together on a path and have arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LandedRun {
+    /// Their path.
+    pub path: Entropy,
+    /// When they left.
+    pub sent_at: Stamp,
+    /// How many they are.
+    pub packets: u32,
+    /// The highest class that they may have.
+    pub class: Class,
+}
 
 /// Maximum number of paths to a peer.
 const PATHS_MAX: u8 = 64;
@@ -29,59 +45,119 @@ const PASSED_OVER: u8 = 4;
 const RETURNED_MAX: usize = 8;
 /// Weight of a new time in the average, as a divisor.
 const TIME_WEIGHT: u64 = 32;
+/// The time that a packet took on a path counts until it is this many times as old.
+const TIMES_REMEMBERED: u64 = 8;
 
-/// The paths to one peer. What it keeps of each begins with the first run, or the first mark or
-/// loss: a fabric has millions of pairs, most of them idle.
+/// The paths to one peer. What it keeps of each begins with the first run there: a fabric has
+/// millions of pairs, most of them idle.
 #[derive(Clone, Debug)]
 pub struct Spray {
     paths: u8,
+    /// The path whose turn came first.
+    start: u8,
+    /// The path whose turn is next, counted from `start`.
     next: usize,
     next_control: u8,
     /// Turns of paths that rested when a control packet was sent. It wraps.
     passed_over: u8,
     /// Runs so far. It wraps.
     taken: u32,
-    /// By path, the run from which on it may be taken; empty before the first mark or loss.
-    rests_until: Vec<u32>,
-    /// By path, when its last run left, as packets are stamped; empty before the first run.
-    sent: Vec<u32>,
-    /// Bit p: the last run of path p is in flight.
-    in_flight: u64,
+    /// The paths that were used, counted from `start`.
+    used: Vec<PathState>,
     /// Paths to be taken again, in this order.
     returned: VecDeque<u8>,
     /// Average time until a packet is known to have arrived; zero before the first.
     usual: Span,
 }
 
+/// One path.
+#[derive(Clone, Copy, Debug, Default)]
+struct PathState {
+    /// Packets in flight.
+    in_flight: u32,
+    /// Microseconds that the last packet took which came back; 0 before the first.
+    took: u32,
+    /// No packet in flight left before; without any, when the last one came back.
+    since: Stamp,
+    /// When the newest packet that has arrived was sent, and its class.
+    passed: (Stamp, Class),
+    /// The run from which on it no longer rests.
+    rests_until: u32,
+}
+
+impl PathState {
+    /// Microseconds that a packet takes here; `usual` if that is not known.
+    fn expected(&self, now: Stamp, usual: u64) -> u64 {
+        let age = now.since(self.since).as_micros();
+        let took = match u64::from(self.took) {
+            0 => usual,
+            took => took,
+        };
+        let expected = match self.in_flight {
+            0 if age > took * TIMES_REMEMBERED => took.min(usual),
+            0 => took,
+            _ => took.max(age),
+        };
+        expected.max(1)
+    }
+
+    /// Runs for which it rests still, after `taken` of them, if its rest is at most `longest`. What
+    /// lies further ahead is long ago.
+    fn runs_to_rest(&self, taken: u32, longest: u32) -> u32 {
+        let left = self.rests_until.wrapping_sub(taken);
+        if left <= longest { left } else { 0 }
+    }
+}
+
 impl Spray {
     /// `paths` paths, 1 to 64, beginning at `start` so that ranks do not move in step.
     pub fn new(paths: u8, start: u64) -> Self {
         let paths = paths.clamp(1, PATHS_MAX);
+        let start = (start % u64::from(paths)) as u8;
         Self {
             paths,
-            next: (start % u64::from(paths)) as usize,
-            next_control: (start % u64::from(paths)) as u8,
+            start,
+            next: 0,
+            next_control: start,
             passed_over: 0,
             taken: 0,
-            rests_until: Vec::new(),
-            sent: Vec::new(),
-            in_flight: 0,
+            used: Vec::new(),
             returned: VecDeque::new(),
             usual: Span::ZERO,
         }
     }
 
-    /// The path for the next run.
-    pub fn take(&mut self) -> Entropy {
+    /// The path for the next run, of this many packets.
+    pub fn take(&mut self, now: Stamp, packets: u32) -> Entropy {
         self.taken = self.taken.wrapping_add(1);
         while let Some(path) = self.returned.pop_front() {
-            if !self.rests(usize::from(path)) {
+            if self.rest_of(Entropy(path)) == 0 {
                 return Entropy(path);
             }
         }
-        let path = self.take_in_turn();
-        self.next = (path + 1) % self.count();
-        Entropy(path as u8)
+        let place = self.first_to_arrive(now, packets);
+        self.next = (place + 1) % usize::from(self.paths);
+        self.path_at(place)
+    }
+
+    /// The place of the path on which a run of this many packets would arrive first.
+    fn first_to_arrive(&self, now: Stamp, packets: u32) -> usize {
+        let usual = self.usual.as_micros();
+        let cost = |path: &PathState| {
+            let packets = u64::from(path.in_flight + packets);
+            let rest = path.runs_to_rest(self.taken, self.longest_rest());
+            let turns = u64::from(u32::from(self.paths) + rest);
+            packets * path.expected(now, usual) * turns
+        };
+        let (before, ahead) = self.used.split_at(self.next.min(self.used.len()));
+        let ahead = (self.next..).zip(ahead);
+        let used = ahead.chain((0..).zip(before));
+        let costs = used.map(|(place, path)| (cost(path), place));
+        // Of equal ones, those that were never used are first.
+        let unused = (self.used.len() < usize::from(self.paths))
+            .then(|| (cost(&PathState::default()), self.used.len()));
+        let costs = unused.into_iter().chain(costs);
+        costs.min_by_key(|&(cost, _)| cost).map_or(0, |(_, at)| at)
     }
 
     /// The path for a control packet. Whether it is lost is not noted.
@@ -96,110 +172,128 @@ impl Spray {
 
     /// Whether a control packet leaves out this path, whose turn it is.
     fn passes_over(&mut self, path: u8) -> bool {
-        let rests = self.rests(path.into());
+        let rests = self.rest_of(Entropy(path)) > 0;
         self.passed_over = self.passed_over.wrapping_add(rests.into());
         rests && !self.passed_over.is_multiple_of(PASSED_OVER)
     }
 
-    fn count(&self) -> usize {
-        usize::from(self.paths)
+    /// The longest rest, in runs.
+    fn longest_rest(&self) -> u32 {
+        LOSS_TURNS * u32::from(self.paths)
     }
 
-    fn take_in_turn(&self) -> usize {
-        let sound = u64::MAX >> (64 - self.paths) & !self.resting();
-        let idle = self.first_in_turn(sound & !self.in_flight);
-        let first = idle.or_else(|| self.first_in_turn(sound));
-        let turn = (self.next..self.count()).chain(0..self.next);
-        let rested = || turn.min_by_key(|&path| self.runs_to_rest(path));
-        first.or_else(rested).unwrap_or(self.next)
+    /// Runs for which a path rests still.
+    fn rest_of(&self, path: Entropy) -> u32 {
+        let state = self.used.get(self.place_of(path));
+        state.map_or(0, |path| path.runs_to_rest(self.taken, self.longest_rest()))
     }
 
-    /// The path of this set (bit p for path p) whose turn comes first.
-    fn first_in_turn(&self, paths: u64) -> Option<usize> {
-        let ahead = paths >> self.next << self.next;
-        let first = [ahead, paths].into_iter().find(|&set| set != 0)?;
-        Some(first.trailing_zeros() as usize)
+    fn place_of(&self, path: Entropy) -> usize {
+        let paths = u16::from(self.paths);
+        usize::from((u16::from(path.0) + paths - u16::from(self.start)) % paths)
     }
 
-    /// The paths that rest: bit p for path p.
-    fn resting(&self) -> u64 {
-        let paths = 0..self.rests_until.len();
-        let resting = paths.filter(|&path| self.rests(path));
-        resting.fold(0, |set, path| set | 1 << path)
+    fn path_at(&self, place: usize) -> Entropy {
+        Entropy(((usize::from(self.start) + place) % usize::from(self.paths)) as u8)
     }
 
-    fn rests(&self, path: usize) -> bool {
-        self.runs_to_rest(path) > 0
+    /// The state of a path that was used.
+    fn state_mut(&mut self, path: Entropy) -> Option<&mut PathState> {
+        let place = self.place_of(path);
+        self.used.get_mut(place)
     }
 
-    /// Runs for which a path rests still. What lies further ahead is long ago.
-    fn runs_to_rest(&self, path: usize) -> u32 {
-        let until = self.rests_until.get(path);
-        let left = until.map_or(0, |until| until.wrapping_sub(self.taken));
-        match left <= LOSS_TURNS * u32::from(self.paths) {
-            true => left,
-            false => 0,
+    /// A run of this many packets leaves on this path.
+    pub fn on_sent(&mut self, path: Entropy, at: Stamp, packets: u32) {
+        let place = self.place_of(path);
+        if self.used.len() <= place {
+            self.used.resize(place + 1, PathState::default());
         }
+        let path = &mut self.used[place];
+        if path.in_flight == 0 {
+            path.since = at;
+        }
+        path.in_flight += packets;
     }
 
-    /// A run leaves on this path.
-    pub fn on_sent(&mut self, entropy: Entropy, at: Stamp) {
-        if self.sent.is_empty() {
-            self.sent = vec![0; self.count()];
+    /// Packets of this path are known by now to have arrived. Marks of the same report come first.
+    /// `sent` is when the segments last left: no sooner than `least` ago, or an earlier packet with
+    /// them has arrived, which says nothing about this path.
+    pub fn on_arrival(&mut self, landed: LandedRun, now: Stamp, least: Span) {
+        let took = now.since(landed.sent_at);
+        let (is_own, path) = (took >= least, landed.path);
+        let Some(state) = self.state_mut(path) else {
+            return;
+        };
+        state.in_flight = state.in_flight.saturating_sub(landed.packets);
+        if !is_own {
+            return;
         }
-        if let Some(sent) = self.sent.get_mut(usize::from(entropy.0)) {
-            *sent = at.on_wire();
-            self.in_flight |= 1 << entropy.0;
+        state.took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        state.since = match state.in_flight {
+            0 => now,
+            _ => landed.sent_at,
+        };
+        if landed.sent_at >= state.passed.0 {
+            state.passed = (landed.sent_at, landed.class);
         }
-    }
-
-    /// A packet of this path, sent at `sent`, is known by `now` to have arrived. Marks of the same
-    /// report come first.
-    pub fn on_arrival(&mut self, entropy: Entropy, sent: Stamp, now: Stamp) {
-        let path = usize::from(entropy.0);
-        let took = now.since(sent);
         if self.usual == Span::ZERO {
             self.usual = took;
         }
         let is_fast = took <= self.usual;
         self.usual = self.usual.beyond(self.usual.divided(TIME_WEIGHT)) + took.divided(TIME_WEIGHT);
-        if self.sent.get(path) == Some(&sent.on_wire()) {
-            self.in_flight &= !(1 << path);
-        }
-        if is_fast && !self.rests(path) && !self.returned.contains(&entropy.0) {
+        if is_fast && self.rest_of(path) == 0 && !self.returned.contains(&path.0) {
             if self.returned.len() == RETURNED_MAX {
                 self.returned.pop_front();
             }
-            self.returned.push_back(entropy.0);
+            self.returned.push_back(path.0);
         }
+    }
+
+    /// Whether a packet that left on this path after `sent_at` has arrived, and no queue lets it
+    /// overtake one of this class.
+    pub fn has_passed(&self, path: Entropy, class: Class, sent_at: Stamp) -> bool {
+        let state = self.used.get(self.place_of(path));
+        state.is_some_and(|path| path.passed.0 > sent_at && path.passed.1 >= class)
     }
 
     /// Packets on these paths (bit e for entropy e) arrived with CE.
     pub fn on_marks(&mut self, entropies: u64) {
-        for path in 0..self.count() {
+        for path in 0..self.paths {
             if entropies >> path & 1 == 1 {
-                self.rest(path, MARK_TURNS);
+                self.rest(Entropy(path), MARK_TURNS);
             }
         }
     }
 
+    /// A packet on this path was dropped or cut because a queue was long, which says as much as a
+    /// mark.
+    pub fn on_dropped(&mut self, path: Entropy) {
+        self.on_gone(path, 1);
+        self.rest(path, MARK_TURNS);
+    }
+
     /// A packet on this path was lost.
-    pub fn on_loss(&mut self, entropy: Entropy) {
-        let path = usize::from(entropy.0);
-        if path < self.count() {
-            self.in_flight &= !(1 << path);
-            self.rest(path, LOSS_TURNS);
+    pub fn on_loss(&mut self, path: Entropy) {
+        self.on_gone(path, 1);
+        self.rest(path, LOSS_TURNS);
+    }
+
+    /// Packets of this path are in flight no longer, and nothing is known of them.
+    pub fn on_gone(&mut self, path: Entropy, packets: u32) {
+        if let Some(state) = self.state_mut(path) {
+            state.in_flight = state.in_flight.saturating_sub(packets);
         }
     }
 
     /// A path rests for this many turns more.
-    fn rest(&mut self, path: usize, turns: u32) {
+    fn rest(&mut self, path: Entropy, turns: u32) {
         let turn = u32::from(self.paths);
-        let runs = (self.runs_to_rest(path) + turns * turn).min(LOSS_TURNS * turn);
-        if self.rests_until.is_empty() {
-            self.rests_until = vec![self.taken; self.count()];
+        let runs = (self.rest_of(path) + turns * turn).min(self.longest_rest());
+        let until = self.taken.wrapping_add(runs);
+        if let Some(state) = self.state_mut(path) {
+            state.rests_until = until;
         }
-        self.rests_until[path] = self.taken.wrapping_add(runs);
     }
 }
 
@@ -208,68 +302,155 @@ mod tests {
     use super::*;
     use crate::units::Instant;
 
+    const LEAST: Span = Span::from_micros(8);
+
     fn stamp(micros: u64) -> Stamp {
         (Instant::START + Span::from_micros(micros)).stamp()
     }
 
-    fn taken(spray: &mut Spray, runs: usize) -> Vec<u8> {
-        (0..runs).map(|_| spray.take().0).collect()
+    /// One packet of class 1 that left at `sent_at` microseconds.
+    fn landed(path: u8, sent_at: u64) -> LandedRun {
+        LandedRun {
+            path: Entropy(path),
+            sent_at: stamp(sent_at),
+            packets: 1,
+            class: Class(1),
+        }
+    }
+
+    /// Takes a path at this microsecond for each of these runs of one packet, which leave at once.
+    fn sent(spray: &mut Spray, micros: u64, runs: usize) -> Vec<u8> {
+        let mut send = || {
+            let path = spray.take(stamp(micros), 1);
+            spray.on_sent(path, stamp(micros), 1);
+            path.0
+        };
+        (0..runs).map(|_| send()).collect()
+    }
+
+    /// A spray over as many paths, each of which has carried a packet that took `took`.
+    fn used(took: &[u64]) -> Spray {
+        let mut spray = Spray::new(took.len() as u8, 0);
+        let paths = sent(&mut spray, 100, took.len());
+        assert_eq!(paths, (0..took.len() as u8).collect::<Vec<u8>>());
+        for (path, &took) in (0..).zip(took) {
+            spray.on_arrival(landed(path, 100), stamp(100 + took), LEAST);
+        }
+        spray.returned.clear();
+        spray
     }
 
     #[test]
-    fn idle_paths_are_taken_in_turn() {
+    fn unused_paths_are_taken_in_turn() {
         let mut spray = Spray::new(4, 2);
-        assert_eq!(taken(&mut spray, 5), [2, 3, 0, 1, 2]);
-    }
-
-    #[test]
-    fn a_path_with_a_packet_in_flight_waits_for_the_others() {
-        let mut spray = Spray::new(3, 0);
-        spray.on_sent(Entropy(1), stamp(10));
-        assert_eq!(taken(&mut spray, 4), [0, 2, 0, 2]);
-        (0..3).for_each(|path| spray.on_sent(Entropy(path), stamp(10)));
-        assert_eq!(taken(&mut spray, 3), [0, 1, 2], "all have one");
+        assert_eq!(sent(&mut spray, 10, 6), [2, 3, 0, 1, 2, 3]);
     }
 
     #[test]
     fn a_path_that_answers_fast_is_taken_again() {
-        let mut spray = Spray::new(8, 0);
+        let mut spray = Spray::new(8, 5);
+        assert_eq!(sent(&mut spray, 10, 3), [5, 6, 7]);
         for (path, took) in [(5, 20), (6, 30), (7, 10)] {
-            spray.on_sent(Entropy(path), stamp(10));
-            spray.on_arrival(Entropy(path), stamp(10), stamp(10 + took));
+            spray.on_arrival(landed(path, 10), stamp(10 + took), LEAST);
         }
-        assert_eq!(taken(&mut spray, 3), [5, 7, 0]);
+        assert_eq!(sent(&mut spray, 40, 2), [5, 7]);
     }
 
     #[test]
-    fn a_marked_path_is_not_taken_again_at_once() {
-        let mut spray = Spray::new(4, 0);
-        spray.on_sent(Entropy(2), stamp(10));
-        spray.on_marks(1 << 2);
-        spray.on_arrival(Entropy(2), stamp(10), stamp(20));
-        assert_eq!(taken(&mut spray, 6), [0, 1, 3, 0, 1, 2]);
+    fn a_path_gets_the_more_packets_the_faster_it_is() {
+        let mut spray = used(&[10, 40, 20]);
+        let taken = sent(&mut spray, 141, 7);
+        let counts = [0, 1, 2].map(|path| taken.iter().filter(|&&taken| taken == path).count());
+        assert_eq!(counts, [4, 1, 2], "{taken:?}");
+    }
+
+    #[test]
+    fn a_path_from_which_nothing_comes_back_is_slow() {
+        let mut spray = used(&[10, 10]);
+        assert_eq!(sent(&mut spray, 120, 2), [0, 1]);
+        spray.on_arrival(landed(1, 120), stamp(130), LEAST);
+        spray.returned.clear();
+        assert_eq!(sent(&mut spray, 180, 4), [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_time_of_long_ago_counts_no_longer() {
+        let mut spray = used(&[10, 90]);
+        assert_eq!(sent(&mut spray, 200, 2), [0, 0]);
+        let mut spray = used(&[10, 90]);
+        assert_eq!(sent(&mut spray, 2_000, 2), [0, 1]);
+    }
+
+    #[test]
+    fn an_earlier_packet_of_a_repaired_segment_says_nothing_about_the_path() {
+        let mut spray = used(&[20, 20]);
+        assert_eq!(sent(&mut spray, 130, 1), [0]);
+        spray.on_arrival(landed(0, 130), stamp(133), LEAST);
+        assert!(spray.returned.is_empty());
+        assert_eq!(sent(&mut spray, 134, 3), [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_marked_path_counts_as_twice_as_slow_for_a_turn() {
+        let mut spray = used(&[10, 10]);
+        spray.on_marks(1);
+        assert_eq!(sent(&mut spray, 115, 2), [1, 0]);
+        assert_eq!(sent(&mut spray, 115, 3), [1, 0, 1], "no longer");
+    }
+
+    #[test]
+    fn where_all_are_marked_the_fast_ones_go_on() {
+        let mut spray = used(&[10, 80]);
+        spray.on_marks(3);
+        assert_eq!(sent(&mut spray, 181, 2), [0, 0]);
     }
 
     #[test]
     fn a_lossy_path_is_tried_again_later() {
-        let mut spray = Spray::new(4, 0);
+        let mut spray = used(&[10, 10, 10, 10]);
         spray.on_loss(Entropy(1));
-        let taken = taken(&mut spray, 200);
+        let mut taken = Vec::new();
+        for run in 0..200 {
+            let at = 120 + 20 * run;
+            let path = sent(&mut spray, at, 1)[0];
+            spray.on_arrival(landed(path, at), stamp(at + 10), LEAST);
+            spray.returned.clear();
+            taken.push(path);
+        }
         assert!(!taken[..100].contains(&1));
         assert!(taken.contains(&1));
     }
 
     #[test]
+    fn a_path_has_passed_what_was_sent_before_a_packet_that_arrived() {
+        let mut spray = Spray::new(2, 0);
+        sent(&mut spray, 10, 2);
+        assert_eq!(sent(&mut spray, 20, 1), [0]);
+        spray.on_arrival(landed(0, 20), stamp(40), LEAST);
+        let passed = |path, class, micros| {
+            let class = Class(class);
+            spray.has_passed(Entropy(path), class, stamp(micros))
+        };
+        assert!(passed(0, 1, 10), "an earlier one");
+        assert!(!passed(0, 1, 20), "one of the same run");
+        assert!(
+            !passed(0, 2, 10),
+            "one of a lower class, which others overtake"
+        );
+        assert!(!passed(1, 1, 10), "one of another path");
+    }
+
+    #[test]
     fn control_packets_try_all_paths_although_some_rest() {
-        let mut spray = Spray::new(3, 1);
+        let mut spray = used(&[10, 10, 10]);
         (0..3).for_each(|path| spray.on_loss(Entropy(path)));
         let taken: Vec<u8> = (0..4).map(|_| spray.take_any().0).collect();
-        assert_eq!(taken, [1, 2, 0, 1]);
+        assert_eq!(taken, [0, 1, 2, 0]);
     }
 
     #[test]
     fn few_control_packets_take_a_path_that_rests() {
-        let mut spray = Spray::new(4, 0);
+        let mut spray = used(&[10, 10, 10, 10]);
         spray.on_loss(Entropy(2));
         let mut counts = [0; 4];
         (0..400).for_each(|_| counts[usize::from(spray.take_any().0)] += 1);
@@ -277,10 +458,16 @@ mod tests {
     }
 
     #[test]
-    fn one_of_only_bad_paths_is_taken() {
-        let mut spray = Spray::new(2, 0);
-        spray.on_marks(3);
-        spray.on_loss(Entropy(0));
-        assert_eq!(spray.take(), Entropy(1));
+    fn any_path_that_a_stranger_names_is_taken_without_a_panic() {
+        let mut spray = Spray::new(3, u64::MAX);
+        for path in [0, 2, 3, 63, 64, 255] {
+            spray.on_marks(1 << (path % 64));
+            spray.on_loss(Entropy(path));
+            spray.on_dropped(Entropy(path));
+            spray.on_gone(Entropy(path), u32::MAX);
+            spray.on_arrival(landed(path, 5), stamp(0), LEAST);
+            assert!(!spray.has_passed(Entropy(path), Class(0), stamp(0)));
+        }
+        assert!(spray.take(stamp(0), 1).0 < 3);
     }
 }

@@ -15,8 +15,8 @@
 //!    its sender has said ALL_SENT, and the message tolerates loss or its sender leaves holes.
 //!    Where paths keep order (`order.rs`), the gap ends as soon as they have passed the end of the
 //!    message, and it restarts, a few times, as long as they have not. Elsewhere it also ends at
-//!    once when the sender has named every missing segment as lost, and not as a guess. Where paths
-//!    are trusted, that they have passed these segments is enough.
+//!    once when the sender has named every missing segment as lost. Where paths are trusted, that
+//!    they have passed these segments is enough.
 //! 5. At the end of a gap the receiver accepts as many holes as the message tolerates and the
 //!    step's ledger allows, protected segments not counted (`receiver/holes.rs`). If more is
 //!    missing, it requests the rest with BITMAP, whose repairs no queue drops early. With the last

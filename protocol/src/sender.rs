@@ -69,7 +69,7 @@ use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
-use self::loss::{ClassFlights, FoundLost, GuessedHoles, HoleJudge, LateSegments};
+use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
 use self::message::{ReportWait, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
@@ -83,7 +83,7 @@ use crate::message::SendRequest;
 use crate::order::PathNumbers;
 use crate::outlook::{ControlOutlook, earlier};
 use crate::path::{PathFault, PathWatch};
-use crate::priority::{CONTROL, SegmentTags, SendTurn};
+use crate::priority::{CONTROL, EarlyDrop, SegmentTags, SendTurn};
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{
@@ -178,7 +178,7 @@ pub struct Sender {
     tail: TailMarks,
     judge: HoleJudge,
     late: LateSegments,
-    guessed: GuessedHoles,
+    early_drop: EarlyDrop,
     reports: ReportsHeard,
     losses: LossShare,
     /// Messages that were sent and whose parity waits until there is nothing else to send.
@@ -222,7 +222,7 @@ impl Sender {
             tail: TailMarks::new(settings.limits.clean_packets),
             judge: HoleJudge::default(),
             late: LateSegments::default(),
-            guessed: GuessedHoles::default(),
+            early_drop: settings.policy.early_drop,
             reports: ReportsHeard::new(settings.first_number),
             losses: LossShare::default(),
             parity_due: VecDeque::new(),
@@ -450,8 +450,9 @@ impl Sender {
         let sending = &mut self.messages[at];
         sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
-        let (class, entropy) = (taken.class, self.spray.take());
-        let segments = run.len() as u64;
+        let (class, segments) = (taken.class, run.len() as u64);
+        let stamp = now.stamp();
+        let entropy = self.spray.take(stamp, segments as u32);
         let first = self.numbers.take(class, entropy, segments as u32);
         let template = Header {
             class,
@@ -463,10 +464,9 @@ impl Sender {
         self.counters.repaired_segments += repairs;
         self.counters.sent_segments += segments - repairs;
         let flights = &mut self.classes[usize::from(class.0)].flights;
-        let stamp = now.stamp();
         let departure = RunDeparture { at: stamp, first };
         self.in_flight += sending.on_sent(run, departure, flights);
-        self.spray.on_sent(entropy, stamp);
+        self.spray.on_sent(entropy, stamp, segments as u32);
         self.losses.on_sent(segments);
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
@@ -503,7 +503,9 @@ impl Sender {
             entropy: template.entropy,
             number: template.number.plus(unsent.first() as u32),
         };
-        self.numbers.give_back(first, unsent.packets() as u32);
+        let packets = unsent.packets() as u32;
+        self.numbers.give_back(first, packets);
+        self.spray.on_gone(template.entropy, packets);
         let sending = &mut self.messages[at];
         for segment in unsent.segments() {
             self.in_flight -= sending.land(segment);
@@ -611,10 +613,13 @@ impl Sender {
         self.spray.on_marks(report.ce_entropies);
         let acked = acknowledge(sending, packet);
         sending.spend_grants();
-        let landed = sending.parity.land(echo) + sending.land_late(header);
-        self.in_flight -= acked.bytes + landed;
+        self.in_flight -= acked.bytes + sending.parity.land(echo);
         for run in sending.take_landed() {
-            self.spray.on_arrival(run.path, run.sent_at, now.stamp());
+            self.spray.on_arrival(run, now.stamp(), rtt.least());
+        }
+        if header.kind == PacketKind::Stop && header.flags.has(Flags::LATE) {
+            // Its receiver has lost patience.
+            self.land_all(at);
         }
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
@@ -705,34 +710,6 @@ impl Sender {
             self.counters.path_failures += 1;
             self.faults.push(fault);
         }
-    }
-
-    /// Forgets a message; `rest` receives the parts that are still needed.
-    fn forget<R>(&mut self, at: usize, rest: impl FnOnce(&mut SendMessage) -> R) -> R {
-        let sending = &mut self.messages[at];
-        self.in_flight -= sending.land_all();
-        self.unscheduled -= sending.release();
-        if sending.guesses > 0 {
-            self.guessed.forget(sending.id());
-        }
-        let (rest, serial) = (rest(sending), sending.serial);
-        self.messages.remove(at, serial);
-        rest
-    }
-
-    /// Once per message; inlined it would make the loops of every report slower.
-    #[inline(never)]
-    fn end(&mut self, at: usize, now: Instant) {
-        let sent = self.forget(at, |sending| SentMessage {
-            key: sending.key(),
-            message: sending.id(),
-            missing: sending.take_missing(),
-            took: now - sending.begun,
-            bytes: sending.cut.bytes(),
-            first: sending.first_sent.unwrap_or(sending.begun),
-            tags: std::mem::take(&mut sending.tags),
-        });
-        self.sent.push_back(sent);
     }
 }
 

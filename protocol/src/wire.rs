@@ -156,8 +156,6 @@ impl Flags {
     pub const REPAIR: Self = Self(2);
     /// On a PROBE: every segment of the message has been sent at least once.
     pub const ALL_SENT: Self = Self(4);
-    /// On a PROBE: the holes that it names are guesses, and no hole is accepted for them alone.
-    pub const GUESS: Self = Self(16);
     /// On a PROBE: the paths of the holes that it names have passed them, which counts where paths
     /// keep order.
     pub const PASSED: Self = Self(32);

@@ -112,8 +112,7 @@ impl HoleState {
     /// How sure the sender is that every missing segment is lost, so that waiting brings none;
     /// `None` if it does not say so.
     pub(super) fn proof_of_all(&self, received: &Bitmap) -> Option<HoleProof> {
-        let is_told = self.all_sent && self.proof != HoleProof::Guessed;
-        let lost = self.lost.as_ref().filter(|_| is_told)?;
+        let lost = self.lost.as_ref().filter(|_| self.all_sent)?;
         let missing = received.zeros();
         let are_named = missing > 0
             && lost.ones() >= missing

@@ -563,7 +563,7 @@ impl ReceiveMessage {
             || match self.holes.proof_of_all(&self.received) {
                 Some(HoleProof::Sure) => !self.awaits_ends(order, settings),
                 Some(HoleProof::Passed) => order.is_trusted(settings.order),
-                Some(HoleProof::Guessed) | None => false,
+                None => false,
             }
     }
 

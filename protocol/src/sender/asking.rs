@@ -54,8 +54,6 @@ const SILENT_WAITS: u64 = 2;
 const SILENCE_PART: u64 = 128;
 /// On paths that lose this share of packets, each end is marked twice at a time.
 const MARKED_TWICE: f64 = 0.02;
-/// A path whose end has not been passed after this many marks has failed.
-const FAILED_AFTER: u32 = 2;
 /// On clean paths the ends of a message are marked if it has this many segments for each of them.
 const MARKED_SEGMENTS: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
@@ -333,16 +331,12 @@ impl Sender {
         }
         let class = self.messages[at].lowest_class(&settings.policy);
         let copies = self.asking_copies(at);
-        // Paths on which holes are guesses may have failed. The last PROBE should take another one.
-        let (mut ends, sound): (SmallVec<[PathMark; 8]>, SmallVec<[PathMark; 8]>) =
-            (ends.into_iter()).partition(|&end| self.guessed.has_on(end));
-        let of_class = sound.iter().filter(|end| end.class == class).count();
-        ends.extend(sound);
+        let of_class = ends.iter().filter(|end| end.class == class).count();
         // Of two, one takes another path than those of the ends.
         for _ in of_class.min(copies.div_ceil(2))..copies {
             ends.push(PathMark {
                 class,
-                entropy: self.spray.take(),
+                entropy: self.spray.take_any(),
                 number: PathNumber::default(),
             });
         }
@@ -355,8 +349,7 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again, unless the last marks may still be in flight. Paths that pass no
-    /// mark any more have failed: the holes that only they could prove lost are repaired.
+    /// them: marks them again, unless the last marks may still be in flight.
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
         if awaited == 0 {
@@ -366,16 +359,9 @@ impl Sender {
         if echo < sending.probe.marked {
             return;
         }
-        sending.probe.unpassed += 1;
         let is_awaited = |bit: u64| awaited.checked_shr(bit as u32).unwrap_or(0) & 1 == 1;
         let ends = (0..).zip(sending.ends().iter().copied());
         let (awaited, passed): (EndMarks, EndMarks) = ends.partition(|&(bit, _)| is_awaited(bit));
-        let have_failed = sending.probe.unpassed >= FAILED_AFTER;
-        // Marks follow the repairs.
-        if have_failed && self.repair_guesses(at, awaited.iter().map(|&(_, end)| end)) > 0 {
-            return;
-        }
-        let sending = &mut self.messages[at];
         if !sending.probe.marks_again() {
             return;
         }
@@ -434,30 +420,18 @@ impl Sender {
     }
 
     /// The last packets of a message that was sent, as far as their paths need a mark: on lossy
-    /// paths, those in flight, and those before which the message has holes that are guesses. Where
-    /// a receiver trusts paths, those of a long message that tolerates loss on clean paths, too:
-    /// the first packet that these lose may be a last one.
+    /// paths, those in flight. Where a receiver trusts paths, also those of a long message that
+    /// tolerates loss on clean paths: the first packet that these lose may be a last one.
     fn ends_to_mark(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let mut ends = self.ends_in_flight(at);
-        match self.tail.record() {
-            PathRecord::Lossy => {
-                let id = self.messages[at].id();
-                for hole in self.guessed.paths_of(id) {
-                    if !ends.iter().any(|end| end.shares_path(hole)) {
-                        ends.push(hole);
-                    }
-                }
-            }
-            PathRecord::Clean => {
-                let sending = &self.messages[at];
-                let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
-                // A mark that no report answers is late rather than lost.
-                let is_marked = sending.probe.unanswered > 0;
-                let trusts_paths = self.judge != HoleJudge::Sender;
-                if sending.is_lossless() || !trusts_paths || !is_long || is_marked {
-                    ends.clear();
-                }
-            }
+        let sending = &self.messages[at];
+        let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
+        // A mark that no report answers is late rather than lost.
+        let is_marked = sending.probe.unanswered > 0;
+        let trusts_paths = self.judge != HoleJudge::Sender;
+        let waits = !sending.is_lossless() && trusts_paths && is_long && !is_marked;
+        if self.tail.record() == PathRecord::Clean && !waits {
+            ends.clear();
         }
         ends
     }
@@ -532,7 +506,7 @@ impl Sender {
                 class,
                 entropy,
                 number: self.numbers.take(class, entropy, 1).number,
-                flags: mark.flags.with(all_sent).with(sending.proof().flags()),
+                flags: mark.flags.with(all_sent).with(sending.proof.flags()),
                 segment: sending.sent().min(sending.segments() - 1),
                 length: body.len() as u16,
                 ..sending.template(now)

@@ -1,6 +1,7 @@
-//! Messages that end before they have arrived: cancelled by the caller, or refused by the receiver.
+//! Messages that end: once they have arrived, cancelled by the caller, or refused by the receiver.
 
-use super::Sender;
+use super::message::SendMessage;
+use super::{Sender, SentMessage};
 use crate::units::{Instant, MessageKey};
 use crate::wire::Header;
 
@@ -31,5 +32,39 @@ impl Sender {
     /// A message that the receiver has refused since the last call.
     pub fn take_refused(&mut self) -> Option<MessageKey> {
         self.refused.pop()
+    }
+
+    /// Nothing of the message at `at` is in flight any more.
+    pub(super) fn land_all(&mut self, at: usize) {
+        let sending = &mut self.messages[at];
+        for path in sending.paths_in_flight() {
+            self.spray.on_gone(path, 1);
+        }
+        self.in_flight -= sending.land_all();
+    }
+
+    /// Forgets a message; `rest` receives the parts that are still needed.
+    fn forget<R>(&mut self, at: usize, rest: impl FnOnce(&mut SendMessage) -> R) -> R {
+        self.land_all(at);
+        let sending = &mut self.messages[at];
+        self.unscheduled -= sending.release();
+        let (rest, serial) = (rest(sending), sending.serial);
+        self.messages.remove(at, serial);
+        rest
+    }
+
+    /// Once per message; inlined it would make the loops of every report slower.
+    #[inline(never)]
+    pub(super) fn end(&mut self, at: usize, now: Instant) {
+        let sent = self.forget(at, |sending| SentMessage {
+            key: sending.key(),
+            message: sending.id(),
+            missing: sending.take_missing(),
+            took: now - sending.begun,
+            bytes: sending.cut.bytes(),
+            first: sending.first_sent.unwrap_or(sending.begun),
+            tags: std::mem::take(&mut sending.tags),
+        });
+        self.sent.push_back(sent);
     }
 }

@@ -9,10 +9,9 @@
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For a
 //!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
-//!    segment that was only late. Where paths may keep order this does not apply: there the
-//!    receiver accepts no hole on the sender's word, which PROBE calls a guess, unless all that it
-//!    names has been passed on its path (rule 4). Time often shows a loss before its path does, and
-//!    then the path's word turns the guess into a fact ([`GuessedHoles`]).
+//!    segment that was only late. Where paths may keep order, time alone makes no hole: only if a
+//!    packet that was sent later on the same path has arrived, too. Otherwise the segment may wait
+//!    on a path that has become slow, and is repaired as any other.
 //!    Paths may differ by more than that: segments that were found lost and then arrived without
 //!    being sent again show by how much ([`LateSegments`]).
 //! 4. A path that keeps order proves more: a report says that it has passed a number, so all
@@ -24,21 +23,18 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
 use super::lateness::Lateness;
 use super::message::{PathRecord, SendMessage};
+use crate::priority::EarlyDrop;
 use crate::rtt::Rtt;
-use crate::units::{Class, Instant, MessageId, Span, Stamp};
+use crate::units::{Class, Instant, Span, Stamp};
 use crate::wire::{HoleProof, PathMark};
 
 /// The most segments taken for lost that are remembered.
 const DOUBTED_MAX: usize = 64;
-/// The most holes that are remembered as guesses until their path tells.
-const GUESSED_MAX: usize = 256;
 
 /// The packets of one class in flight to one peer.
 #[derive(Clone, Debug, Default)]
@@ -81,8 +77,7 @@ pub(super) enum HoleJudge {
     /// The sender's, or a gap.
     #[default]
     Sender,
-    /// On the paths', which may keep order: the sender's word is only a guess, and may come
-    /// earlier.
+    /// On the paths', which may keep order.
     Paths,
 }
 
@@ -136,61 +131,6 @@ impl LateSegments {
     }
 }
 
-/// Holes found by time that their paths have yet to pass. Their messages count them.
-#[derive(Debug, Default)]
-pub(super) struct GuessedHoles {
-    flights: VecDeque<(usize, SegmentFlight)>,
-}
-
-impl GuessedHoles {
-    /// Adds a hole of this class. If there are too many, the oldest remains a guess for good.
-    fn add(&mut self, class: usize, flight: SegmentFlight) {
-        if self.flights.len() == GUESSED_MAX {
-            self.flights.pop_front();
-        }
-        self.flights.push_back((class, flight));
-    }
-
-    /// The packets of a message that carried them.
-    pub(super) fn paths_of(&self, message: MessageId) -> impl Iterator<Item = PathMark> {
-        let of_message = self.flights.iter();
-        let of_message = of_message.filter(move |(_, flight)| flight.message == message);
-        of_message.map(|&(class, flight)| PathMark {
-            class: Class(class as u8),
-            entropy: flight.entropy,
-            number: flight.number,
-        })
-    }
-
-    /// Whether the path of this packet carried one.
-    pub(super) fn has_on(&self, path: PathMark) -> bool {
-        self.flights.iter().any(|flight| is_on(flight, path))
-    }
-
-    /// Takes the holes of a message whose packets were sent on this path.
-    fn take_of(&mut self, message: MessageId, path: PathMark) -> SmallVec<[u32; 8]> {
-        let mut taken = SmallVec::new();
-        self.flights.retain(|of_class| {
-            let is_taken = is_on(of_class, path) && of_class.1.message == message;
-            if is_taken {
-                taken.push(of_class.1.segment);
-            }
-            !is_taken
-        });
-        taken
-    }
-
-    /// Forgets the holes of a message.
-    pub(super) fn forget(&mut self, message: MessageId) {
-        self.flights.retain(|(_, flight)| flight.message != message);
-    }
-}
-
-/// Whether a packet of this class was sent on a path.
-fn is_on((class, flight): &(usize, SegmentFlight), path: PathMark) -> bool {
-    usize::from(path.class.0) == *class && path.entropy == flight.entropy
-}
-
 impl LossHorizons {
     fn new(repaired: Span, gap: Span, holes: HoleJudge) -> Self {
         let tolerated = match holes {
@@ -215,6 +155,23 @@ pub(super) struct FoundLost {
 }
 
 impl FoundLost {
+    /// One that may stay missing.
+    fn tolerated() -> Self {
+        Self {
+            all: 1,
+            ..Self::default()
+        }
+    }
+
+    /// One that has to arrive.
+    fn needed(flight: &SegmentFlight) -> Self {
+        Self {
+            all: 1,
+            needed: 1,
+            sent_at: flight.sent_at,
+        }
+    }
+
     /// Segments that parity has restored at the receiver, sent before a packet of this stamp.
     pub(super) fn hidden(segments: u32, sent_at: Stamp) -> Self {
         Self {
@@ -294,54 +251,7 @@ impl Sender {
                 next = self.messages[at].current_from(&run, flight.segment + 1);
             }
         }
-        self.confirm_guesses(now, passed);
         lost
-    }
-
-    /// A path has passed a packet, so holes before it are no longer guesses.
-    fn confirm_guesses(&mut self, now: Instant, passed: PathMark) {
-        let mut guessed = std::mem::take(&mut self.guessed);
-        guessed.flights.retain(|(class, flight)| {
-            let is_passed = *class == usize::from(passed.class.0) && flight.precedes(passed);
-            !(is_passed && self.confirm_guess(now, flight))
-        });
-        self.guessed = guessed;
-    }
-
-    /// A path has passed a hole that is a guess; returns whether that proves it lost. The receiver
-    /// of a message without guesses is told at once.
-    fn confirm_guess(&mut self, now: Instant, flight: &SegmentFlight) -> bool {
-        let message = self.position(flight.message);
-        let Some(at) = message.filter(|&at| self.knows_reports_of(at)) else {
-            return false;
-        };
-        let sending = &mut self.messages[at];
-        sending.guesses = sending.guesses.saturating_sub(1);
-        if sending.guesses == 0 && sending.all_sent() {
-            sending.probe.at = now;
-            self.note_probe(now);
-        }
-        true
-    }
-
-    /// These paths have failed, so they never tell whether holes of the message at `at` are lost:
-    /// repairs them, as it would if the message tolerated nothing, and returns how many there were.
-    pub(super) fn repair_guesses(
-        &mut self,
-        at: usize,
-        failed: impl Iterator<Item = PathMark>,
-    ) -> u32 {
-        let sending = &mut self.messages[at];
-        let mut repaired = 0;
-        for path in failed {
-            self.spray.on_loss(path.entropy);
-            for segment in self.guessed.take_of(sending.id(), path) {
-                sending.guesses = sending.guesses.saturating_sub(1);
-                sending.queue_repair(segment);
-                repaired += 1;
-            }
-        }
-        repaired
     }
 
     /// Whether no report after the newest one of the message at `at` counts as lost.
@@ -350,14 +260,53 @@ impl Sender {
         self.reports.knows_since(newest)
     }
 
-    /// A current flight of the message at `at` is lost.
+    /// A current flight of the message at `at` is lost: repairs its segment or leaves a hole.
     fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
-        self.tail.on_loss();
-        self.counters.found_lost += 1;
+        let may_miss = self.messages[at].may_miss(flight.segment);
+        if may_miss && self.judge == HoleJudge::Paths {
+            self.messages[at].proof = HoleProof::Passed;
+        }
+        // A queue that drops early is long, but the path of the packet is sound.
+        match may_miss && self.early_drop == EarlyDrop::On {
+            true => self.spray.on_dropped(flight.entropy),
+            false => self.spray.on_loss(flight.entropy),
+        }
+        self.note_loss();
         let share = self.losses.share();
         self.land_lost(now, at, flight, |sending, segment| {
             sending.on_lost(segment, share);
-        })
+        });
+        match may_miss {
+            true => FoundLost::tolerated(),
+            false => FoundLost::needed(flight),
+        }
+    }
+
+    /// A current flight of the message at `at` was overtaken by much (rule 3).
+    fn lose_overtaken(
+        &mut self,
+        now: Instant,
+        at: usize,
+        (class, run, flight): (Class, &FlightRun, &SegmentFlight),
+    ) -> FoundLost {
+        let sending = &self.messages[at];
+        let may_miss = sending.may_miss(flight.segment);
+        let has_passed = || {
+            sending.has_passed(run, flight.segment)
+                || (self.spray).has_passed(run.entropy, class, run.sent_at)
+        };
+        if !may_miss || self.judge == HoleJudge::Sender || has_passed() {
+            return self.lose(now, at, flight);
+        }
+        self.spray.on_loss(flight.entropy);
+        self.note_loss();
+        self.land_lost(now, at, flight, SendMessage::queue_repair);
+        FoundLost::needed(flight)
+    }
+
+    fn note_loss(&mut self) {
+        self.tail.on_loss();
+        self.counters.found_lost += 1;
     }
 
     /// A current flight is lost, whether or not a link is to blame; `react` repairs its segment or
@@ -368,12 +317,8 @@ impl Sender {
         at: usize,
         flight: &SegmentFlight,
         react: impl FnOnce(&mut SendMessage, u32),
-    ) -> FoundLost {
+    ) {
         let sending = &mut self.messages[at];
-        let may_miss = sending.may_miss(flight.segment);
-        if may_miss && self.judge == HoleJudge::Paths {
-            sending.proof = HoleProof::Passed;
-        }
         let bytes = sending.land(flight.segment);
         self.in_flight -= bytes;
         self.path.on_lost(now, bytes);
@@ -385,15 +330,6 @@ impl Sender {
         }
         let probe_at = sending.probe.at;
         self.note_probe(probe_at);
-        self.spray.on_loss(flight.entropy);
-        FoundLost {
-            all: 1,
-            needed: u32::from(!may_miss),
-            sent_at: match may_miss {
-                true => Stamp::default(),
-                false => flight.sent_at,
-            },
-        }
     }
 
     /// Finds the lost segments of a class, given that its packet with the stamp `newest` has
@@ -436,12 +372,7 @@ impl Sender {
                 from = flight.segment + 1;
                 continue;
             }
-            let found = self.lose(now, at, &flight);
-            if found.needed == 0 && self.judge == HoleJudge::Paths {
-                self.messages[at].guesses += 1;
-                self.guessed.add(class, flight);
-            }
-            lost.add(found);
+            lost.add(self.lose_overtaken(now, at, (Class(class as u8), &run, &flight)));
             self.late.on_found(class, flight);
             // It has landed, so it is not found again.
         }

@@ -6,11 +6,12 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::acked::NewlyAcked;
-use super::flight::{FlightRun, LandedRun, RunDeparture, SegmentFlight, count_alike};
+use super::flight::{FlightRun, RunDeparture, SegmentFlight, count_alike};
 use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
 use crate::bitmap::Bitmap;
+use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
@@ -137,10 +138,8 @@ pub(super) struct SendMessage {
     stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
-    /// How sure it is that its holes are lost, apart from guesses.
+    /// How sure it is that its holes are lost.
     pub(super) proof: HoleProof,
-    /// Holes that are guesses: no report has said yet that their paths have passed them.
-    pub(super) guesses: u32,
 }
 
 impl SendMessage {
@@ -194,7 +193,6 @@ impl SendMessage {
             stop: StopHeard::default(),
             ends: SmallVec::new(),
             proof: HoleProof::default(),
-            guesses: 0,
         }
     }
 
@@ -344,14 +342,6 @@ impl SendMessage {
             false => &[],
         };
         ProbeBody::encode(ends, self.repair.holes(), room, body);
-    }
-
-    /// How sure it is that its holes are lost.
-    pub(super) fn proof(&self) -> HoleProof {
-        match self.guesses {
-            0 => self.proof,
-            _ => HoleProof::Guessed,
-        }
     }
 
     /// Its last packet on each path that it has used, in the order in which PROBE names them.
@@ -515,6 +505,17 @@ impl SendMessage {
         }
     }
 
+    /// The paths of its segments in flight.
+    pub(super) fn paths_in_flight(&self) -> impl Iterator<Item = Entropy> {
+        let in_flight = self.progress.in_flight.iter_ones();
+        in_flight.map(|segment| self.path_of(segment))
+    }
+
+    /// Path of a segment's last packet.
+    pub(super) fn path_of(&self, segment: u32) -> Entropy {
+        self.progress.paths[segment as usize]
+    }
+
     /// Nothing is in flight any more; returns the bytes that were.
     pub(super) fn land_all(&mut self) -> u64 {
         let parity = self.parity.land_all();
@@ -524,15 +525,6 @@ impl SendMessage {
         let in_flight: Vec<u32> = self.progress.in_flight.iter_ones().collect();
         let segments = in_flight.into_iter();
         segments.map(|segment| self.land(segment)).sum::<u64>() + parity
-    }
-
-    /// After the STOP of a receiver that has lost patience nothing is in flight; returns the bytes
-    /// that were.
-    pub(super) fn land_late(&mut self, report: &Header) -> u64 {
-        match report.kind == PacketKind::Stop && report.flags.has(Flags::LATE) {
-            true => self.land_all(),
-            false => 0,
-        }
     }
 
     /// Whether a flight was the segment's last one and has not landed.
@@ -556,6 +548,12 @@ impl SendMessage {
             }
             segment += 1;
         }
+    }
+
+    /// Whether a packet of this run has arrived that left behind the one with this segment.
+    pub(super) fn has_passed(&self, run: &FlightRun, segment: u32) -> bool {
+        let next = self.progress.acked.first_one(segment + 1);
+        next < run.segments().end && self.sent_at(next) == run.sent_at
     }
 
     /// The current flights of a run of this message.
@@ -597,20 +595,20 @@ impl SendMessage {
             landed,
             ..
         } = &mut self.progress;
+        let class = self.tags.lanes().first().map_or(CONTROL, |lane| lane.class);
         let mut first = in_flight.first_one(segments.start);
         while first < segments.end {
-            let run = LandedRun {
-                path: paths[first as usize],
-                sent_at: sent_at[first as usize],
-            };
-            if landed.last() != Some(&run) {
-                landed.push(run);
-            }
             let end = in_flight.first_zero(first).min(segments.end);
             let places = first as usize..end as usize;
             let together = count_alike(&sent_at[places.clone()]);
-            let alike = count_alike(&paths[places][..together]);
-            first = in_flight.first_one(first + alike as u32);
+            let alike = count_alike(&paths[places][..together]) as u32;
+            landed.push(LandedRun {
+                path: paths[first as usize],
+                sent_at: sent_at[first as usize],
+                packets: alike,
+                class,
+            });
+            first = in_flight.first_one(first + alike);
         }
     }
 

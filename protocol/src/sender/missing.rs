@@ -24,6 +24,9 @@ impl Sender {
                 continue;
             }
             let bytes = sending.land(segment);
+            if bytes > 0 {
+                self.spray.on_gone(sending.path_of(segment), 1);
+            }
             self.in_flight -= bytes;
             self.path.on_missing(now, bytes);
             sending.queue_repair(segment);

@@ -123,7 +123,7 @@ impl Sender {
 
     /// A parity packet of the message at `at` leaves.
     fn parity_burst(&mut self, now: Instant, at: usize, class: Class) -> Burst {
-        let entropy = self.spray.take();
+        let entropy = self.spray.take(now.stamp(), 1);
         let first = self.numbers.take(class, entropy, 1);
         let sending = &mut self.messages[at];
         let length = sending.segment_length(0);

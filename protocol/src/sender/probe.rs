@@ -66,9 +66,6 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
-    /// How often, since a segment left, the receiver awaited ends although a packet behind all
-    /// their marks had arrived.
-    pub(super) unpassed: u32,
     /// Bytes of the last PROBE that was not short.
     pub(super) long_bytes: u64,
     /// Stamp of the last PROBE that was sent.
@@ -97,7 +94,6 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
-            unpassed: 0,
             long_bytes: 0,
             marked: Stamp::default(),
             is_awaited: false,
@@ -112,7 +108,6 @@ impl ProbeState {
         self.stage = SendStage::Sending;
         self.retries = 0;
         self.marked_again = 0;
-        self.unpassed = 0;
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
         self.asked_still = None;

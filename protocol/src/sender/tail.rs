@@ -10,8 +10,7 @@
 //! may keep order: their receivers wait for ends. Such a mark tells only how far its path has come.
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
-//! report names the ends that its receiver still awaits: their marks were lost, and go again. A
-//! path that passes no mark twice has failed, and its segments are repaired (`sender/loss.rs`).
+//! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
 

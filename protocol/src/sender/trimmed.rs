@@ -40,6 +40,7 @@ impl Sender {
             false => SendMessage::on_lost,
         };
         let share = self.losses.share();
+        self.spray.on_dropped(flight.entropy);
         self.land_lost(now, at, &flight, |sending, segment| {
             react(sending, segment, share);
         });

@@ -77,8 +77,6 @@ pub enum HoleProof {
     Sure,
     /// They are lost if paths keep order: their paths have passed them.
     Passed,
-    /// Later packets have arrived, perhaps on other paths.
-    Guessed,
 }
 
 impl HoleProof {
@@ -87,16 +85,14 @@ impl HoleProof {
         match self {
             Self::Sure => Flags::NONE,
             Self::Passed => Flags::PASSED,
-            Self::Guessed => Flags::GUESS,
         }
     }
 
     /// The proof that the flags stand for.
     pub(crate) fn of(flags: Flags) -> Self {
-        match (flags.has(Flags::GUESS), flags.has(Flags::PASSED)) {
-            (true, _) => Self::Guessed,
-            (false, true) => Self::Passed,
-            (false, false) => Self::Sure,
+        match flags.has(Flags::PASSED) {
+            true => Self::Passed,
+            false => Self::Sure,
         }
     }
 }
