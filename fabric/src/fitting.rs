@@ -68,8 +68,9 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 ///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
-/// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
-///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants,
+/// - two packets where hosts send flows unannounced, or a bandwidth-delay product of speculative
+///   ones, which switches drop early; three quarters of such a product if switches trim and no loss
+///   is tolerated, since repairs of trimmed packets wait for grants,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -115,6 +116,9 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
             SendPattern::Unannounced if trims => of_bdp(3, 16 << 10),
             SendPattern::Unannounced => packets(2),
         };
+    }
+    if open("transport.speculative") && senders == SendPattern::Unannounced && !trims {
+        transport.speculative = of_bdp(4, 16 << 10);
     }
     if open("transport.grant_window") {
         let one = of_bdp(6, 16 << 10);

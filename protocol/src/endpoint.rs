@@ -211,6 +211,9 @@ impl Endpoint {
             "a rank does not send to itself"
         );
         let at = self.place(to);
+        let reach = self.peers[at].reach;
+        let may_speculate = self.common.settings(reach).speculative_segments() > 0;
+        let is_alone = may_speculate && !self.peers.iter().any(|peer| peer.sender.is_busy());
         let peer = &mut self.peers[at];
         if peer.standing == PeerStanding::Failed {
             return;
@@ -219,7 +222,10 @@ impl Endpoint {
             peer.heard = peer.heard.max(now);
         }
         let settings = self.common.settings(peer.reach);
-        peer.sender.send(now, outgoing, settings);
+        match is_alone {
+            true => peer.sender.send_alone(now, outgoing, settings),
+            false => peer.sender.send(now, outgoing, settings),
+        }
         self.touch(now, at);
     }
 

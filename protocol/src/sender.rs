@@ -52,6 +52,7 @@ mod parity;
 mod parity_turn;
 mod probe;
 mod repair;
+mod speculation;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -240,8 +241,18 @@ impl Sender {
 
     /// Takes a message to send.
     pub fn send(&mut self, now: Instant, request: SendRequest, settings: &EndpointSettings) {
-        let serial = self.take_serial();
         let start = self.unscheduled_start(request.bytes, settings);
+        self.open(now, request, settings, start);
+    }
+
+    fn open(
+        &mut self,
+        now: Instant,
+        request: SendRequest,
+        settings: &EndpointSettings,
+        start: UnscheduledStart,
+    ) {
+        let serial = self.take_serial();
         let mut sending = SendMessage::new(serial, request, settings, start, now);
         sending.progress.reported = self.reports.next();
         if sending.is_told() {
@@ -280,7 +291,11 @@ impl Sender {
             return UnscheduledStart::default();
         }
         self.unscheduled += bytes;
-        UnscheduledStart { segments, bytes }
+        UnscheduledStart {
+            segments,
+            bytes,
+            ..UnscheduledStart::default()
+        }
     }
 
     /// Bytes in flight, headers included.
@@ -631,6 +646,7 @@ impl Sender {
         lost.add(FoundLost::hidden(hidden, echo));
         let feedback = acked.feedback(marks, in_flight);
         self.take_feedback(now, feedback, lost, rtt);
+        self.wait_for_grant(now, at, rtt, settings);
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {

@@ -72,6 +72,8 @@ pub struct EndpointSettings {
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
+    /// Bytes with which a message may begin although its receiver grants segments.
+    pub speculative: ByteCount,
     /// Segments that all peers together may have in flight to this rank; `None`: any number.
     pub grant_segments: Option<u64>,
     /// Most segments of one run.
@@ -120,6 +122,7 @@ impl EndpointSettings {
             window: job.transport.window,
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
+            speculative: job.transport.speculative,
             grant_segments: match job.transport.grant_window {
                 None | Some(GrantWindow::Unlimited) => None,
                 Some(GrantWindow::Bytes(bytes)) => {
@@ -144,6 +147,14 @@ impl EndpointSettings {
     /// Segments of a message that may be sent before its receiver has posted it.
     pub fn unscheduled_segments(&self) -> u32 {
         (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
+    }
+
+    /// Segments with which a message may begin although its receiver grants segments.
+    pub fn speculative_segments(&self) -> u32 {
+        match self.grant_segments {
+            Some(_) => (self.speculative.get() / u64::from(self.segment_bytes)) as u32,
+            None => 0,
+        }
     }
 
     /// Whether this many segments are acknowledged at once: they fill a part of the window, give or

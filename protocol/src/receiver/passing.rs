@@ -49,6 +49,7 @@ impl Receiver {
     /// Has a report sent if a packet of this message, or of one that is closed, has shown that
     /// others are lost: now, unless so much of the message is still to come that the next report
     /// is about to leave anyway. A report for each loss costs both hosts as much as a long run.
+    /// Behind a marker nothing comes, whatever is granted: what is lost may be speculative.
     pub(super) fn tell_skips(
         &mut self,
         header: &Header,
@@ -60,7 +61,8 @@ impl Receiver {
         }
         let at = self.find(header.message).unwrap_or(0);
         if let Some(receiving) = self.messages.get_mut(at) {
-            if !receiving.is_in_midstream(lent.settings) {
+            let is_at_end = header.flags.has(Flags::MARKER);
+            if is_at_end || !receiving.is_in_midstream(lent.settings) {
                 receiving.report.ack_now(lent.now);
             }
             self.note(at);

@@ -427,10 +427,11 @@ impl Sender {
         let sending = &self.messages[at];
         let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
         // A mark that no report answers is late rather than lost.
-        let is_marked = sending.probe.unanswered > 0;
+        let is_asked = sending.probe.unanswered > 0;
         let trusts_paths = self.judge != HoleJudge::Sender;
-        let waits = !sending.is_lossless() && trusts_paths && is_long && !is_marked;
-        if self.tail.record() == PathRecord::Clean && !waits {
+        let waits = !sending.is_lossless() && trusts_paths && is_long && !is_asked;
+        let is_marked = waits || sending.is_in_doubt();
+        if self.tail.record() == PathRecord::Clean && !is_marked {
             ends.clear();
         }
         ends
@@ -439,7 +440,7 @@ impl Sender {
     /// The last packet of a message that was sent, on each path on which one is in flight.
     fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
-        let mut left = match sending.all_sent() {
+        let mut left = match sending.all_sent() || sending.is_in_doubt() {
             true => sending.in_flight(),
             false => 0,
         };

@@ -262,6 +262,9 @@ impl Sender {
 
     /// A current flight of the message at `at` is lost: repairs its segment or leaves a hole.
     fn lose(&mut self, now: Instant, at: usize, flight: &SegmentFlight) -> FoundLost {
+        if self.lose_speculative(at, flight) {
+            return FoundLost::default();
+        }
         let may_miss = self.messages[at].may_miss(flight.segment);
         if may_miss && self.judge == HoleJudge::Paths {
             self.messages[at].proof = HoleProof::Passed;
@@ -295,7 +298,8 @@ impl Sender {
             sending.has_passed(run, flight.segment)
                 || (self.spray).has_passed(run.entropy, class, run.sent_at)
         };
-        if !may_miss || self.judge == HoleJudge::Sender || has_passed() {
+        let is_speculative = sending.has_speculated_with(flight.segment);
+        if !may_miss || is_speculative || self.judge == HoleJudge::Sender || has_passed() {
             return self.lose(now, at, flight);
         }
         self.spray.on_loss(flight.entropy);

@@ -10,6 +10,7 @@ use super::flight::{FlightRun, RunDeparture, SegmentFlight, count_alike};
 use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
+use super::speculation::Speculation;
 use crate::bitmap::Bitmap;
 use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
@@ -66,6 +67,8 @@ pub(super) struct TakenRun {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UnscheduledStart {
     pub(super) segments: u32,
+    /// Segments that may be sent as packets which long queues drop.
+    pub(super) speculative: u32,
     /// Bytes that the message takes from its receiver's unscheduled start.
     pub(super) bytes: u64,
 }
@@ -79,8 +82,10 @@ pub(super) struct SendProgress {
     pub(super) granted: u32,
     /// Segments that became holes, each of which leaves its place in the grant to another one.
     freed: u32,
-    /// Segments whose packets were trimmed, and that wait for a new grant.
-    trimmed: VecDeque<u32>,
+    pub(super) speculation: Speculation,
+    /// Segments that are lost and wait for a grant: their packets were trimmed, or sent without
+    /// one.
+    ungranted: VecDeque<u32>,
     /// Grants that such segments have used.
     regranted: u32,
     /// Position in the sending order of the first segment never sent.
@@ -105,7 +110,8 @@ pub(super) struct SendProgress {
 impl SendProgress {
     /// Segments that may be sent by now, those included that are granted again.
     fn credit(&self) -> u32 {
-        self.granted.saturating_add(self.freed)
+        let freed = self.freed.saturating_add(self.speculation.lost);
+        self.granted.saturating_add(freed)
     }
 }
 
@@ -175,7 +181,8 @@ impl SendMessage {
                 unscheduled: start.bytes,
                 granted: start.segments.min(segments),
                 freed: 0,
-                trimmed: VecDeque::new(),
+                speculation: Speculation::new(start.speculative, segments),
+                ungranted: VecDeque::new(),
                 regranted: 0,
                 next: 0,
                 lane: 0,
@@ -214,10 +221,11 @@ impl SendMessage {
         self.progress.sent_at[segment as usize]
     }
 
-    /// Whether every segment was sent at least once and none waits to be repaired.
+    /// Whether every segment was sent at least once, all with a grant, and none waits to be
+    /// repaired.
     pub(super) fn all_sent(&self) -> bool {
-        let SendProgress { next, trimmed, .. } = &self.progress;
-        *next == self.segments() && trimmed.is_empty() && self.repair.is_idle()
+        let is_sent = self.sent() == self.segments() && self.repair.is_idle();
+        is_sent && !self.has_ungranted_repairs() && self.granted() == self.segments()
     }
 
     /// Whether the receiver must hear of the message. A message that only waits for the window
@@ -268,9 +276,10 @@ impl SendMessage {
 
     /// Whether its receiver is to hear of it at once.
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
-        let says_all_sent = self.all_sent() && self.probe.stage != SendStage::SaidAllSent;
+        let is_at_end = self.all_sent() || self.is_in_doubt();
+        let says_all_sent = is_at_end && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
-            true => says_all_sent && record == PathRecord::Lossy,
+            true => says_all_sent && (record == PathRecord::Lossy || self.is_in_doubt()),
             false => says_all_sent || self.has_untold_holes(),
         };
         is_news && self.progress.acked.zeros() > 0
@@ -288,6 +297,11 @@ impl SendMessage {
 
     /// Segments, in sending order, that may be sent by now.
     fn allowed(&self) -> u32 {
+        self.granted().max(self.progress.speculation.until)
+    }
+
+    /// Segments, in sending order, that have a grant.
+    pub(super) fn granted(&self) -> u32 {
         let credit = self.progress.credit();
         credit
             .saturating_sub(self.progress.regranted)
@@ -324,12 +338,13 @@ impl SendMessage {
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
         self.first_sent.get_or_insert(now);
         if self.waits_for_grant() {
-            for segment in std::mem::take(&mut self.progress.trimmed) {
+            for segment in std::mem::take(&mut self.progress.ungranted) {
                 self.queue_repair(segment);
             }
         }
         self.probe.on_probe(now, next, self.repair.holes().ones());
-        if self.all_sent() && !self.probe.is_short() {
+        let is_at_end = self.all_sent() || self.is_in_doubt();
+        if is_at_end && !self.probe.is_short() {
             self.probe.stage = SendStage::SaidAllSent;
         }
     }
@@ -396,6 +411,7 @@ impl SendMessage {
     fn new_run(&self) -> TakenRun {
         let lane = self.tags.lanes()[self.progress.lane];
         let ecn = match lane.ecn {
+            _ if self.progress.next >= self.granted() => Ecn::NotEct,
             Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
             ecn => ecn,
         };
@@ -407,11 +423,16 @@ impl SendMessage {
 
     fn take_new(&mut self, most: usize, run: &mut SegmentRun) -> TakenRun {
         let taken = self.new_run();
-        let (last, allowed) = (self.segments() - 1, self.allowed());
+        let (last, granted) = (self.segments() - 1, self.granted());
+        let speculates = self.progress.next >= granted;
+        let allowed = if speculates { self.allowed() } else { granted };
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
         let room = (most - run.len()) as u32;
         let end = (progress.next + room).min(lane.end).min(allowed);
+        if speculates {
+            progress.speculation.on_sent(progress.next..end);
+        }
         while progress.next < end {
             let segments = self.tags.stretch(progress.next..end);
             progress.next += segments.end - segments.start;
@@ -658,16 +679,24 @@ impl SendMessage {
     pub(super) fn on_trimmed(&mut self, segment: u32, share: f64) {
         match self.may_miss(segment) {
             true => self.on_lost(segment, share),
-            false => {
-                self.progress.trimmed.push_back(segment);
-                self.spend_grants();
-            }
+            false => self.wait_for_grant_of(segment),
         }
     }
 
-    /// Queues trimmed segments for repair as far as they are granted again.
+    /// A segment is lost whose repair waits for a grant.
+    pub(super) fn wait_for_grant_of(&mut self, segment: u32) {
+        self.progress.ungranted.push_back(segment);
+        self.spend_grants();
+    }
+
+    /// Whether lost segments wait for a grant.
+    pub(super) fn has_ungranted_repairs(&self) -> bool {
+        !self.progress.ungranted.is_empty()
+    }
+
+    /// Queues lost segments for repair as far as they are granted again.
     pub(super) fn spend_grants(&mut self) {
-        while let Some(&segment) = self.progress.trimmed.front() {
+        while let Some(&segment) = self.progress.ungranted.front() {
             let progress = &mut self.progress;
             if !progress.acked.has(segment) {
                 if progress.credit() <= progress.next + progress.regranted {
@@ -675,7 +704,7 @@ impl SendMessage {
                 }
                 progress.regranted += 1;
             }
-            progress.trimmed.pop_front();
+            progress.ungranted.pop_front();
             self.queue_repair(segment);
         }
     }
@@ -687,6 +716,7 @@ impl SendMessage {
 
     /// Queues a segment to be sent again, unless it has arrived.
     pub(super) fn queue_repair(&mut self, segment: u32) {
+        self.progress.speculation.on_repair(segment);
         self.repair.queue(segment, &self.progress.acked);
     }
 

@@ -49,11 +49,18 @@ impl Sender {
         self.window.on_feedback(now, feedback, rtt);
     }
 
-    /// A message that only waits for a grant asks later than one that waits for a report.
-    fn wait_for_grant(&mut self, now: Instant, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
+    /// A message whose lost segments only wait for a grant asks later than one that waits for a
+    /// report.
+    pub(super) fn wait_for_grant(
+        &mut self,
+        now: Instant,
+        at: usize,
+        rtt: &Rtt,
+        settings: &EndpointSettings,
+    ) {
         let record = self.tail.record();
         let sending = &mut self.messages[at];
-        if sending.waits_for_grant() {
+        if sending.has_ungranted_repairs() && sending.waits_for_grant() {
             let gap = settings.gap;
             let probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
             sending.probe.at = sending.probe.at.max(probe_at);
