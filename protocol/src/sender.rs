@@ -52,6 +52,7 @@ mod parity;
 mod parity_turn;
 mod probe;
 mod repair;
+mod speculating;
 mod speculation;
 mod tail;
 #[cfg(test)]
@@ -632,10 +633,7 @@ impl Sender {
         for run in sending.take_landed() {
             self.spray.on_arrival(run, now.stamp(), rtt.least());
         }
-        if header.kind == PacketKind::Stop && header.flags.has(Flags::LATE) {
-            // Its receiver has lost patience.
-            self.land_all(at);
-        }
+        self.land_late(at, header);
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
         if header.kind == PacketKind::Bitmap {

@@ -145,7 +145,7 @@ mod tests {
         };
         let start = UnscheduledStart {
             segments: SEGMENTS,
-            bytes: 0,
+            ..UnscheduledStart::default()
         };
         let serial = MessageSerial::first(MessageId(1));
         SendMessage::new(serial, request, &settings, start, Instant::START)

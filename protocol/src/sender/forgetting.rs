@@ -3,7 +3,7 @@
 use super::message::SendMessage;
 use super::{Sender, SentMessage};
 use crate::units::{Instant, MessageKey};
-use crate::wire::Header;
+use crate::wire::{Flags, Header, PacketKind};
 
 impl Sender {
     /// Cancels the open message with this key, if there is one: its bytes may be reused at once,
@@ -35,12 +35,19 @@ impl Sender {
     }
 
     /// Nothing of the message at `at` is in flight any more.
-    pub(super) fn land_all(&mut self, at: usize) {
+    fn land_all(&mut self, at: usize) {
         let sending = &mut self.messages[at];
         for path in sending.paths_in_flight() {
             self.spray.on_gone(path, 1);
         }
         self.in_flight -= sending.land_all();
+    }
+
+    /// After the STOP of a receiver that has lost patience nothing is in flight.
+    pub(super) fn land_late(&mut self, at: usize, report: &Header) {
+        if report.kind == PacketKind::Stop && report.flags.has(Flags::LATE) {
+            self.land_all(at);
+        }
     }
 
     /// Forgets a message; `rest` receives the parts that are still needed.

@@ -28,6 +28,23 @@ pub(super) fn settings() -> EndpointSettings {
     EndpointSettings::new(identity, &job)
 }
 
+/// A lossless message of full segments.
+pub(super) fn request(settings: &EndpointSettings, segments: u32) -> SendRequest {
+    let shape = MessageShape {
+        segments,
+        layer_count: 0,
+    };
+    SendRequest {
+        key: MessageKey::new(0, 1, 0),
+        signature: Signature::NONE,
+        step: Step(1),
+        bytes: segments * settings.segment_bytes,
+        tolerance: Share::NONE,
+        contributors: 1,
+        tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
+    }
+}
+
 fn begin(sender: &mut Sender, sequence: u32, settings: &EndpointSettings) {
     begin_of(sender, sequence, settings, ([0, 0], 0));
 }
@@ -46,18 +63,11 @@ fn begin_of(
         layer_count,
     };
     let tags = settings.policy.lossless(shape, &[(0, own)]);
+    let urgency = (settings.policy).urgency([front], layer_count, UrgencyUnit::Layer);
     let request = SendRequest {
         key: MessageKey::new(0, sequence, 0),
-        signature: Signature::NONE,
-        step: Step(1),
-        bytes: SEGMENTS * settings.segment_bytes,
-        tolerance: Share::NONE,
-        contributors: 1,
-        tags: tags.with_urgency(
-            settings
-                .policy
-                .urgency([front], layer_count, UrgencyUnit::Layer),
-        ),
+        tags: tags.with_urgency(urgency),
+        ..request(settings, SEGMENTS)
     };
     sender.send(Instant::START, request, settings);
 }

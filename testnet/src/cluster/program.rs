@@ -600,6 +600,9 @@ fn job(rng: &mut ChaCha8Rng) -> Job {
     }
     transport.entropies = pick(rng, &[1, 8, 64]);
     transport.spray_burst = pick(rng, &[1, 4, 46]);
+    if transport.spray_burst == 4 {
+        transport.speculative = transport.unscheduled;
+    }
     transport.gap = Span::from_micros(pick(rng, &[100, 500, 1000, 5000]));
     transport.delay_target = Span::from_micros(pick(rng, &[50, 10_000]));
     transport.peer_timeout = PEER_TIMEOUT;

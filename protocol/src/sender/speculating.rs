@@ -1,0 +1,176 @@
+//! Segments that leave before their receiver grants any, as packets that long queues drop first
+//! (Aeolus, Hu et al., SIGCOMM 2020).
+//!
+//! 1. A message announces itself, and `transport.speculative` of its bytes leave as Not-ECT
+//!    packets. Where the path is free they arrive a round trip earlier than granted ones. Where
+//!    many ranks send to one, switches drop most of them, and granted packets find short queues. A
+//!    rank that sends to others already does not speculate: its packets would wait for its own
+//!    link.
+//! 2. Behind the last of them a PROBE marks each path, so that their losses are known as soon as
+//!    its queue is empty (`sender/tail.rs`).
+//! 3. One that is lost was sent without a grant, so its repair waits for one. That is no loss of
+//!    the path, and takes nothing of the message's tolerance.
+//! 4. Receivers need not know: a grant counts segments, and those that have arrived unasked have
+//!    used up as many of them.
+
+use super::Sender;
+use super::flight::SegmentFlight;
+use super::message::{SendMessage, UnscheduledStart};
+use crate::message::SendRequest;
+use crate::settings::EndpointSettings;
+use crate::units::Instant;
+
+impl SendMessage {
+    /// Whether a segment was sent without a grant.
+    pub(super) fn has_speculated_with(&self, segment: u32) -> bool {
+        self.progress.speculation.has(segment)
+    }
+
+    /// Whether all that may be sent without a grant was sent, and more than is granted.
+    fn is_ahead(&self) -> bool {
+        let until = self.progress.speculation.until;
+        self.sent() == until && until > self.granted()
+    }
+
+    /// Whether no more may be sent for now, and segments that were sent without a grant may be
+    /// lost.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let speculation = &self.progress.speculation;
+        speculation.until > 0
+            && (self.all_sent() || self.is_ahead())
+            && speculation.is_in_doubt(&self.progress.acked)
+    }
+}
+
+impl Sender {
+    /// Takes a message of a rank that sends no other: it may begin without a grant.
+    pub(crate) fn send_alone(
+        &mut self,
+        now: Instant,
+        request: SendRequest,
+        settings: &EndpointSettings,
+    ) {
+        let speculative = settings.speculative_segments();
+        let is_small = request.bytes <= settings.segment_bytes;
+        // The segments of several classes are not sent in their order.
+        if speculative == 0 || is_small || request.tags.lanes().len() > 1 {
+            return self.send(now, request, settings);
+        }
+        let start = UnscheduledStart {
+            speculative,
+            ..UnscheduledStart::default()
+        };
+        self.open(now, request, settings, start);
+    }
+
+    /// A current flight of the message at `at` is lost; if it was sent without a grant, its segment
+    /// waits for one.
+    pub(super) fn lose_speculative(&mut self, at: usize, flight: &SegmentFlight) -> bool {
+        let sending = &mut self.messages[at];
+        if !sending.progress.speculation.on_lost(flight.segment) {
+            return false;
+        }
+        self.in_flight -= sending.land(flight.segment);
+        sending.wait_for_grant_of(flight.segment);
+        self.spray.on_dropped(flight.entropy);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flight::RunDeparture;
+    use super::super::tests::{request, settings};
+    use super::*;
+    use crate::machine::{Ecn, SegmentRun};
+    use crate::units::{Entropy, Instant, MessageId, MessageSerial, PathNumber};
+    use crate::wire::PathMark;
+
+    const SEGMENTS: u32 = 20;
+
+    /// A message that may begin with this many segments.
+    fn message(speculative: u32) -> SendMessage {
+        let settings = settings();
+        let start = UnscheduledStart {
+            speculative,
+            ..UnscheduledStart::default()
+        };
+        let serial = MessageSerial::first(MessageId(1));
+        let request = request(&settings, SEGMENTS);
+        SendMessage::new(serial, request, &settings, start, Instant::START)
+    }
+
+    /// Sends all that may leave by now: the segments of each run, and whether queues may drop it.
+    fn sent(message: &mut SendMessage) -> Vec<(Vec<u32>, Ecn)> {
+        let (mut runs, mut run) = (Vec::new(), SegmentRun::default());
+        while message.next_turn().is_some() {
+            let taken = message.take_run(64, &settings(), &mut run);
+            let first = PathMark {
+                class: taken.class,
+                entropy: Entropy(0),
+                number: PathNumber(0),
+            };
+            let departure = RunDeparture {
+                at: Instant::START.stamp(),
+                first,
+            };
+            message.on_sent(&run, departure, &mut Default::default());
+            runs.push((run.segments().collect(), taken.ecn));
+        }
+        runs
+    }
+
+    fn lose(message: &mut SendMessage, segment: u32) {
+        assert!(message.progress.speculation.on_lost(segment));
+        message.land(segment);
+        message.wait_for_grant_of(segment);
+    }
+
+    #[test]
+    fn granted_segments_follow_the_speculative_ones_as_usual() {
+        let mut message = message(8);
+        assert_eq!(sent(&mut message), [((0..8).collect(), Ecn::NotEct)]);
+        assert!(message.is_in_doubt());
+        message.progress.granted = 6;
+        assert_eq!(sent(&mut message), []);
+        message.progress.granted = 11;
+        assert_eq!(sent(&mut message), [((8..11).collect(), Ecn::Ect)]);
+        assert!(
+            !message.is_in_doubt(),
+            "others follow, which show the losses"
+        );
+    }
+
+    #[test]
+    fn a_lost_speculative_segment_waits_for_a_grant() {
+        let mut message = message(8);
+        sent(&mut message);
+        for segment in [2, 5, 6] {
+            lose(&mut message, segment);
+        }
+        // Five have arrived or will: they use up as many grants.
+        for (granted, repaired) in [(5, None), (6, Some(2)), (7, Some(5)), (8, Some(6))] {
+            message.progress.granted = granted;
+            message.spend_grants();
+            let expected = repaired.map(|segment| (vec![segment], Ecn::Ect));
+            assert_eq!(sent(&mut message), expected.as_slice(), "{granted} granted");
+        }
+        assert!(
+            !message.progress.speculation.on_lost(2),
+            "a repair is like any other"
+        );
+        assert_eq!(message.granted(), 8);
+    }
+
+    #[test]
+    fn all_is_sent_once_all_is_granted() {
+        let mut message = message(SEGMENTS);
+        sent(&mut message);
+        assert!(!message.all_sent());
+        message.progress.granted = SEGMENTS;
+        assert!(message.all_sent());
+        assert!(message.is_in_doubt());
+        message.on_acked(0..SEGMENTS);
+        assert!(!message.is_in_doubt());
+    }
+}
