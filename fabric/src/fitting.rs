@@ -21,6 +21,8 @@ const IP_AND_UDP: u32 = 48;
 /// are full for moments only, and each early drop costs a round trip. In an oversubscribed core
 /// early drops save time.
 pub const FULL_CORE: f64 = 0.9;
+/// Speculative packets are a bandwidth-delay product divided by this.
+const SPECULATIVE_PART: u64 = 6;
 /// A port that marks before it drops holds this many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 
@@ -68,9 +70,10 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 ///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
-/// - two packets where hosts send flows unannounced, or a bandwidth-delay product of speculative
-///   ones, which switches drop early; three quarters of such a product if switches trim and no loss
-///   is tolerated, since repairs of trimmed packets wait for grants,
+/// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
+///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants. Where
+///   queues drop early, a sixth of such a product are speculative packets instead: more shortens
+///   permutations, but makes incasts longer,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -117,8 +120,13 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
             SendPattern::Unannounced => packets(2),
         };
     }
-    if open("transport.speculative") && senders == SendPattern::Unannounced && !trims {
-        transport.speculative = of_bdp(4, 16 << 10);
+    let may_speculate = senders == SendPattern::Unannounced && !trims;
+    if open("transport.speculative") && may_speculate && marks_before_it_drops(fabric, bdp) {
+        let bytes = (bdp / SPECULATIVE_PART).next_multiple_of(1 << 10);
+        // Few packets gain nothing over those that no queue drops.
+        if bytes >= 4 * u64::from(fabric.mtu) {
+            transport.speculative = ByteCount::new(bytes);
+        }
     }
     if open("transport.grant_window") {
         let one = of_bdp(6, 16 << 10);
