@@ -71,9 +71,9 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
-///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants. Where
-///   queues drop early, a sixth of such a product are speculative packets instead: more shortens
-///   permutations, but makes incasts longer,
+///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants.
+///   Where queues drop early, a sixth of such a product are speculative packets instead: more
+///   shortens permutations, but makes incasts longer,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -120,13 +120,8 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
             SendPattern::Unannounced => packets(2),
         };
     }
-    let may_speculate = senders == SendPattern::Unannounced && !trims;
-    if open("transport.speculative") && may_speculate && marks_before_it_drops(fabric, bdp) {
-        let bytes = (bdp / SPECULATIVE_PART).next_multiple_of(1 << 10);
-        // Few packets gain nothing over those that no queue drops.
-        if bytes >= 4 * u64::from(fabric.mtu) {
-            transport.speculative = ByteCount::new(bytes);
-        }
+    if open("transport.speculative") && senders == SendPattern::Unannounced && !trims {
+        transport.speculative = speculative(fabric, bdp);
     }
     if open("transport.grant_window") {
         let one = of_bdp(6, 16 << 10);
@@ -155,6 +150,14 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.delay_target = (rtt * 4).max(Span::from_micros(10));
     }
     job
+}
+
+/// How much of a message leaves without a grant: nothing where queues do not drop early, or where
+/// it is few packets, which gain nothing over those that no queue drops.
+fn speculative(fabric: &Fabric, bdp: u64) -> ByteCount {
+    let bytes = (bdp / SPECULATIVE_PART).next_multiple_of(1 << 10);
+    let is_worth_it = bytes >= 4 * u64::from(fabric.mtu) && marks_before_it_drops(fabric, bdp);
+    ByteCount::new(if is_worth_it { bytes } else { 0 })
 }
 
 /// How long a hole may be a packet that others have overtaken: by as much as a full port holds.
