@@ -217,8 +217,8 @@ impl Spray {
     }
 
     /// Packets of this path are known by now to have arrived. Marks of the same report come first.
-    /// `sent` is when the segments last left: no sooner than `least` ago, or an earlier packet with
-    /// them has arrived, which says nothing about this path.
+    /// If these left less than `least` ago, an earlier packet with their segments has arrived,
+    /// which says nothing about this path.
     pub fn on_arrival(&mut self, landed: LandedRun, now: Stamp, least: Span) {
         let took = now.since(landed.sent_at);
         let (is_own, path) = (took >= least, landed.path);

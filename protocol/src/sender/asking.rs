@@ -440,7 +440,7 @@ impl Sender {
     /// The last packet of a message that was sent, on each path on which one is in flight.
     fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
-        let mut left = match sending.all_sent() || sending.is_in_doubt() {
+        let mut left = match sending.is_at_end() {
             true => sending.in_flight(),
             false => 0,
         };

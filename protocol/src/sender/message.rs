@@ -276,8 +276,7 @@ impl SendMessage {
 
     /// Whether its receiver is to hear of it at once.
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
-        let is_at_end = self.all_sent() || self.is_in_doubt();
-        let says_all_sent = is_at_end && self.probe.stage != SendStage::SaidAllSent;
+        let says_all_sent = self.is_at_end() && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
             true => says_all_sent && (record == PathRecord::Lossy || self.is_in_doubt()),
             false => says_all_sent || self.has_untold_holes(),
@@ -343,8 +342,7 @@ impl SendMessage {
             }
         }
         self.probe.on_probe(now, next, self.repair.holes().ones());
-        let is_at_end = self.all_sent() || self.is_in_doubt();
-        if is_at_end && !self.probe.is_short() {
+        if self.is_at_end() && !self.probe.is_short() {
             self.probe.stage = SendStage::SaidAllSent;
         }
     }

@@ -32,6 +32,11 @@ impl SendMessage {
         self.sent() == until && until > self.granted()
     }
 
+    /// Whether all was sent that may be sent for now, and its end needs marks.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.all_sent() || self.is_in_doubt()
+    }
+
     /// Whether no more may be sent for now, and segments that were sent without a grant may be
     /// lost.
     pub(super) fn is_in_doubt(&self) -> bool {

@@ -33,9 +33,7 @@ impl Speculation {
 
     /// A segment is sent again, as any other.
     pub(super) fn on_repair(&mut self, segment: u32) {
-        if self.lost < self.sent.len() {
-            self.sent.remove(segment);
-        }
+        self.sent.remove(segment);
     }
 
     /// A segment is lost; returns whether it was sent without a grant.
