@@ -21,8 +21,8 @@ const IP_AND_UDP: u32 = 48;
 /// are full for moments only, and each early drop costs a round trip. In an oversubscribed core
 /// early drops save time.
 pub const FULL_CORE: f64 = 0.9;
-/// Speculative packets are a bandwidth-delay product divided by this.
-const SPECULATIVE_PART: u64 = 6;
+/// Packets that a bandwidth-delay product has where speculation pays, at least.
+const SPECULATIVE_PACKETS: u64 = 8;
 /// A port that marks before it drops holds this many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 
@@ -72,8 +72,7 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
 ///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants.
-///   Where queues drop early, a sixth of such a product are speculative packets instead: more
-///   shortens permutations, but makes incasts longer,
+///   Where queues drop early, a whole product are speculative packets instead,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -152,11 +151,13 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     job
 }
 
-/// How much of a message leaves without a grant: nothing where queues do not drop early, or where
-/// it is few packets, which gain nothing over those that no queue drops.
+/// How much of a message may leave without a grant: nothing where queues do not drop early, or
+/// where a bandwidth-delay product is few packets, which gain nothing over those that no queue
+/// drops.
 fn speculative(fabric: &Fabric, bdp: u64) -> ByteCount {
-    let bytes = (bdp / SPECULATIVE_PART).next_multiple_of(1 << 10);
-    let is_worth_it = bytes >= 4 * u64::from(fabric.mtu) && marks_before_it_drops(fabric, bdp);
+    let is_long = bdp >= SPECULATIVE_PACKETS * u64::from(fabric.mtu);
+    let is_worth_it = is_long && marks_before_it_drops(fabric, bdp);
+    let bytes = bdp.next_multiple_of(1 << 10);
     ByteCount::new(if is_worth_it { bytes } else { 0 })
 }
 

@@ -461,7 +461,7 @@ impl Sender {
         let Some((_, at)) = self.messages.first_turn() else {
             return self.poll_parity(now, settings, run);
         };
-        let most = room.min(self.run_packets(settings)) as usize;
+        let most = room.min(self.longest_run(at, settings)) as usize;
         self.cover(at, rtt, settings);
         let sending = &mut self.messages[at];
         sending.first_sent.get_or_insert(now);
@@ -644,7 +644,9 @@ impl Sender {
         lost.add(FoundLost::hidden(hidden, echo));
         let feedback = acked.feedback(marks, in_flight);
         self.take_feedback(now, feedback, lost, rtt);
-        self.wait_for_grant(now, at, rtt, settings);
+        if self.messages[at].has_ungranted_repairs() {
+            self.wait_for_grant(now, at, rtt, settings);
+        }
         let is_progress = acked.segments > 0 || is_granted || header.kind == PacketKind::Stop;
         let wait = rtt.probe_wait(settings.gap);
         if is_progress {

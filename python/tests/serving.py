@@ -79,7 +79,7 @@ class Launch:
     servers: int = 2
     setup: dict[str, Any] = field(default_factory=dict)
     optimizer: Any = SGD
-    patience: float = 60.0
+    patience: float = 180.0
     counters: list[dict[str, int]] = field(default_factory=list)
     """Counters of the servers that have ended."""
 

@@ -56,6 +56,9 @@ const SILENCE_PART: u64 = 128;
 const MARKED_TWICE: f64 = 0.02;
 /// On clean paths the ends of a message are marked if it has this many segments for each of them.
 const MARKED_SEGMENTS: usize = 8;
+/// At most this many paths are marked before the end of a message: where many begin to send to one,
+/// a mark of each path would fill the last queue.
+const MARKS_MIDWAY: usize = 8;
 /// How long a peer whose round trip is not known must be silent before the window restarts, as in
 /// RFC 6298 section 2.1.
 const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
@@ -433,6 +436,10 @@ impl Sender {
         let is_marked = waits || sending.is_in_doubt();
         if self.tail.record() == PathRecord::Clean && !is_marked {
             ends.clear();
+        }
+        if sending.is_in_doubt() && !sending.all_sent() {
+            // Others of its packets follow, which mark the other paths.
+            ends.truncate(MARKS_MIDWAY);
         }
         ends
     }

@@ -295,8 +295,15 @@ impl SendMessage {
     }
 
     /// Segments, in sending order, that may be sent by now.
-    fn allowed(&self) -> u32 {
-        self.granted().max(self.progress.speculation.until)
+    pub(super) fn allowed(&self) -> u32 {
+        self.sendable().max(self.progress.speculation.until)
+    }
+
+    /// Segments, in sending order, for which there are grants, if those in doubt have used up none:
+    /// where many were dropped, others fill the receiver's link meanwhile.
+    pub(super) fn sendable(&self) -> u32 {
+        let sendable = self.granted() + self.progress.speculation.in_doubt();
+        sendable.min(self.segments())
     }
 
     /// Segments, in sending order, that have a grant.
@@ -409,7 +416,7 @@ impl SendMessage {
     fn new_run(&self) -> TakenRun {
         let lane = self.tags.lanes()[self.progress.lane];
         let ecn = match lane.ecn {
-            _ if self.progress.next >= self.granted() => Ecn::NotEct,
+            _ if self.speculates() => Ecn::NotEct,
             Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
             ecn => ecn,
         };
@@ -421,9 +428,11 @@ impl SendMessage {
 
     fn take_new(&mut self, most: usize, run: &mut SegmentRun) -> TakenRun {
         let taken = self.new_run();
-        let (last, granted) = (self.segments() - 1, self.granted());
-        let speculates = self.progress.next >= granted;
-        let allowed = if speculates { self.allowed() } else { granted };
+        let (last, speculates) = (self.segments() - 1, self.speculates());
+        let allowed = match speculates {
+            true => self.allowed(),
+            false => self.sendable(),
+        };
         let progress = &mut self.progress;
         let lane = self.tags.lanes()[progress.lane];
         let room = (most - run.len()) as u32;
@@ -590,6 +599,7 @@ impl SendMessage {
             self.probe.retries = 0;
         }
         self.repair.on_acked(segments.clone());
+        self.progress.speculation.on_acked(segments.clone());
         if new > 0 {
             self.note_landed(segments.clone());
         }
@@ -697,7 +707,9 @@ impl SendMessage {
         while let Some(&segment) = self.progress.ungranted.front() {
             let progress = &mut self.progress;
             if !progress.acked.has(segment) {
-                if progress.credit() <= progress.next + progress.regranted {
+                let in_doubt = progress.speculation.in_doubt();
+                let credit = progress.credit().saturating_add(in_doubt);
+                if credit <= progress.next + progress.regranted {
                     return;
                 }
                 progress.regranted += 1;

@@ -7,11 +7,14 @@
 //!    rank that sends to others already does not speculate: its packets would wait for its own
 //!    link.
 //! 2. Behind the last of them a PROBE marks each path, so that their losses are known as soon as
-//!    its queue is empty (`sender/tail.rs`).
+//!    its queue is empty (`sender/tail.rs`). A path takes a few of them in a row: many marks would
+//!    fill the receiver's link.
 //! 3. One that is lost was sent without a grant, so its repair waits for one. That is no loss of
 //!    the path, and takes nothing of the message's tolerance.
 //! 4. Receivers need not know: a grant counts segments, and those that have arrived unasked have
-//!    used up as many of them.
+//!    used up as many of them. As long as nothing is known of a segment, its sender takes it for
+//!    dropped, and spends the grant on the next one: the receiver's link would idle if all who are
+//!    granted waited for news. So the last quarter of a message never leaves without a grant.
 
 use super::Sender;
 use super::flight::SegmentFlight;
@@ -20,16 +23,26 @@ use crate::message::SendRequest;
 use crate::settings::EndpointSettings;
 use crate::units::Instant;
 
+/// Quarters of a message that may leave without a grant.
+const MOST_QUARTERS: u64 = 3;
+/// Packets that a path takes in a row.
+const RUN_PACKETS: u64 = 3;
+
 impl SendMessage {
     /// Whether a segment was sent without a grant.
     pub(super) fn has_speculated_with(&self, segment: u32) -> bool {
         self.progress.speculation.has(segment)
     }
 
+    /// Whether its next new segments leave without a grant.
+    pub(super) fn speculates(&self) -> bool {
+        (self.sendable()..self.progress.speculation.until).contains(&self.sent())
+    }
+
     /// Whether all that may be sent without a grant was sent, and more than is granted.
     fn is_ahead(&self) -> bool {
         let until = self.progress.speculation.until;
-        self.sent() == until && until > self.granted()
+        self.sent() == until && until == self.allowed()
     }
 
     /// Whether all was sent that may be sent for now, and its end needs marks.
@@ -40,10 +53,7 @@ impl SendMessage {
     /// Whether no more may be sent for now, and segments that were sent without a grant may be
     /// lost.
     pub(super) fn is_in_doubt(&self) -> bool {
-        let speculation = &self.progress.speculation;
-        speculation.until > 0
-            && (self.all_sent() || self.is_ahead())
-            && speculation.is_in_doubt(&self.progress.acked)
+        self.progress.speculation.in_doubt() > 0 && (self.all_sent() || self.is_ahead())
     }
 }
 
@@ -55,10 +65,12 @@ impl Sender {
         request: SendRequest,
         settings: &EndpointSettings,
     ) {
-        let speculative = settings.speculative_segments();
-        let is_small = request.bytes <= settings.segment_bytes;
+        let segments = u64::from(request.bytes.div_ceil(settings.segment_bytes));
+        let most = (segments * MOST_QUARTERS / 4) as u32;
+        let speculative = settings.speculative_segments().min(most);
+        let is_small = speculative <= settings.unscheduled_segments();
         // The segments of several classes are not sent in their order.
-        if speculative == 0 || is_small || request.tags.lanes().len() > 1 {
+        if is_small || request.tags.lanes().len() > 1 {
             return self.send(now, request, settings);
         }
         let start = UnscheduledStart {
@@ -66,6 +78,15 @@ impl Sender {
             ..UnscheduledStart::default()
         };
         self.open(now, request, settings, start);
+    }
+
+    /// The maximum number of packets of the next run of the message at `at`.
+    pub(super) fn longest_run(&self, at: usize, settings: &EndpointSettings) -> u64 {
+        let usual = self.run_packets(settings);
+        match self.messages[at].speculates() {
+            true => usual.max(RUN_PACKETS),
+            false => usual,
+        }
     }
 
     /// A current flight of the message at `at` is lost; if it was sent without a grant, its segment
@@ -132,18 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn granted_segments_follow_the_speculative_ones_as_usual() {
+    fn grants_are_spent_as_if_all_in_doubt_were_dropped() {
         let mut message = message(8);
         assert_eq!(sent(&mut message), [((0..8).collect(), Ecn::NotEct)]);
         assert!(message.is_in_doubt());
-        message.progress.granted = 6;
-        assert_eq!(sent(&mut message), []);
-        message.progress.granted = 11;
+        message.progress.granted = 3;
         assert_eq!(sent(&mut message), [((8..11).collect(), Ecn::Ect)]);
         assert!(
             !message.is_in_doubt(),
             "others follow, which show the losses"
         );
+        // They have used up grants after all.
+        message.on_acked(0..5);
+        message.progress.granted = 8;
+        assert_eq!(sent(&mut message), []);
+        message.progress.granted = 9;
+        assert_eq!(sent(&mut message), [(vec![11], Ecn::Ect)]);
     }
 
     #[test]
@@ -153,7 +178,10 @@ mod tests {
         for segment in [2, 5, 6] {
             lose(&mut message, segment);
         }
-        // Five have arrived or will: they use up as many grants.
+        for arrived in [0..2, 3..5, 7..8] {
+            message.on_acked(arrived);
+        }
+        // Five have arrived: they have used up as many grants.
         for (granted, repaired) in [(5, None), (6, Some(2)), (7, Some(5)), (8, Some(6))] {
             message.progress.granted = granted;
             message.spend_grants();

@@ -60,7 +60,7 @@ impl Sender {
     ) {
         let record = self.tail.record();
         let sending = &mut self.messages[at];
-        if sending.has_ungranted_repairs() && sending.waits_for_grant() {
+        if sending.waits_for_grant() {
             let gap = settings.gap;
             let probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
             sending.probe.at = sending.probe.at.max(probe_at);
