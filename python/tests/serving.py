@@ -79,7 +79,7 @@ class Launch:
     servers: int = 2
     setup: dict[str, Any] = field(default_factory=dict)
     optimizer: Any = SGD
-    patience: float = 180.0
+    patience: float = 60.0
     counters: list[dict[str, int]] = field(default_factory=list)
     """Counters of the servers that have ended."""
 
@@ -191,7 +191,7 @@ class Processes:
         """Return a rank's standard error so far."""
         return (self.folder / f"errors{rank}").read_text()
 
-    def note(self, name: str, patience: float = 60.0) -> str:
+    def note(self, name: str, patience: float = 180.0) -> str:
         """Wait for a file that a rank writes; return its content."""
         path, end = self.folder / name, time.monotonic() + patience
         while not path.exists():
