@@ -142,22 +142,31 @@ impl Spray {
 
     /// The place of the path on which a run of this many packets would arrive first.
     fn first_to_arrive(&self, now: Stamp, packets: u32) -> usize {
-        let usual = self.usual.as_micros();
+        let (usual, longest) = (self.usual.as_micros(), self.longest_rest());
         let cost = |path: &PathState| {
-            let packets = u64::from(path.in_flight + packets);
-            let rest = path.runs_to_rest(self.taken, self.longest_rest());
+            let rest = path.runs_to_rest(self.taken, longest);
             let turns = u64::from(u32::from(self.paths) + rest);
-            packets * path.expected(now, usual) * turns
+            u64::from(path.in_flight + packets) * path.expected(now, usual) * turns
         };
-        let (before, ahead) = self.used.split_at(self.next.min(self.used.len()));
-        let ahead = (self.next..).zip(ahead);
-        let used = ahead.chain((0..).zip(before));
-        let costs = used.map(|(place, path)| (cost(path), place));
         // Of equal ones, those that were never used are first.
-        let unused = (self.used.len() < usize::from(self.paths))
-            .then(|| (cost(&PathState::default()), self.used.len()));
-        let costs = unused.into_iter().chain(costs);
-        costs.min_by_key(|&(cost, _)| cost).map_or(0, |(_, at)| at)
+        let mut least = match self.used.len() < usize::from(self.paths) {
+            true => (cost(&PathState::default()), self.used.len()),
+            false => (u64::MAX, 0),
+        };
+        let next = self.next.min(self.used.len());
+        for place in (next..self.used.len()).chain(0..next) {
+            let path = &self.used[place];
+            // Most are seen at once to be worse.
+            let at_least = u64::from(path.in_flight + packets) * u64::from(path.took);
+            if path.in_flight > 0 && at_least * u64::from(self.paths) >= least.0 {
+                continue;
+            }
+            let cost = cost(path);
+            if cost < least.0 {
+                least = (cost, place);
+            }
+        }
+        least.1
     }
 
     /// The path for a control packet. Whether it is lost is not noted.
