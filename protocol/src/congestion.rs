@@ -5,7 +5,9 @@
 //!    and again (as in the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a window
 //!    that the sender does not fill does not grow (RFC 7661).
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
-//!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share.
+//!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share. The
+//!    first round trips count alike: a sender whose first packets found a short queue would
+//!    otherwise keep a larger window than others for long.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
 //!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
@@ -132,6 +134,8 @@ pub struct CongestionWindow {
     limits: WindowLimits,
     bytes: u64,
     mark_share: f64,
+    /// Round trips since the first signal.
+    share_rounds: u32,
     /// Growth is exponential below this.
     linear_above: u64,
     /// The window at the last signal.
@@ -207,6 +211,7 @@ impl CongestionWindow {
             limits,
             bytes: limits.initial.get().min(most).max(limits.packet.get()),
             mark_share: 0.0,
+            share_rounds: 0,
             linear_above: most,
             peak: most,
             beyond_peak: 0,
@@ -401,11 +406,14 @@ impl CongestionWindow {
         } else if marked > 0.0 && self.is_exponential() {
             // The smoothed share would hardly contain the first marks yet.
             self.mark_share = self.mark_share.max(marked);
+            self.share_rounds = 0;
             self.cut(now, marked / 2.0, rtt);
         } else if now >= self.answered_until {
             self.beyond_peak += u32::from(self.bytes > self.peak);
         }
-        self.mark_share += (marked - self.mark_share) * MARK_WEIGHT;
+        self.share_rounds = self.share_rounds.saturating_add(1);
+        let weight = f64::from(self.share_rounds).recip().max(MARK_WEIGHT);
+        self.mark_share += (marked - self.mark_share) * weight;
         self.look_at_delay(now, rtt);
     }
 

@@ -9,7 +9,8 @@
 //!    repaired a round trip with its deviation (RACK, RFC 8985, by time alone: sprayed packets
 //!    overtake each other, so their count says little), where a mistake costs a duplicate. For a
 //!    segment that may stay missing it is at least the job's gap, since a mistake would lose a
-//!    segment that was only late. Where paths may keep order, time alone makes no hole: only if a
+//!    segment that was only late. For one that was sent without a grant it is the least round trip:
+//!    queues drop most of those. Where paths may keep order, time alone makes no hole: only if a
 //!    packet that was sent later on the same path has arrived, too. Otherwise the segment may wait
 //!    on a path that has become slow, and is repaired as any other.
 //!    Paths may differ by more than that: segments that were found lost and then arrived without
@@ -86,6 +87,9 @@ pub(super) enum HoleJudge {
 struct LossHorizons {
     repaired: Span,
     tolerated: Span,
+    /// Of segments that were sent without a grant: most of those that are late were dropped, and
+    /// until that is known they fill the window.
+    speculative: Span,
 }
 
 /// By how much packets overtake segments that were taken for lost, learned as RACK learns its
@@ -132,7 +136,7 @@ impl LateSegments {
 }
 
 impl LossHorizons {
-    fn new(repaired: Span, gap: Span, holes: HoleJudge) -> Self {
+    fn new(repaired: Span, rtt: &Rtt, gap: Span, holes: HoleJudge) -> Self {
         let tolerated = match holes {
             HoleJudge::Sender => repaired.max(gap),
             HoleJudge::Paths => repaired,
@@ -140,6 +144,7 @@ impl LossHorizons {
         Self {
             repaired,
             tolerated,
+            speculative: rtt.least(),
         }
     }
 }
@@ -207,7 +212,7 @@ impl Sender {
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let reordering = rtt.reordering(gap).max(self.late.horizon());
-        let horizons = LossHorizons::new(reordering, gap, self.judge);
+        let horizons = LossHorizons::new(reordering, rtt, gap, self.judge);
         let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {
             if !self.classes[class].flights.is_empty() {
@@ -348,6 +353,7 @@ impl Sender {
         let mut lost = FoundLost::default();
         let repaired_before = newest.before(horizons.repaired);
         let tolerated_before = newest.before(horizons.tolerated);
+        let speculative_before = newest.before(horizons.speculative);
         // Flights before this place wait for reports of their messages.
         let (mut index, mut from) = (0, 0);
         while let Some(&run) = self.classes[class].flights.get(index) {
@@ -364,7 +370,9 @@ impl Sender {
             if is_first {
                 self.classes[class].flights[0].begin_with(flight.segment);
             }
-            let lost_before = match self.messages[at].may_miss(flight.segment) {
+            let sending = &self.messages[at];
+            let lost_before = match sending.may_miss(flight.segment) {
+                _ if sending.has_speculated_with(flight.segment) => speculative_before,
                 true => tolerated_before,
                 false => repaired_before,
             };
