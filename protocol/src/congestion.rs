@@ -134,7 +134,7 @@ pub struct CongestionWindow {
     limits: WindowLimits,
     bytes: u64,
     mark_share: f64,
-    /// Round trips since the first signal.
+    /// Round trips since the last one of exponential growth.
     share_rounds: u32,
     /// Growth is exponential below this.
     linear_above: u64,

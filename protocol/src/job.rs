@@ -86,8 +86,8 @@ job_keys! {
         /// bytes of all messages to one rank.
         unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
         /// Bytes with which the message of a rank that sends no other may begin although its
-        /// receiver grants segments, as packets that long queues drop; for switches that drop
-        /// Not-ECT packets early, where messages come unexpected.
+        /// receiver grants segments, at most three quarters of it, as packets that long queues
+        /// drop; for switches that drop Not-ECT packets early, where messages come unexpected.
         speculative: ByteCount = ByteCount::new(0), Size(ByteCount::new(0)..=GIB);
         /// Maximum bytes that all peers together may have in flight to one rank; "auto" is
         /// unlimited for up to four peers on other hosts, and otherwise as many as one of them

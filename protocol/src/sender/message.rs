@@ -113,6 +113,13 @@ impl SendProgress {
         let freed = self.freed.saturating_add(self.speculation.lost);
         self.granted.saturating_add(freed)
     }
+
+    /// Segments, in sending order, for which there are grants, if those in doubt have used up none:
+    /// where many were dropped, others fill the receiver's link meanwhile.
+    fn sendable(&self) -> u32 {
+        let credit = self.credit().saturating_add(self.speculation.in_doubt());
+        credit.saturating_sub(self.regranted)
+    }
 }
 
 /// How much of STOP, a message's last report, was heard.
@@ -299,11 +306,9 @@ impl SendMessage {
         self.sendable().max(self.progress.speculation.until)
     }
 
-    /// Segments, in sending order, for which there are grants, if those in doubt have used up none:
-    /// where many were dropped, others fill the receiver's link meanwhile.
+    /// Segments, in sending order, that may be sent as granted ones.
     pub(super) fn sendable(&self) -> u32 {
-        let sendable = self.granted() + self.progress.speculation.in_doubt();
-        sendable.min(self.segments())
+        self.progress.sendable().min(self.segments())
     }
 
     /// Segments, in sending order, that have a grant.
@@ -707,9 +712,7 @@ impl SendMessage {
         while let Some(&segment) = self.progress.ungranted.front() {
             let progress = &mut self.progress;
             if !progress.acked.has(segment) {
-                let in_doubt = progress.speculation.in_doubt();
-                let credit = progress.credit().saturating_add(in_doubt);
-                if credit <= progress.next + progress.regranted {
+                if progress.sendable() <= progress.next {
                     return;
                 }
                 progress.regranted += 1;

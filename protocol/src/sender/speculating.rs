@@ -6,7 +6,7 @@
 //!    many ranks send to one, switches drop most of them, and granted packets find short queues. A
 //!    rank that sends to others already does not speculate: its packets would wait for its own
 //!    link.
-//! 2. Behind the last of them a PROBE marks each path, so that their losses are known as soon as
+//! 2. Behind the last of them a PROBE marks their paths, so that their losses are known as soon as
 //!    its queue is empty (`sender/tail.rs`). A path takes a few of them in a row: many marks would
 //!    fill the receiver's link.
 //! 3. One that is lost was sent without a grant, so its repair waits for one. That is no loss of
@@ -23,9 +23,9 @@ use crate::message::SendRequest;
 use crate::settings::EndpointSettings;
 use crate::units::Instant;
 
-/// Quarters of a message that may leave without a grant.
+/// At most this many quarters of a message may leave without a grant.
 const MOST_QUARTERS: u64 = 3;
-/// Packets that a path takes in a row.
+/// Packets that a path takes in a row, at least.
 const RUN_PACKETS: u64 = 3;
 
 impl SendMessage {
@@ -39,7 +39,7 @@ impl SendMessage {
         (self.sendable()..self.progress.speculation.until).contains(&self.sent())
     }
 
-    /// Whether all that may be sent without a grant was sent, and more than is granted.
+    /// Whether all that may be sent without a grant was sent, and no grant is left.
     fn is_ahead(&self) -> bool {
         let until = self.progress.speculation.until;
         self.sent() == until && until == self.allowed()
