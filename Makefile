@@ -14,6 +14,8 @@ WHEEL_FOR ?= x86_64
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Containers often set it, and each of hundreds of processes would compile PyTorch's modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := $(wildcard $(shell git ls-files --cached --others --exclude-standard \
 	'*.rs' '*.py' '*.pyi' '*.cpp' '*.hpp' '*.h' '*Cargo.toml' Cargo.lock pyproject.toml \

@@ -10,7 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 dist = torch.distributed
-spawning = multiprocessing.get_context("spawn")
+
+forking = multiprocessing.get_context("forkserver")
+"""Its server imports PyTorch once, and forks itself for every rank."""
+forking.set_forkserver_preload(["torch._dynamo", "torch.nn.parallel", "pytest"])
 
 STEPS = 5
 WORLD = 2
@@ -34,7 +37,7 @@ def _turns(folder: Path, job: int, turns: int) -> None:
 
 
 def _run(target: Any, calls: list[tuple[Any, ...]]) -> None:
-    processes = [spawning.Process(target=target, args=call) for call in calls]
+    processes = [forking.Process(target=target, args=call) for call in calls]
     for process in processes:
         process.start()
     for process in processes:

@@ -79,7 +79,7 @@ def _raylet(worker: Any) -> subprocess.Popen[bytes]:
 
 @_slow
 def a_killed_worker_costs_no_cell(tmp_path: Path) -> None:
-    plan = _plan(tmp_path, "permutation:64MB")
+    plan = _plan(tmp_path, "permutation:16MB")
     out = tmp_path / "ray"
     seen = []
     with _cluster_of_two_workers() as (cluster, workers):

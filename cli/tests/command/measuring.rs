@@ -268,11 +268,12 @@ fn large_sizes_keep_every_promise_too() {
     if !slow_tests_are_wanted() {
         return;
     }
-    let free = rows("-n 2 -b 4K -e 64M -f 4 --tolerance 10%");
+    let free = rows("-n 2 -b 4K -e 64M -f 4 --iterations 5 --tolerance 10%");
     assert_eq!(sum(&free, "lost_segments"), 0.0);
-    let exact = rows("-n 2 -b 4K -e 64M -f 4 --drop 1%");
+    let exact = rows("-n 2 -b 4K -e 64M -f 4 --iterations 5 --drop 1%");
     assert_eq!((sum(&exact, "lost_segments"), exact.len()), (0.0, 8));
-    for row in rows("-n 2 -b 4K -e 64M -f 4 --drop 20% --tolerance 10%") {
+    // Where values are missing, checking a result takes longer than the all-reduce.
+    for row in rows("-n 2 -b 4K -e 16M -f 4 --iterations 5 --drop 20% --tolerance 10%") {
         assert!(number(&row, "max_lost_share") <= 0.1, "{row}");
     }
 }

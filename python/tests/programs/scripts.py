@@ -23,8 +23,8 @@ import train_pipeline
 import train_shakespeare
 import train_tensor_parallel
 
-STEPS = 20
-FEW_STEPS = 10
+STEPS = {2: 20, 4: 8}
+"""By the number of ranks: four wait for each other's time slices on few cores."""
 
 
 def data_parallel(hooked: bool) -> list[float]:
@@ -38,7 +38,8 @@ def data_parallel(hooked: bool) -> list[float]:
 
         gradwire.ddp.register(model)
     shuffle = torch.Generator().manual_seed(dist.get_rank())
-    chosen = torch.randint(train_mnist.TRAINING_DIGITS, (STEPS, 16), generator=shuffle)
+    steps = STEPS[dist.get_world_size()]
+    chosen = torch.randint(train_mnist.TRAINING_DIGITS, (steps, 16), generator=shuffle)
     return train_mnist.train(model, digits, list(chosen))[0]
 
 
@@ -49,7 +50,8 @@ def shakespeare(hooked: bool) -> list[float]:
         import gradwire.ddp
 
         gradwire.ddp.register(model)
-    chosen = argparse.Namespace(steps=FEW_STEPS, batch=8, seed=1)
+    steps = STEPS[dist.get_world_size()] // 2
+    chosen = argparse.Namespace(steps=steps, batch=8, seed=1)
     return [*train_shakespeare.train(model, chosen), train_shakespeare.validated(model.module)]
 
 
@@ -67,15 +69,16 @@ def main() -> None:
         for function in [data_parallel, shakespeare, *(variants.VARIANTS if few else [])]
         for hooked in ways
     }
-    losses["fsdp2"] = train_fsdp2.train(STEPS)
-    losses["tensor parallel"] = train_tensor_parallel.train(STEPS)
-    losses["pipeline"] = train_pipeline.train(STEPS)
+    steps = STEPS[dist.get_world_size()]
+    losses["fsdp2"] = train_fsdp2.train(steps)
+    losses["tensor parallel"] = train_tensor_parallel.train(steps)
+    losses["pipeline"] = train_pipeline.train(steps)
     if few:
-        losses["accelerate"] = train_accelerate.train(STEPS)
+        losses["accelerate"] = train_accelerate.train(steps)
     else:
         cpu = torch.device("cpu")
-        losses["hsdp"] = train_hsdp.train(STEPS, train_hsdp.mesh_of(cpu, 2, backend), cpu)
-        losses["two dimensions"] = train_tensor_parallel.train(STEPS, replicas=2)
+        losses["hsdp"] = train_hsdp.train(steps, train_hsdp.mesh_of(cpu, 2, backend), cpu)
+        losses["two dimensions"] = train_tensor_parallel.train(steps, replicas=2)
     Path(path).write_text(json.dumps(losses))
     dist.barrier()
     dist.destroy_process_group()
