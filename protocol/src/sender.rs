@@ -58,6 +58,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod trimmed;
+mod urgency;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -500,8 +501,9 @@ impl Sender {
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
         );
+        let flags = self.urgency(settings);
         Some(Burst {
-            template,
+            template: Header { flags, ..template },
             ecn: taken.ecn,
             probe_at,
         })

@@ -161,6 +161,9 @@ impl Flags {
     pub const PASSED: Self = Self(32);
     /// On a PROBE: it only marks the end of its path, and needs no answer.
     pub const MARKER: Self = Self(8);
+    /// On DATA: the window of its sender is full until an ACK comes (as IMMEDIATE_ACK of QUIC's ACK
+    /// frequency).
+    pub const IMMEDIATE_ACK: Self = Self(16);
     /// On a STOP: the receiver has not waited for the segments that it names as missing. Those that
     /// come later are not reported, so later packets that arrive prove no loss.
     pub const LATE: Self = Self(64);

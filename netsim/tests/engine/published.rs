@@ -39,7 +39,8 @@ fn mean_tail(k: u32, entropies: u8, seeds: u64) -> f64 {
 
 /// Switches that choose a path for each packet by chance: UEC takes 212.794 us with 1,024 hosts;
 /// 128 differ little. Over single paths flows that share a link with two or three others take
-/// 889.92 us there, 4.18 times as long.
+/// 889.92 us there, 4.18 times as long. Four that share a link without any loss of time take 3.2
+/// times as long: ours are between.
 #[test]
 fn a_permutation_of_128_hosts_takes_213_us_sprayed_and_4_2_times_as_long_on_single_paths() {
     let seeds = if slow() { 10 } else { 2 };
@@ -51,7 +52,7 @@ fn a_permutation_of_128_hosts_takes_213_us_sprayed_and_4_2_times_as_long_on_sing
     );
     assert!(off.abs() < 0.05, "seeds 1 to {seeds}: {sprayed} us");
     assert!(
-        (3.5..4.9).contains(&ratio),
+        (3.2..4.18).contains(&ratio),
         "seeds 1 to {seeds}: {ratio} times"
     );
 }

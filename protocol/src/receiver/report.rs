@@ -2,7 +2,7 @@
 
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Span};
-use crate::wire::{Header, PacketKind, SegmentReport, is_later};
+use crate::wire::{Flags, Header, PacketKind, SegmentReport, is_later};
 
 /// An acknowledgement waits at most this long for more segments to report.
 const ACK_WAIT: Span = Span::from_micros(50);
@@ -119,7 +119,8 @@ impl ReportState {
         }
         self.unreported += packets;
         self.lowest_unreported = self.lowest_unreported.min(header.segment);
-        let by = match settings.is_worth_an_ack(self.unreported) {
+        let is_urgent = header.flags.has(Flags::IMMEDIATE_ACK);
+        let by = match is_urgent || settings.is_worth_an_ack(self.unreported) {
             true => now,
             false => now + ACK_WAIT,
         };

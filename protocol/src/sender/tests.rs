@@ -1,5 +1,7 @@
 //! Tests of a sender without a network: its packets are answered by hand.
 
+use std::iter;
+
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
 use crate::job::Job;
@@ -119,6 +121,27 @@ fn a_run_asks_few_of_many_messages() {
     let (asked, packets) = asked(2_000);
     assert_eq!(packets, 2_000 * u64::from(SEGMENTS));
     assert!(asked <= 3 * packets, "{asked} turns for {packets} packets");
+}
+
+#[test]
+fn packets_that_fill_a_small_window_ask_for_an_ack_at_once() {
+    for (largest, asks) in [(ByteCount::mib(64), true), (ByteCount::kib(64), false)] {
+        let mut job = Job::default();
+        job.transport.window = largest;
+        job.transport.initial_window = ByteCount::kib(64);
+        job.transport.unscheduled = ByteCount::mib(1);
+        let settings = EndpointSettings::new(settings().identity, &job);
+        let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+        let mut sender = Sender::new(Rank(1), &settings, 1);
+        sender.send(Instant::START, request(&settings, 200), &settings);
+        let bursts = iter::from_fn(|| sender.poll_data(Instant::START, &rtt, &settings, &mut run));
+        let flags: Vec<bool> = bursts
+            .map(|burst| burst.template.flags.has(Flags::IMMEDIATE_ACK))
+            .collect();
+        let (last, others) = flags.split_last().expect("the window has room");
+        assert_eq!(*last, asks, "of {largest}");
+        assert!(!others.contains(&true), "{flags:?} of {largest}");
+    }
 }
 
 /// A sender, and the time.
@@ -266,7 +289,7 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     }
     let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut next = || sender.poll_data(Instant::START, &rtt, &settings, &mut run);
-    let sent: Vec<MessageKey> = std::iter::from_fn(|| Some(next()?.template.key)).collect();
+    let sent: Vec<MessageKey> = iter::from_fn(|| Some(next()?.template.key)).collect();
     let expected = [2, 3, 0, 1].map(|sequence| MessageKey::new(0, sequence, 0));
     assert_eq!(sent, expected);
 }

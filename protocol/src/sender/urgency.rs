@@ -1,0 +1,20 @@
+//! Which packets their receiver acknowledges at once.
+//!
+//! A receiver acknowledges a part of the largest window at a time, or waits for more packets. A
+//! window that is smaller would be empty for the rest of that wait, in each round trip.
+
+use super::{Sender, full_packet};
+use crate::settings::EndpointSettings;
+use crate::wire::Flags;
+
+impl Sender {
+    /// The flags of a run that has left.
+    pub(super) fn urgency(&self, settings: &EndpointSettings) -> Flags {
+        let half = self.limit() / full_packet(settings) / 2;
+        let waits = u32::try_from(half).is_ok_and(|half| !settings.is_worth_an_ack(half));
+        match waits && !self.has_room(settings) {
+            true => Flags::IMMEDIATE_ACK,
+            false => Flags::NONE,
+        }
+    }
+}
