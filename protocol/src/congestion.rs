@@ -365,7 +365,8 @@ impl CongestionWindow {
         }
     }
 
-    fn is_exponential(&self) -> bool {
+    /// Whether no signal has come since growth is exponential.
+    pub(crate) fn is_exponential(&self) -> bool {
         self.bytes < self.linear_above
     }
 

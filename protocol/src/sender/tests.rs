@@ -129,18 +129,31 @@ fn packets_that_fill_a_small_window_ask_for_an_ack_at_once() {
         let mut job = Job::default();
         job.transport.window = largest;
         job.transport.initial_window = ByteCount::kib(64);
-        job.transport.unscheduled = ByteCount::mib(1);
         let settings = EndpointSettings::new(settings().identity, &job);
-        let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+        let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
         let mut sender = Sender::new(Rank(1), &settings, 1);
-        sender.send(Instant::START, request(&settings, 200), &settings);
-        let bursts = iter::from_fn(|| sender.poll_data(Instant::START, &rtt, &settings, &mut run));
-        let flags: Vec<bool> = bursts
-            .map(|burst| burst.template.flags.has(Flags::IMMEDIATE_ACK))
-            .collect();
+        sender.send(Instant::START, request(&settings, 150), &settings);
+        let first = sender.poll_data(Instant::START, &rtt, &settings, &mut run);
+        let first = first.expect("the window has room").template;
+        assert_eq!(first.flags, Flags::NONE, "no signal has come yet");
+        let arrived = run.len() as u32;
+        let (header, mut report) = report_of(&first, arrived);
+        (report.ce, report.granted) = (arrived, 150);
+        let packet = ReportPacket {
+            header: &header,
+            report,
+            bitmap: &[],
+        };
+        let now = Instant::START + Span::from_micros(100);
+        sender.handle_report(now, &packet, &mut rtt, &settings);
+        let bursts = iter::from_fn(|| sender.poll_data(now, &rtt, &settings, &mut run));
+        let flags: Vec<Flags> = bursts.map(|burst| burst.template.flags).collect();
         let (last, others) = flags.split_last().expect("the window has room");
-        assert_eq!(*last, asks, "of {largest}");
-        assert!(!others.contains(&true), "{flags:?} of {largest}");
+        assert_eq!(last.has(Flags::IMMEDIATE_ACK), asks, "of {largest}");
+        assert!(
+            others.iter().all(|flags| *flags == Flags::NONE),
+            "{flags:?}"
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which packets their receiver acknowledges at once.
 //!
 //! A receiver acknowledges a part of the largest window at a time, or waits for more packets. A
-//! window that is smaller would be empty for the rest of that wait, in each round trip.
+//! window that signals have made smaller would be empty for the rest of that wait, in each round
+//! trip. One that still doubles would ask for many: its runs are long.
 
 use super::{Sender, full_packet};
 use crate::settings::EndpointSettings;
@@ -12,7 +13,7 @@ impl Sender {
     pub(super) fn urgency(&self, settings: &EndpointSettings) -> Flags {
         let half = self.limit() / full_packet(settings) / 2;
         let waits = u32::try_from(half).is_ok_and(|half| !settings.is_worth_an_ack(half));
-        match waits && !self.has_room(settings) {
+        match waits && !self.window.is_exponential() && !self.has_room(settings) {
             true => Flags::IMMEDIATE_ACK,
             false => Flags::NONE,
         }
