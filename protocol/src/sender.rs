@@ -42,6 +42,7 @@ mod cancel;
 mod flight;
 mod forgetting;
 mod hearing;
+mod immediate_ack;
 mod lateness;
 mod least;
 mod loss;
@@ -58,7 +59,6 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod trimmed;
-mod urgency;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -501,7 +501,7 @@ impl Sender {
             self.in_flight <= self.window.bytes().get().max(packet),
             "window kept"
         );
-        let flags = self.urgency(settings);
+        let flags = self.ack_flags(settings);
         Some(Burst {
             template: Header { flags, ..template },
             ecn: taken.ecn,

@@ -117,8 +117,8 @@ fn a_flow_waits_one_round_trip_for_its_grant() {
     }
 }
 
-/// The window that a slow link leaves to a flow holds fewer packets than are acknowledged at a time
-/// without it. It waited 50 us for each acknowledgement, and the flow took 1.3 times as long.
+/// A slow link leaves a flow a window of fewer packets than a receiver acknowledges unasked. It was
+/// empty for 50 us in each round trip, and the flow took 1.3 times as long.
 #[test]
 fn a_small_window_waits_for_no_ack() {
     let fabric = fabric("fat-tree:k=8@100G/10G");

@@ -181,8 +181,10 @@ fn the_order_of_layers_costs_nothing_at_servers() {
 fn contributions_to_servers_are_whole_before_the_backward_pass_ends() {
     let setup = lines("single:16@10G", "step:gpt2:ps=8,scale=64,steps=1", 1);
     let [layers, arrival] = first_iterations(setup);
-    println!("{layers} us by layers, {arrival} as they come");
-    assert!((layers / arrival - 1.0).abs() < 0.02);
+    assert!(
+        (layers / arrival - 1.0).abs() < 0.02,
+        "{layers} us by layers, {arrival} as they come"
+    );
 }
 
 /// Sums of a bucket's front layers overtook its contributions of back layers, and the other ranks

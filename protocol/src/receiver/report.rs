@@ -119,8 +119,8 @@ impl ReportState {
         }
         self.unreported += packets;
         self.lowest_unreported = self.lowest_unreported.min(header.segment);
-        let is_urgent = header.flags.has(Flags::IMMEDIATE_ACK);
-        let by = match is_urgent || settings.is_worth_an_ack(self.unreported) {
+        let is_asked = header.flags.has(Flags::IMMEDIATE_ACK);
+        let by = match is_asked || settings.is_worth_an_ack(self.unreported) {
             true => now,
             false => now + ACK_WAIT,
         };

@@ -23,8 +23,10 @@ import train_pipeline
 import train_shakespeare
 import train_tensor_parallel
 
-STEPS = {2: 20, 4: 8}
-"""By the number of ranks: four wait for each other's time slices on few cores."""
+
+def steps_of_each() -> int:
+    """Return how many steps a training has: four ranks wait for time slices on few cores."""
+    return {2: 20, 4: 8}[dist.get_world_size()]
 
 
 def data_parallel(hooked: bool) -> list[float]:
@@ -38,8 +40,8 @@ def data_parallel(hooked: bool) -> list[float]:
 
         gradwire.ddp.register(model)
     shuffle = torch.Generator().manual_seed(dist.get_rank())
-    steps = STEPS[dist.get_world_size()]
-    chosen = torch.randint(train_mnist.TRAINING_DIGITS, (steps, 16), generator=shuffle)
+    size = (steps_of_each(), 16)
+    chosen = torch.randint(train_mnist.TRAINING_DIGITS, size, generator=shuffle)
     return train_mnist.train(model, digits, list(chosen))[0]
 
 
@@ -50,8 +52,7 @@ def shakespeare(hooked: bool) -> list[float]:
         import gradwire.ddp
 
         gradwire.ddp.register(model)
-    steps = STEPS[dist.get_world_size()] // 2
-    chosen = argparse.Namespace(steps=steps, batch=8, seed=1)
+    chosen = argparse.Namespace(steps=steps_of_each() // 2, batch=8, seed=1)
     return [*train_shakespeare.train(model, chosen), train_shakespeare.validated(model.module)]
 
 
@@ -69,7 +70,7 @@ def main() -> None:
         for function in [data_parallel, shakespeare, *(variants.VARIANTS if few else [])]
         for hooked in ways
     }
-    steps = STEPS[dist.get_world_size()]
+    steps = steps_of_each()
     losses["fsdp2"] = train_fsdp2.train(steps)
     losses["tensor parallel"] = train_tensor_parallel.train(steps)
     losses["pipeline"] = train_pipeline.train(steps)

@@ -10,12 +10,16 @@ use crate::wire::Flags;
 
 impl Sender {
     /// The flags of a run that has left.
-    pub(super) fn urgency(&self, settings: &EndpointSettings) -> Flags {
-        let half = self.limit() / full_packet(settings) / 2;
-        let waits = u32::try_from(half).is_ok_and(|half| !settings.is_worth_an_ack(half));
-        match waits && !self.window.is_exponential() && !self.has_room(settings) {
+    pub(super) fn ack_flags(&self, settings: &EndpointSettings) -> Flags {
+        match !self.window.is_exponential() && self.is_small(settings) && !self.has_room(settings) {
             true => Flags::IMMEDIATE_ACK,
             false => Flags::NONE,
         }
+    }
+
+    /// Whether half of the window is not acknowledged at once.
+    fn is_small(&self, settings: &EndpointSettings) -> bool {
+        let half = self.limit() / full_packet(settings) / 2;
+        u32::try_from(half).is_ok_and(|half| !settings.is_worth_an_ack(half))
     }
 }
