@@ -5,7 +5,8 @@
 //!   of packets, [`port`] has the queues, [`turns`] their order where not all are strict, `spells`
 //!   makes hosts slow, [`wiring`] is the read-only state, [`flows`] begins flows.
 //! - [`element`]: the seam between a switch and an element that looks into packets.
-//! - [`parallel`]: several threads, the same bytes.
+//! - [`partition`] divides a fabric into regions, [`parallel`] runs them, on one thread or several:
+//!   the same bytes.
 
 pub mod calendar;
 pub mod element;
@@ -14,6 +15,7 @@ mod happening;
 pub mod host;
 pub mod packets;
 pub mod parallel;
+pub mod partition;
 pub mod port;
 pub mod region;
 pub mod spells;

@@ -12,11 +12,16 @@ use gradwire_workloads::check::WorkloadError;
 use gradwire_workloads::workload::{Over, Start, TriggerId, Workload};
 
 use crate::engine::parallel::Clock;
-use crate::engine::wiring::Wiring;
+use crate::engine::partition::Partition;
 use crate::transports::settings::REFERENCE_HEADER;
 
 /// A thread with fewer events in a window than this waits more than it works.
 const EVENTS_PER_WINDOW_MIN: u64 = 500;
+
+/// With fewer events in a window than this, a region is not worth its turn.
+const EVENTS_OF_REGION_MIN: u64 = 16;
+/// The state of fewer hosts than these fits into caches undivided.
+const DIVIDED_HOSTS_MIN: u32 = 64;
 
 /// A transport that carries flows and programs.
 #[derive(
@@ -108,12 +113,24 @@ pub struct Setup {
     pub limit: Instant,
     /// Threads; 1 unless asked for.
     pub threads: usize,
+    /// How the fabric is divided, which changes nothing but the time that a run takes.
+    pub division: Division,
     /// Time between samples of the queues; `None`: no samples.
     pub sample_every: Option<Span>,
     /// Whether hosts of gradwire keep the times of their programs' messages.
     pub journal: JournalMode,
     /// Returns the CPU time of the calling thread.
     pub clock: Clock,
+}
+
+/// The parts of a fabric that a thread works on one after the other.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Division {
+    /// Each edge switch and its hosts, where that saves time.
+    #[default]
+    ByEdge,
+    /// One for each thread.
+    ByThread,
 }
 
 /// Whether a run keeps the times of messages.
@@ -240,30 +257,60 @@ impl Setup {
         Ok(())
     }
 
+    /// Divides the fabric: by edge switches if that saves time, else among the threads.
+    pub(crate) fn partition(&self, fabric: &Fabric) -> Result<Partition, SetupError> {
+        let among_threads = Partition::new(fabric, self.threads);
+        self.check_threads(&among_threads)?;
+        let by_edge = Partition::by_edge(fabric, self.threads);
+        let gains = self.division == Division::ByEdge
+            && fabric.hosts >= DIVIDED_HOSTS_MIN
+            && by_edge.regions > among_threads.regions
+            && self.events_of_window(&by_edge) >= EVENTS_OF_REGION_MIN;
+        let may_divide =
+            self.workload.over == Over::WithEverything && self.crossing_trigger(&by_edge).is_none();
+        match gains && may_divide {
+            true => Ok(by_edge),
+            false => Ok(among_threads),
+        }
+    }
+
+    /// Events of each region in a window at full load.
+    fn events_of_window(&self, partition: &Partition) -> u64 {
+        let gap = self.event_gap().as_picos().max(1);
+        partition.lookahead.as_picos() / gap / partition.regions as u64
+    }
+
     /// Checks that the threads have enough work between the moments at which they meet.
-    pub(crate) fn check_threads(&self, wiring: &Wiring) -> Result<(), SetupError> {
-        let (window, threads) = (wiring.lookahead, self.threads);
-        let parts: BTreeSet<u8> = wiring.host_region.iter().copied().collect();
+    fn check_threads(&self, partition: &Partition) -> Result<(), SetupError> {
+        let (window, threads) = (partition.lookahead, self.threads);
+        let parts: BTreeSet<u16> = partition.host_region.iter().copied().collect();
         if parts.len() < threads {
             return Err(SetupError::OnePart { threads });
         }
-        self.check_triggers(wiring)?;
-        let gap = self.event_gap().as_picos().max(1);
-        let events = window.as_picos() / gap / threads as u64;
-        if threads > 1 && events < EVENTS_PER_WINDOW_MIN {
-            return Err(SetupError::Threads {
+        match self.crossing_trigger(partition) {
+            Some((started, flow)) if threads > 1 => Err(SetupError::Triggers {
                 threads,
-                window,
-                events,
-            });
+                flow,
+                started,
+            }),
+            _ => {
+                let events = self.events_of_window(partition);
+                match threads > 1 && events < EVENTS_PER_WINDOW_MIN {
+                    true => Err(SetupError::Threads {
+                        threads,
+                        window,
+                        events,
+                    }),
+                    false => Ok(()),
+                }
+            }
         }
-        Ok(())
     }
 
-    /// Checks that no trigger reaches from one thread's part of the fabric into another's: a
-    /// trigger starts flows at once, but threads meet only now and then.
-    fn check_triggers(&self, wiring: &Wiring) -> Result<(), SetupError> {
-        let region = |host: u32| wiring.host_region[host as usize];
+    /// A flow that a trigger starts in another region than that where it is told, and the flow
+    /// that tells it: a trigger starts flows at once, but regions meet only now and then.
+    fn crossing_trigger(&self, partition: &Partition) -> Option<(usize, usize)> {
+        let region = |host: u32| partition.host_region[host as usize];
         let mut first_started = vec![None; self.workload.triggers.len()];
         let mut place = |trigger: TriggerId, flow: usize, host: u32| {
             let first =
@@ -287,14 +334,7 @@ impl Setup {
                 crossing = crossing.or_else(|| place(trigger, number, host));
             }
         }
-        match crossing {
-            Some((started, flow)) if self.threads > 1 => Err(SetupError::Triggers {
-                threads: self.threads,
-                flow,
-                started,
-            }),
-            _ => Ok(()),
-        }
+        crossing
     }
 
     /// Mean time between two events when all hosts send at full rate.

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use gradwire_fabric::paths::Paths;
+use gradwire_fabric::topology::Device;
 use gradwire_protocol::units::Span;
 
 use crate::engine::element::OptionalElement;
-use crate::engine::flows::{FlowChange, FlowRecord, Flows};
+use crate::engine::flows::{FlowChange, FlowRecord, Flows, due_at_times};
 use crate::engine::host::Host;
 use crate::engine::parallel::{self, Glance};
 use crate::engine::port::PortQueues;
 use crate::engine::region::FabricRegion;
-use crate::engine::wiring::Wiring;
+use crate::engine::wiring::{PortWire, Wiring};
 use crate::results::outcome::{FlowOutcome, LinkOutcome, MessageOutcome, Outcome};
 use crate::setup::{Setup, SetupError, Transport};
 use crate::switches;
@@ -28,9 +29,6 @@ use crate::transports::reference::player::MessagePlayer;
 use crate::transports::reference::programmed::Programmed;
 use crate::transports::settings::ReferenceSettings;
 use crate::transports::shared_host::{SharedHost, has_untagged_flows};
-
-/// Number of events between two reports of progress.
-const GLANCE_EVENTS: u64 = 1 << 18;
 
 /// Runs a setup, and calls `watch` now and then with its progress.
 ///
@@ -211,44 +209,62 @@ fn simulate_with<H: Host + Send>(
 ) -> Result<Outcome, SetupError> {
     let fabric = switches::with_memory_of(setup);
     let policy = switches::policy(setup);
-    let wiring = Wiring::new(&fabric, &policy, setup.threads, setup.seed);
-    setup.check_threads(&wiring)?;
-    let gap = setup.event_gap() * setup.threads as u64;
-    let mut regions: Vec<FabricRegion<'_, H>> = (0..setup.threads)
-        .map(|number| {
-            let own = |id: u32| usize::from(wiring.host_region[id as usize]) == number;
-            let hosts = (0..setup.fabric.hosts).map(|id| own(id).then(|| host(id)));
-            let flows = Flows::new(&setup.workload);
-            let mut region = FabricRegion::new(&wiring, number as u8, hosts.collect(), flows, gap);
-            region.place(elements());
-            region
-        })
-        .collect();
-    if let Some(interval) = setup.sample_every {
-        for region in &mut regions {
-            region.sample_every(interval);
-        }
+    let partition = setup.partition(&fabric)?;
+    let wiring = Wiring::new(&fabric, &policy, partition, setup.seed);
+    let mut regions = regions(setup, &wiring, host);
+    for (region, elements) in regions.iter_mut().zip(shares(&wiring, elements())) {
+        region.place(elements);
     }
-    let end = setup.limit;
-    let times = match regions.as_mut_slice() {
-        [only] => {
-            let began = (setup.clock)();
-            while !only.run(end, GLANCE_EVENTS) {
-                watch(Glance {
-                    now: only.now,
-                    done: only.done(),
-                    events: only.events,
-                });
-            }
-            vec![(setup.clock)().beyond(began)]
-        }
-        several => parallel::run(several, wiring.lookahead, end, setup.clock, watch),
-    };
+    let span = (wiring.partition.lookahead, setup.limit);
+    let times = parallel::run(&mut regions, setup.threads, span, setup.clock, watch);
     let last = regions.iter().map(|region| region.now).max();
     for region in &mut regions {
         region.sample(last.unwrap_or_default());
     }
     Ok(gather(setup, &wiring, regions, times))
+}
+
+/// The regions of a wiring, in which nothing has happened yet.
+fn regions<'w, H: Host>(
+    setup: &'w Setup,
+    wiring: &'w Wiring,
+    host: impl Fn(u32) -> H,
+) -> Vec<FabricRegion<'w, H>> {
+    let count = wiring.partition.regions;
+    let mut hosts: Vec<Vec<H>> = (0..count).map(|_| Vec::new()).collect();
+    let region_of = &wiring.partition.host_region;
+    for (id, &region) in (0..).zip(region_of) {
+        hosts[usize::from(region)].push(host(id));
+    }
+    let gap = setup.event_gap() * count as u64;
+    let mut regions: Vec<_> = (0..)
+        .zip(hosts)
+        .map(|(number, hosts)| {
+            let flows = Flows::new(&setup.workload);
+            FabricRegion::new(wiring, number, hosts, flows, gap)
+        })
+        .collect();
+    for (at, host, flow) in due_at_times(&setup.workload) {
+        regions[usize::from(region_of[host as usize])].begin_at(at, host, flow);
+    }
+    if let Some(interval) = setup.sample_every {
+        for region in &mut regions {
+            region.sample_every(interval);
+        }
+    }
+    regions
+}
+
+/// For each region the elements of its switches, if there are any.
+fn shares<C>(wiring: &Wiring, elements: Vec<OptionalElement<C>>) -> Vec<Vec<OptionalElement<C>>> {
+    let count = elements.len();
+    let none = || (0..count).map(|_| None).collect();
+    let mut shares: Vec<Vec<_>> = (0..wiring.partition.regions).map(|_| none()).collect();
+    for (switch, element) in (0..).zip(elements) {
+        let region = wiring.partition.region_of(Device::Switch(switch));
+        shares[usize::from(region)][switch as usize] = element;
+    }
+    shares
 }
 
 fn gather<H: Host>(
@@ -258,28 +274,26 @@ fn gather<H: Host>(
     cpu_per_thread: Vec<Span>,
 ) -> Outcome {
     let mut outcome = Outcome {
+        events_per_thread: vec![0; cpu_per_thread.len()],
         cpu_per_thread,
         flows: blank_flows(setup),
         ..Outcome::default()
     };
-    let mut ports: Vec<Option<PortQueues>> = vec![None; wiring.wires.len()];
+    let mut ports = Vec::with_capacity(regions.len());
+    let share = regions.len().div_ceil(setup.threads);
     for (number, mut region) in regions.into_iter().enumerate() {
         outcome.events += region.events;
-        outcome.events_per_thread.push(region.events);
+        outcome.events_per_thread[number / share] += region.events;
         outcome.ended = outcome.ended.max(region.now);
         outcome.timed_out |= region.next_event().is_some();
         outcome.samples.append(&mut region.samples);
         let (hosts, own, records) = region.into_parts();
-        for mut host in hosts.into_iter().flatten() {
+        for mut host in hosts {
             outcome.transport += host.counts();
             outcome.tasks.extend(host.tasks());
             outcome.messages.extend(host.messages());
         }
-        for (index, port) in own.into_iter().enumerate() {
-            if usize::from(wiring.wires[index].home) == number {
-                ports[index] = Some(port);
-            }
-        }
+        ports.push(own);
         for record in &records {
             write_down(&mut outcome.flows[record.flow as usize], record);
         }
@@ -290,9 +304,12 @@ fn gather<H: Host>(
     outcome.tasks.sort_by_key(|task| (task.host, task.task));
     let end = |message: &MessageOutcome| (message.host, message.record.last);
     outcome.messages.sort_by_key(end);
-    let ports = ports.into_iter().flatten().enumerate();
-    outcome.links = ports
-        .map(|(index, port)| link_outcome(setup, wiring, index, port))
+    let wires = wiring.wires.iter().enumerate();
+    outcome.links = wires
+        .map(|(index, wire)| {
+            let port = &ports[usize::from(wire.home)][wire.place as usize];
+            link_outcome(setup, wire, index, port)
+        })
         .collect();
     outcome
 }
@@ -324,8 +341,8 @@ fn write_down(flow: &mut FlowOutcome, record: &FlowRecord) {
     }
 }
 
-fn link_outcome(setup: &Setup, wiring: &Wiring, index: usize, port: PortQueues) -> LinkOutcome {
-    let (wire, record) = (&wiring.wires[index], port.record);
+fn link_outcome(setup: &Setup, wire: &PortWire, index: usize, port: &PortQueues) -> LinkOutcome {
+    let record = &port.record;
     LinkOutcome {
         from: wire.from,
         to: wire.to,

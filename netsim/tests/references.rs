@@ -5,7 +5,7 @@
 
 use gradwire_fabric::topology::{Device, Fabric};
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome};
-use gradwire_netsim::setup::{JournalMode, Setup, Transport};
+use gradwire_netsim::setup::{Division, JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_netsim::switches;
 use gradwire_protocol::job::Job;
@@ -38,6 +38,7 @@ fn setup(transport: Transport, shape: &str, flows: Vec<Flow>) -> Setup {
         seed: SEED,
         limit: Instant::START + Span::from_millis(500),
         threads: 1,
+        division: Division::default(),
         sample_every: None,
         background: None,
         journal: JournalMode::Off,

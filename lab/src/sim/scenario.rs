@@ -12,7 +12,7 @@ use gradwire_fabric::fitting;
 use gradwire_fabric::settings;
 use gradwire_netsim::engine::parallel::Glance;
 use gradwire_netsim::results::outcome::{Outcome, TaskOutcome};
-use gradwire_netsim::setup::{JournalMode, Setup, Transport};
+use gradwire_netsim::setup::{Division, JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::{Job, notation};
 use gradwire_protocol::units::{Instant, Share, Span};
@@ -208,6 +208,7 @@ impl Scenario {
             seed: self.seed,
             limit: Instant::START + self.limit,
             threads: self.threads,
+            division: Division::default(),
             sample_every: None,
             journal: JournalMode::Off,
             clock: cost::thread_cpu,

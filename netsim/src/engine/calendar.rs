@@ -1,7 +1,7 @@
 //! The event queue: a calendar for the horizon of a fabric.
 //!
 //! Nearly all events of a fabric lie within microseconds: a packet's time on a wire, a port's time
-//! to its next packet. So the calendar cuts time into `SLOTS` narrow slots, puts an event into its
+//! to its next packet. So the calendar cuts time into narrow slots, puts an event into its
 //! slot in constant time, and sorts the events of one slot at a time. Events beyond the horizon,
 //! mostly timers, wait in a heap. Events of equal time are ordered by key, never by the order in
 //! which they were added, so results do not depend on how a fabric is divided among threads.
@@ -15,11 +15,15 @@ use gradwire_protocol::units::{Instant, Span};
 
 /// Later than every event.
 pub const END_OF_TIME: Instant = Instant::from_picos(u64::MAX);
-/// Slots of the calendar; a power of two.
-const SLOTS: u64 = 1 << 14;
+/// The calendar's slots cover at least this many bits of picoseconds, 33 us, within the bounds of
+/// their number.
+const HORIZON_BITS: u32 = 25;
+/// Bits of the number of slots.
+const SLOT_BITS_MIN: u32 = 9;
+const SLOT_BITS_MAX: u32 = 14;
 /// No event.
 const NONE: u32 = u32::MAX;
-/// A slot is at least this many bits of picoseconds wide: 256 ps, so the horizon is 4.2 us.
+/// A slot is at least this many bits of picoseconds wide: 256 ps.
 const WIDTH_BITS_MIN: u32 = 8;
 /// And at most this many: 65 ns.
 const WIDTH_BITS_MAX: u32 = 16;
@@ -79,6 +83,7 @@ pub struct Calendar {
     present: u64,
     /// Its events, latest first.
     sorted: Vec<TimedEvent>,
+    /// The last chunk of each slot; their number is a power of two.
     heads: Vec<u32>,
     occupied: Vec<u64>,
     chunks: Vec<Chunk>,
@@ -90,16 +95,29 @@ impl Calendar {
     /// An empty calendar for events that lie `gap` apart on average.
     pub fn new(gap: Span) -> Self {
         let wanted = (gap.as_picos().max(1) * 8).ilog2();
+        let width_bits = wanted.clamp(WIDTH_BITS_MIN, WIDTH_BITS_MAX);
+        let slot_bits = (HORIZON_BITS - width_bits).clamp(SLOT_BITS_MIN, SLOT_BITS_MAX);
         Self {
-            width_bits: wanted.clamp(WIDTH_BITS_MIN, WIDTH_BITS_MAX),
+            width_bits,
             present: 0,
             sorted: Vec::new(),
-            heads: vec![NONE; SLOTS as usize],
-            occupied: vec![0; SLOTS as usize / 64],
+            heads: vec![NONE; 1 << slot_bits],
+            occupied: vec![0; 1 << (slot_bits - 6)],
             chunks: Vec::new(),
             free: NONE,
             far: BinaryHeap::new(),
         }
+    }
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.heads.len() as u64
+    }
+
+    /// Position of a slot in the lists.
+    #[inline]
+    fn position(&self, slot: u64) -> usize {
+        (slot & (self.slots() - 1)) as usize
     }
 
     #[inline]
@@ -114,7 +132,7 @@ impl Calendar {
         if slot <= self.present {
             let at = self.sorted.partition_point(|other| *other > event);
             self.sorted.insert(at, event);
-        } else if slot - self.present < SLOTS {
+        } else if slot - self.present < self.slots() {
             self.link(slot, event);
         } else {
             self.far.push(Reverse(event));
@@ -123,7 +141,7 @@ impl Calendar {
 
     #[inline]
     fn link(&mut self, slot: u64, event: TimedEvent) {
-        let at = (slot % SLOTS) as usize;
+        let at = self.position(slot);
         let head = self.heads[at];
         if let Some(chunk) = self.chunks.get_mut(head as usize)
             && let Some(place) = chunk.events.get_mut(chunk.count as usize)
@@ -174,12 +192,16 @@ impl Calendar {
         self.sorted.pop()
     }
 
-    /// When the first event happens.
-    pub fn first(&mut self) -> Option<Instant> {
-        if self.sorted.is_empty() {
-            self.advance(END_OF_TIME);
+    /// A time before which nothing happens: that of the first event, or of its slot. `None` when
+    /// no event is left.
+    pub fn not_before(&self) -> Option<Instant> {
+        if let Some(event) = self.sorted.last() {
+            return Some(event.at);
         }
-        self.sorted.last().map(|event| event.at)
+        let slot = self.next_occupied();
+        let near = slot.map(|slot| Instant::from_picos(slot << self.width_bits));
+        let far = self.far.peek().map(|Reverse(event)| event.at);
+        near.into_iter().chain(far).min()
     }
 
     /// Opens the next slot that has events, unless it begins at `end` or later.
@@ -197,7 +219,7 @@ impl Calendar {
         self.present = next;
         while let Some(Reverse(event)) = self.far.peek().copied() {
             let slot = self.slot_of(&event);
-            if slot - next >= SLOTS {
+            if slot - next >= self.slots() {
                 break;
             }
             self.far.pop();
@@ -208,8 +230,8 @@ impl Calendar {
 
     fn next_occupied(&self) -> Option<u64> {
         let words = self.occupied.len();
-        let from = (self.present + 1) % SLOTS;
-        let (word, bit) = (from as usize / 64, from % 64);
+        let from = self.position(self.present + 1);
+        let (word, bit) = (from / 64, from as u64 % 64);
         let ahead = self.occupied[word] >> bit;
         if ahead != 0 {
             return Some(self.present + 1 + u64::from(ahead.trailing_zeros()));
@@ -225,7 +247,7 @@ impl Calendar {
     }
 
     fn open(&mut self, slot: u64) {
-        let at = (slot % SLOTS) as usize;
+        let at = self.position(slot);
         let mut index = std::mem::replace(&mut self.heads[at], NONE);
         self.occupied[at / 64] &= !(1 << (at % 64));
         while index != NONE {
@@ -277,7 +299,8 @@ mod tests {
                 }
             }
             while let Some(Reverse(event)) = heap.pop() {
-                assert_eq!(calendar.first(), Some(event.at));
+                let bound = calendar.not_before().expect("an event is left");
+                assert!(bound <= event.at, "{bound:?} {event:?}");
                 assert_eq!(calendar.pop_before(event.at), None);
                 assert_eq!(
                     calendar.pop_before(event.at + Span::from_picos(1)),

@@ -89,15 +89,6 @@ impl<'w> Flows<'w> {
             .is_some_and(|foreground| foreground.left == 0)
     }
 
-    /// Time, sending host and number of every flow that begins at a time of its own.
-    pub fn due_at_times(&self) -> impl Iterator<Item = (Instant, u32, u32)> + use<'w> {
-        let flows = self.workload.flows.iter().enumerate();
-        flows.filter_map(|(index, flow)| match flow.start {
-            Start::At(at) => Some((at, flow.source, index as u32)),
-            Start::On(_) => None,
-        })
-    }
-
     /// Begins a flow; returns the order to its host.
     pub fn begin(&mut self, now: Instant, flow: u32) -> Begin {
         let spec = &self.workload.flows[flow as usize];
@@ -182,6 +173,15 @@ impl Foreground {
             HostProgress::Task => true,
         }
     }
+}
+
+/// Time, sending host and number of every flow that begins at a time of its own.
+pub fn due_at_times(workload: &Workload) -> impl Iterator<Item = (Instant, u32, u32)> {
+    let flows = (0..).zip(&workload.flows);
+    flows.filter_map(|(index, flow)| match flow.start {
+        Start::At(at) => Some((at, flow.source, index)),
+        Start::On(_) => None,
+    })
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub struct SimPacket {
     pub load: Load,
 }
 
-/// All packets of a region.
+/// All packets of a thread's regions.
 #[derive(Debug)]
 pub struct PacketArena<C> {
     entries: Vec<SimPacket>,
@@ -98,6 +98,22 @@ impl<C: Default> PacketArena<C> {
     pub fn release(&mut self, index: PacketIndex) {
         self.at(index).next = self.free;
         self.free = index;
+    }
+
+    /// Puts a packet of another arena into this one.
+    pub fn insert(&mut self, (packet, cargo): (SimPacket, C)) -> PacketIndex {
+        let index = self.reserve();
+        let (fields, place) = self.both(index);
+        (*fields, *place) = (packet, cargo);
+        index
+    }
+
+    /// Takes a packet out, for another arena.
+    pub fn remove(&mut self, index: PacketIndex) -> (SimPacket, C) {
+        let (packet, cargo) = self.both(index);
+        let packet = (*packet, std::mem::take(cargo));
+        self.release(index);
+        packet
     }
 
     /// The fields that switches read.

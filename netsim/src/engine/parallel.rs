@@ -1,21 +1,26 @@
-//! Several regions of a fabric at once, one thread each, without changing a byte.
+//! The regions of a fabric, window by window, on one thread or several, without changing a byte.
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
 //! of its wire to reach another region, so all regions may work on a window of that length
-//! independently. At its end they exchange the packets that crossed. Threads wait for each other by
-//! spinning for a moment, then yield: a shared machine deschedules them.
+//! independently. At its end they exchange the packets that crossed. A thread works on its regions
+//! one after the other. Threads wait for each other by spinning for a moment, then yield: a shared
+//! machine deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gradwire_protocol::units::{Instant, Span};
 
 use crate::engine::calendar::END_OF_TIME;
 use crate::engine::host::Host;
+use crate::engine::packets::{PacketArena, SimPacket};
 use crate::engine::region::{FabricRegion, RegionMail};
 
 /// Rounds of spinning before a waiting thread yields its core.
 const SPINS: u32 = 2_000;
+
+/// Number of events between two reports of progress.
+const GLANCE_EVENTS: u64 = 1 << 18;
 
 /// Returns the CPU time of the calling thread; the caller of a run has the clock.
 pub type Clock = fn() -> Span;
@@ -31,15 +36,83 @@ pub struct Glance {
     pub events: u64,
 }
 
+/// The regions of one thread.
+struct Part<'p, 'w, H: Host> {
+    regions: &'p mut [FabricRegion<'w, H>],
+    /// Number of the first of them.
+    base: usize,
+    /// Before this time nothing happens in each.
+    due: Vec<Instant>,
+    /// Their packets.
+    packets: PacketArena<H::Cargo>,
+}
+
+impl<'p, 'w, H: Host> Part<'p, 'w, H> {
+    fn new(regions: &'p mut [FabricRegion<'w, H>], base: usize) -> Self {
+        let due = regions.iter().map(next_event).collect();
+        Self {
+            regions,
+            base,
+            due,
+            packets: PacketArena::default(),
+        }
+    }
+
+    fn next(&self) -> Instant {
+        self.due.iter().copied().min().unwrap_or(END_OF_TIME)
+    }
+
+    fn events(&self) -> u64 {
+        self.regions.iter().map(|region| region.events).sum()
+    }
+
+    fn done(&self) -> u64 {
+        self.regions.iter().map(|region| region.done()).sum()
+    }
+
+    fn take(&mut self, mail: RegionMail) {
+        let at = usize::from(mail.target) - self.base;
+        self.due[at] = self.due[at].min(mail.at());
+        self.regions[at].take(mail);
+    }
+
+    fn take_in(&mut self, ThreadMail { mail, packet }: ThreadMail<H::Cargo>) {
+        match packet {
+            Some(packet) => {
+                let index = self.packets.insert(packet);
+                self.take(mail.with_packet(index));
+            }
+            None => self.take(mail),
+        }
+    }
+
+    fn send_off(&mut self, mail: RegionMail) -> ThreadMail<H::Cargo> {
+        let packet = mail.packet().map(|index| self.packets.remove(index));
+        ThreadMail { mail, packet }
+    }
+}
+
+/// An event of another thread's region, with its packet.
+struct ThreadMail<C> {
+    mail: RegionMail,
+    packet: Option<(SimPacket, C)>,
+}
+
+fn next_event<H: Host>(region: &FabricRegion<'_, H>) -> Instant {
+    region.next_event().unwrap_or(END_OF_TIME)
+}
+
 /// The state that the threads of a run share.
 struct Exchange<C> {
+    /// Regions of each thread; the last may have fewer.
+    share: usize,
     threads: usize,
     arrived: AtomicUsize,
     round: AtomicUsize,
     failed: AtomicBool,
-    /// From each region to each region.
-    mail: Vec<Mutex<Vec<RegionMail<C>>>>,
-    /// When each region's next event happens, in picoseconds.
+    /// To each thread.
+    mail: Vec<Mutex<Vec<ThreadMail<C>>>>,
+    /// Before this time, in picoseconds, nothing happens on each thread.
     next: Vec<AtomicU64>,
     events: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
@@ -58,26 +131,27 @@ impl Drop for PanicFlag<'_> {
     }
 }
 
-/// Runs all regions, whose wires to each other take at least `lookahead`, until no event before
-/// `end` is left. Calls `watch` after every window. Returns the CPU time that each thread took.
+/// Runs all regions, whose wires to each other take at least `lookahead`, on this many threads
+/// until no event before `end` is left. Calls `watch` now and then. Returns the CPU time that each
+/// thread took.
 pub fn run<H: Host + Send>(
     regions: &mut [FabricRegion<'_, H>],
-    lookahead: Span,
-    end: Instant,
+    threads: usize,
+    (lookahead, end): (Span, Instant),
     clock: Clock,
     watch: &mut dyn FnMut(Glance),
 ) -> Vec<Span> {
-    let exchange = Exchange::new(regions.len(), lookahead, end);
+    let exchange = Exchange::new(regions.len(), threads, (lookahead, end));
     std::thread::scope(|scope| {
         let exchange = &exchange;
-        let mut numbered = regions.iter_mut().enumerate();
+        let mut numbered = regions.chunks_mut(exchange.share).enumerate();
         let first = numbered.next();
         let others: Vec<_> = numbered
-            .map(|(number, region)| {
-                scope.spawn(move || exchange.work(number, region, clock, &mut |_| ()))
+            .map(|(number, part)| {
+                scope.spawn(move || exchange.work(number, part, clock, &mut |_| ()))
             })
             .collect();
-        let first = first.map(|(number, region)| exchange.work(number, region, clock, watch));
+        let first = first.map(|(number, part)| exchange.work(number, part, clock, watch));
         let others = others.into_iter().map(|other| match other.join() {
             Ok(time) => time,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -87,14 +161,17 @@ pub fn run<H: Host + Send>(
 }
 
 impl<C: Default + Send> Exchange<C> {
-    fn new(threads: usize, lookahead: Span, end: Instant) -> Self {
+    fn new(regions: usize, threads: usize, (lookahead, end): (Span, Instant)) -> Self {
+        let share = regions.div_ceil(threads);
+        let threads = regions.div_ceil(share);
         let numbers = || (0..threads).map(|_| AtomicU64::new(0)).collect();
         Self {
+            share,
             threads,
             arrived: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
-            mail: (0..threads * threads).map(|_| Mutex::default()).collect(),
+            mail: (0..threads).map(|_| Mutex::default()).collect(),
             next: numbers(),
             events: numbers(),
             done: numbers(),
@@ -106,58 +183,91 @@ impl<C: Default + Send> Exchange<C> {
     fn work<H: Host<Cargo = C>>(
         &self,
         number: usize,
-        region: &mut FabricRegion<'_, H>,
+        regions: &mut [FabricRegion<'_, H>],
         clock: Clock,
         watch: &mut dyn FnMut(Glance),
     ) -> Span {
         let _alarm = PanicFlag(&self.failed);
         let began = clock();
+        let mut part = Part::new(regions, number * self.share);
+        let mut leaving: Vec<_> = (0..self.threads).map(|_| Vec::new()).collect();
+        let mut next_glance = GLANCE_EVENTS;
         loop {
-            self.take_mail(number, region);
-            let next = region.next_event().unwrap_or(END_OF_TIME);
-            self.next[number].store(next.as_picos(), Ordering::Release);
-            self.events[number].store(region.events, Ordering::Relaxed);
-            self.done[number].store(region.done(), Ordering::Relaxed);
+            for mail in self.mail_to(number).drain(..) {
+                part.take_in(mail);
+            }
+            self.next[number].store(part.next().as_picos(), Ordering::Release);
+            self.events[number].store(part.events(), Ordering::Relaxed);
+            self.done[number].store(part.done(), Ordering::Relaxed);
             self.meet();
-            let sum = |counts: &[AtomicU64]| counts.iter().map(|n| n.load(Ordering::Relaxed)).sum();
-            let first = self
-                .next
-                .iter()
-                .map(|next| next.load(Ordering::Acquire))
-                .min();
-            let first = first.map_or(END_OF_TIME, Instant::from_picos);
+            let all = self.next.iter().map(|next| next.load(Ordering::Acquire));
+            let first = all.min().map_or(END_OF_TIME, Instant::from_picos);
             if first >= self.end {
                 return clock().beyond(began);
             }
-            watch(Glance {
-                now: first,
-                done: sum(&self.done),
-                events: sum(&self.events),
-            });
-            region.run((first + self.lookahead).min(self.end), u64::MAX);
-            self.leave_mail(number, region);
+            let glance = self.glance(first);
+            if glance.events >= next_glance {
+                next_glance = glance.events + GLANCE_EVENTS;
+                watch(glance);
+            }
+            let window_end = (first + self.lookahead).min(self.end);
+            self.run_window(&mut part, window_end, &mut leaving, watch);
             self.meet();
         }
     }
 
-    fn slot(&self, from: usize, to: usize) -> std::sync::MutexGuard<'_, Vec<RegionMail<C>>> {
-        let slot = self.mail[from * self.threads + to].lock();
-        slot.unwrap_or_else(PoisonError::into_inner)
+    fn glance(&self, now: Instant) -> Glance {
+        let sum = |counts: &[AtomicU64]| counts.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        Glance {
+            now,
+            done: sum(&self.done),
+            events: sum(&self.events),
+        }
     }
 
-    fn leave_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut FabricRegion<'_, H>) {
-        for (to, mail) in region.outbox.iter_mut().enumerate() {
+    /// Runs the events of a window, and hands the mail over.
+    fn run_window<H: Host<Cargo = C>>(
+        &self,
+        part: &mut Part<'_, '_, H>,
+        window_end: Instant,
+        leaving: &mut [Vec<ThreadMail<C>>],
+        watch: &mut dyn FnMut(Glance),
+    ) {
+        for at in 0..part.regions.len() {
+            if part.due[at] >= window_end {
+                continue;
+            }
+            let region = &mut part.regions[at];
+            std::mem::swap(&mut region.packets, &mut part.packets);
+            while !region.run(window_end, GLANCE_EVENTS) {
+                watch(Glance {
+                    now: region.now,
+                    done: region.done(),
+                    events: region.events,
+                });
+            }
+            std::mem::swap(&mut region.packets, &mut part.packets);
+            part.due[at] = next_event(region);
+            let mut outbox = std::mem::take(&mut region.outbox);
+            for mail in outbox.drain(..) {
+                let to = usize::from(mail.target) / self.share;
+                match to * self.share == part.base {
+                    true => part.take(mail),
+                    false => leaving[to].push(part.send_off(mail)),
+                }
+            }
+            part.regions[at].outbox = outbox;
+        }
+        for (to, mail) in leaving.iter_mut().enumerate() {
             if !mail.is_empty() {
-                self.slot(number, to).append(mail);
+                self.mail_to(to).append(mail);
             }
         }
     }
 
-    fn take_mail<H: Host<Cargo = C>>(&self, number: usize, region: &mut FabricRegion<'_, H>) {
-        for from in 0..self.threads {
-            let mut slot = self.slot(from, number);
-            region.take(&mut slot);
-        }
+    fn mail_to(&self, thread: usize) -> MutexGuard<'_, Vec<ThreadMail<C>>> {
+        let mail = self.mail[thread].lock();
+        mail.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all threads have arrived.

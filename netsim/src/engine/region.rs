@@ -1,4 +1,4 @@
-//! The loop: one thread's hosts, switches and ports, and the events that happen to them.
+//! The loop: a region's hosts, switches and ports, and the events that happen to them.
 //!
 //! The way of a packet:
 //! 1. A host hands it over (`pump`).
@@ -9,7 +9,7 @@
 //!    port (`forward`), or at a host (`deliver`).
 //!
 //! The state of a region depends only on its events, and their order only on times and numbers, so
-//! a run gives the same results on any number of threads.
+//! a run gives the same results however it is divided into regions, and on any number of threads.
 
 use gradwire_fabric::policy::{Balance, ServiceOrder};
 use gradwire_fabric::routing::PortId;
@@ -38,32 +38,56 @@ const BACKLOG_GRADE_BITS: u32 = 21;
 /// Bytes of a pause frame on the wire.
 const PAUSE_FRAME_BYTES: u16 = 84;
 
-/// An event of another region, with its packet.
-#[derive(Debug)]
-pub struct RegionMail<C> {
+/// An event of another region.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionMail {
+    /// The region that it goes to.
+    pub target: u16,
     event: TimedEvent,
-    packet: Option<(SimPacket, C)>,
 }
 
-/// One thread's part of a run.
+impl RegionMail {
+    /// When the event happens.
+    pub fn at(&self) -> Instant {
+        self.event.at
+    }
+
+    /// The packet that arrives, if it is one.
+    pub fn packet(&self) -> Option<PacketIndex> {
+        match Happening::of(self.event) {
+            Happening::Arrival { packet, .. } => Some(packet),
+            _ => None,
+        }
+    }
+
+    /// The same mail, with its packet elsewhere.
+    pub fn with_packet(mut self, packet: PacketIndex) -> Self {
+        self.event.data = packet.0;
+        self
+    }
+}
+
+/// One region of a run. Ports and hosts lie at their places ([`Wiring::port_place`],
+/// [`Wiring::host_place`]) in its lists.
 #[derive(Debug)]
 pub struct FabricRegion<'w, H: Host> {
     wiring: &'w Wiring,
-    number: u8,
+    number: u16,
     calendar: Calendar,
-    packets: PacketArena<H::Cargo>,
-    /// All ports of the fabric, of which this region uses its own.
+    /// The packets of all regions of a thread, while this one runs.
+    pub packets: PacketArena<H::Cargo>,
     ports: Vec<PortQueues>,
     /// By port, if not all queues are strict.
     turns: Vec<PortTurns>,
-    hosts: Vec<Option<H>>,
+    hosts: Vec<H>,
     /// When each host is due to be woken.
     armed: Vec<Instant>,
     flows: Flows<'w>,
-    /// Bytes that each switch holds, where its ports share memory.
+    /// Bytes that each switch of the fabric holds, where its ports share memory or pause others.
     held: Vec<u64>,
-    /// Bytes that wait, by ingress port and queue, if ports pause each other.
+    /// Bytes that wait, by the port opposite to the ingress and by queue, if ports pause others.
     from_ingress: Vec<[u32; QUEUES]>,
+    /// By port, if any loses packets.
     losses: Vec<Option<Box<(LossProcess, ChaCha8Rng)>>>,
     /// By port, if any has spells.
     spells: Vec<Option<Box<PortSpells>>>,
@@ -75,8 +99,8 @@ pub struct FabricRegion<'w, H: Host> {
     sample_every: Span,
     /// Depths of queues over time.
     pub samples: Vec<QueueSample>,
-    /// Mail to each region.
-    pub outbox: Vec<Vec<RegionMail<H::Cargo>>>,
+    /// Mail to other regions.
+    pub outbox: Vec<RegionMail>,
     /// Events worked on.
     pub events: u64,
     /// Time of the last one.
@@ -84,18 +108,17 @@ pub struct FabricRegion<'w, H: Host> {
 }
 
 impl<'w, H: Host> FabricRegion<'w, H> {
-    /// Region `number` of the wiring, with its hosts in place and all others `None`. `gap` is the
-    /// mean time between its events.
+    /// Region `number` of the wiring, with its hosts in order. `gap` is the mean time between its
+    /// events.
     pub fn new(
         wiring: &'w Wiring,
-        number: u8,
-        hosts: Vec<Option<H>>,
+        number: u16,
+        hosts: Vec<H>,
         flows: Flows<'w>,
         gap: Span,
     ) -> Self {
-        let ports = wiring.wires.len();
-        let regions = wiring.wires.iter().map(|wire| wire.home).max();
-        let regions = usize::from(regions.unwrap_or(0)) + 1;
+        let own = wiring.wires.iter().filter(|wire| wire.home == number);
+        let ports = own.count();
         let mut region = Self {
             wiring,
             number,
@@ -109,7 +132,10 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             armed: vec![END_OF_TIME; hosts.len()],
             hosts,
             flows,
-            held: vec![0; wiring.switches as usize],
+            held: match wiring.shared.is_some() || wiring.pause.is_some() {
+                true => vec![0; wiring.switches as usize],
+                false => Vec::new(),
+            },
             from_ingress: match wiring.pause {
                 Some(_) => vec![[0; QUEUES]; ports],
                 None => Vec::new(),
@@ -121,7 +147,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             next_sample: END_OF_TIME,
             sample_every: Span::ZERO,
             samples: Vec::new(),
-            outbox: (0..regions).map(|_| Vec::new()).collect(),
+            outbox: Vec::new(),
             events: 0,
             now: Instant::START,
         };
@@ -130,24 +156,25 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     fn prepare(&mut self) {
+        let wires = self.wiring.wires.iter().enumerate();
+        let own = wires.filter(|(_, wire)| wire.home == self.number);
+        let seed = self.wiring.seed;
         if self.wiring.spells != HostSpells::default() {
-            let ports = self.wiring.wires.iter().enumerate();
-            let spells = ports.map(|(port, wire)| {
-                let seed = self.wiring.seed ^ (port as u64) << 40;
+            let spells = own.clone().map(|(port, wire)| {
+                let seed = seed ^ (port as u64) << 40;
                 PortSpells::of(&self.wiring.spells, (wire.from, wire.to), seed).map(Box::new)
             });
             self.spells = spells.collect();
         }
-        for (port, wire) in self.wiring.wires.iter().enumerate() {
-            let process = (!wire.loss.is_none()).then(|| {
-                let seed = self.wiring.seed ^ (port as u64) << 20;
-                let process = LossProcess::new(wire.loss, 1.0);
-                Box::new((process, ChaCha8Rng::seed_from_u64(seed)))
+        if own.clone().any(|(_, wire)| !wire.loss.is_none()) {
+            let losses = own.map(|(port, wire)| {
+                (!wire.loss.is_none()).then(|| {
+                    let process = LossProcess::new(wire.loss, 1.0);
+                    let seed = seed ^ (port as u64) << 20;
+                    Box::new((process, ChaCha8Rng::seed_from_u64(seed)))
+                })
             });
-            self.losses.push(process);
-        }
-        if self.losses.iter().all(Option::is_none) {
-            self.losses = Vec::new();
+            self.losses = losses.collect();
         }
         for change in &self.wiring.changes {
             let ways = [LinkWay::Forth, LinkWay::Back];
@@ -160,17 +187,17 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 }
             }
         }
-        for (at, host, flow) in self.flows.due_at_times() {
-            if self.wiring.host_region[host as usize] == self.number {
-                self.calendar
-                    .push(Happening::FlowBegin { host, flow }.at(at));
-            }
+        let hosts = (0..).zip(&self.wiring.partition.host_region);
+        let number = self.number;
+        for (host, _) in hosts.filter(|&(_, &region)| region == number) {
+            self.arm(host);
         }
-        for host in 0..self.hosts.len() as u32 {
-            if self.hosts[host as usize].is_some() {
-                self.arm(host);
-            }
-        }
+    }
+
+    /// Begins a flow of one of its hosts at a time.
+    pub fn begin_at(&mut self, at: Instant, host: u32, flow: u32) {
+        self.calendar
+            .push(Happening::FlowBegin { host, flow }.at(at));
     }
 
     /// Puts elements into switches, one place for each switch.
@@ -186,11 +213,11 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         self.sample_every = interval.max(Span::from_picos(1));
     }
 
-    /// When the next event happens; `None` when there is none, or when the run is over.
-    pub fn next_event(&mut self) -> Option<Instant> {
+    /// A time before which nothing happens; `None` when no event is left, or when the run is over.
+    pub fn next_event(&self) -> Option<Instant> {
         match self.flows.is_over() {
             true => None,
-            false => self.calendar.first(),
+            false => self.calendar.not_before(),
         }
     }
 
@@ -220,16 +247,16 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         true
     }
 
-    /// Takes the mail of another region.
-    pub fn take(&mut self, mail: &mut Vec<RegionMail<H::Cargo>>) {
-        for RegionMail { mut event, packet } in mail.drain(..) {
-            if let Some((packet, cargo)) = packet {
-                let index = self.packets.reserve();
-                *self.packets.at(index) = packet;
-                *self.packets.cargo(index) = cargo;
-                event.data = index.0;
-            }
-            self.calendar.push(event);
+    /// Takes mail of another region.
+    pub fn take(&mut self, mail: RegionMail) {
+        self.calendar.push(mail.event);
+    }
+
+    #[inline]
+    fn post(&mut self, target: u16, event: TimedEvent) {
+        match target == self.number {
+            true => self.calendar.push(event),
+            false => self.outbox.push(RegionMail { target, event }),
         }
     }
 
@@ -300,7 +327,9 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         if self.links_down > 0 {
             // Links fail rarely, so only a run with failures pays for a list.
             let up = ports.iter().copied();
-            let up: Vec<PortId> = up.filter(|port| !self.ports[port.index()].down).collect();
+            let up: Vec<PortId> = up
+                .filter(|&port| !self.ports[self.wiring.port_place(port)].down)
+                .collect();
             if !up.is_empty() {
                 return Some(self.choose_among(switch, packet, &up));
             }
@@ -328,7 +357,10 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     /// Picoseconds until a port has sent all that it holds.
     fn backlog(&self, port: PortId) -> u64 {
-        let (state, wire) = (&self.ports[port.index()], &self.wiring.wires[port.index()]);
+        let (state, wire) = (
+            &self.ports[self.wiring.port_place(port)],
+            &self.wiring.wires[port.index()],
+        );
         let waiting = (state.waiting * wire.picos_per_byte) >> 16;
         state.free_at.since(self.now).as_picos() + waiting
     }
@@ -337,7 +369,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn offer(&mut self, port: PortId, index: PacketIndex) {
         let packet = *self.packets.at(index);
-        let state = &self.ports[port.index()];
+        let state = &self.ports[self.wiring.port_place(port)];
         if state.is_idle(self.now, packet.queue) {
             self.launch(port, index);
             return;
@@ -345,7 +377,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let limits = &self.wiring.limits[usize::from(self.wiring.wires[port.index()].limits)];
         let draw = mix(packet.path ^ self.now.as_picos() as u32);
         let verdict = state.judge(&packet, limits, self.room(port, packet.queue), draw);
-        let counts = &mut self.ports[port.index()].record.classes[usize::from(packet.queue)];
+        let counts =
+            &mut self.ports[self.wiring.port_place(port)].record.classes[usize::from(packet.queue)];
         match verdict {
             QueueVerdict::Enter => self.enter(port, index),
             QueueVerdict::EnterMarked => {
@@ -372,7 +405,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn room(&self, port: PortId, queue: u8) -> u64 {
         let wire = &self.wiring.wires[port.index()];
-        let state = &self.ports[port.index()];
+        let state = &self.ports[self.wiring.port_place(port)];
         if self.wiring.pause.is_some() {
             // Pauses bound the bytes of every ingress.
             return u64::MAX;
@@ -403,7 +436,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     fn drop_or_evict(&mut self, port: PortId, index: PacketIndex) {
         let newcomer = *self.packets.at(index);
         if self.wiring.order == ServiceOrder::Urgency {
-            let state = &mut self.ports[port.index()];
+            let state = &mut self.ports[self.wiring.port_place(port)];
             if let Some(worst) = state.evict(self.now, &newcomer, &mut self.packets) {
                 self.on_left(port, worst);
                 self.packets.release(worst);
@@ -416,7 +449,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     #[inline]
     fn enter(&mut self, port: PortId, index: PacketIndex) {
-        let state = &mut self.ports[port.index()];
+        let state = &mut self.ports[self.wiring.port_place(port)];
         state.enter(self.now, index, &mut self.packets);
         if !state.ready_due && state.can_serve() {
             state.ready_due = true;
@@ -437,7 +470,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Some(pause) = self.wiring.pause else {
             return;
         };
-        let bytes = &mut self.from_ingress[packet.ingress.index()][usize::from(packet.queue)];
+        let bytes = &mut self.from_ingress[self.wiring.port_place(packet.ingress.opposite())]
+            [usize::from(packet.queue)];
         let before = u64::from(*bytes);
         *bytes += u32::from(packet.bytes);
         if before <= pause.above.get() && u64::from(*bytes) > pause.above.get() {
@@ -458,7 +492,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Some(pause) = self.wiring.pause else {
             return;
         };
-        let bytes = &mut self.from_ingress[packet.ingress.index()][usize::from(packet.queue)];
+        let bytes = &mut self.from_ingress[self.wiring.port_place(packet.ingress.opposite())]
+            [usize::from(packet.queue)];
         let before = u64::from(*bytes);
         *bytes -= u32::from(packet.bytes);
         if before > pause.below.get() && u64::from(*bytes) <= pause.below.get() {
@@ -479,23 +514,14 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         self.post(back.target, pause.at(at));
     }
 
-    fn post(&mut self, target: u8, event: TimedEvent) {
-        if target == self.number {
-            self.calendar.push(event);
-        } else {
-            let packet = None;
-            self.outbox[usize::from(target)].push(RegionMail { event, packet });
-        }
-    }
-
     /// Puts a packet on the wire.
     #[inline]
     fn launch(&mut self, port: PortId, index: PacketIndex) {
         let wire = &self.wiring.wires[port.index()];
-        let state = &mut self.ports[port.index()];
+        let state = &mut self.ports[self.wiring.port_place(port)];
         let packet = *self.packets.at(index);
         let mut takes = wire.transmit_time(packet.bytes);
-        if let Some(Some(spells)) = self.spells.get_mut(port.index()) {
+        if let Some(Some(spells)) = self.spells.get_mut(self.wiring.port_place(port)) {
             takes = spells.stretched(self.now, takes);
         }
         state.free_at = self.now + takes;
@@ -509,23 +535,15 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let arrives = arrival.at(state.free_at + wire.latency);
         let lost = state.down || (!self.losses.is_empty() && self.loses(port));
         if lost {
-            self.ports[port.index()].record.lost += 1;
+            self.ports[self.wiring.port_place(port)].record.lost += 1;
             self.packets.release(index);
-        } else if wire.target == self.number {
-            self.calendar.push(arrives);
         } else {
-            let cargo = std::mem::take(self.packets.cargo(index));
-            let packet = Some((packet, cargo));
-            self.packets.release(index);
-            self.outbox[usize::from(wire.target)].push(RegionMail {
-                event: arrives,
-                packet,
-            });
+            self.post(wire.target, arrives);
         }
     }
 
     fn loses(&mut self, port: PortId) -> bool {
-        match &mut self.losses[port.index()] {
+        match &mut self.losses[self.wiring.port_place(port)] {
             Some(process) => process.0.loses(&mut process.1),
             None => false,
         }
@@ -534,21 +552,23 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     /// A port's wire is free: the next packet goes.
     #[inline]
     fn serve(&mut self, port: PortId) {
-        let state = &mut self.ports[port.index()];
+        let state = &mut self.ports[self.wiring.port_place(port)];
         state.ready_due = false;
         if state.can_serve() {
             let queue = match &self.wiring.turns {
                 None => state.ready().trailing_zeros() as usize,
-                Some(rules) => self.turns[port.index()].choose(rules, state.ready()),
+                Some(rules) => {
+                    self.turns[self.wiring.port_place(port)].choose(rules, state.ready())
+                }
             };
             let index = state.leave(self.now, queue, self.wiring.order, &mut self.packets);
             if let Some(rules) = &self.wiring.turns {
                 let bytes = self.packets.at(index).bytes;
-                self.turns[port.index()].count(rules, queue, bytes);
+                self.turns[self.wiring.port_place(port)].count(rules, queue, bytes);
             }
             self.on_left(port, index);
             self.launch(port, index);
-            if self.ports[port.index()].can_serve() {
+            if self.ports[self.wiring.port_place(port)].can_serve() {
                 self.return_when_free(port);
             }
         }
@@ -563,13 +583,11 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn pump(&mut self, host: u32) {
         let port = self.wiring.host_port[host as usize];
-        while self.ports[port.index()].is_free(self.now) {
-            let Some(sender) = &mut self.hosts[host as usize] else {
-                return;
-            };
+        let place = self.wiring.host_place[host as usize] as usize;
+        while self.ports[self.wiring.port_place(port)].is_free(self.now) {
             let index = self.packets.reserve();
             let cargo = self.packets.cargo(index);
-            let Some(envelope) = sender.transmit(self.now, cargo) else {
+            let Some(envelope) = self.hosts[place].transmit(self.now, cargo) else {
                 self.packets.release(index);
                 break;
             };
@@ -583,7 +601,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     /// Visits a port again when its wire is free.
     #[inline]
     fn return_when_free(&mut self, port: PortId) {
-        let state = &mut self.ports[port.index()];
+        let state = &mut self.ports[self.wiring.port_place(port)];
         if state.free_at > self.now && !state.ready_due {
             state.ready_due = true;
             let at = state.free_at;
@@ -621,9 +639,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             load: packet.load,
             urgency: packet.urgency,
         };
-        if let Some(receiver) = &mut self.hosts[host as usize] {
-            receiver.receive(self.now, &envelope, self.packets.cargo(index));
-        }
+        let receiver = &mut self.hosts[self.wiring.host_place[host as usize] as usize];
+        receiver.receive(self.now, &envelope, self.packets.cargo(index));
         self.packets.release(index);
         self.settle(host);
     }
@@ -632,11 +649,10 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn settle(&mut self, host: u32) {
         let mut started = false;
-        if let Some(machine) = &mut self.hosts[host as usize] {
-            while let Some(progress) = machine.progress() {
-                self.flows.note(self.now, progress);
-                started = true;
-            }
+        let machine = &mut self.hosts[self.wiring.host_place[host as usize] as usize];
+        while let Some(progress) = machine.progress() {
+            self.flows.note(self.now, progress);
+            started = true;
         }
         if started {
             while let Some((source, flow)) = self.flows.take_started() {
@@ -649,28 +665,25 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     #[inline]
     fn arm(&mut self, host: u32) {
-        let Some(machine) = &self.hosts[host as usize] else {
-            return;
-        };
-        let Some(wish) = machine.wakes_at() else {
+        let place = self.wiring.host_place[host as usize] as usize;
+        let Some(wish) = self.hosts[place].wakes_at() else {
             return;
         };
         let at = wish.max(self.now);
-        if at < self.armed[host as usize] {
-            self.armed[host as usize] = at;
+        if at < self.armed[place] {
+            self.armed[place] = at;
             self.calendar.push(Happening::HostWake { host }.at(at));
         }
     }
 
     /// A host's alarm is due; the host may have asked for a later time since then.
     fn wake(&mut self, host: u32) {
-        if self.armed[host as usize] != self.now {
+        let place = self.wiring.host_place[host as usize] as usize;
+        if self.armed[place] != self.now {
             return;
         }
-        self.armed[host as usize] = END_OF_TIME;
-        let Some(machine) = &mut self.hosts[host as usize] else {
-            return;
-        };
+        self.armed[place] = END_OF_TIME;
+        let machine = &mut self.hosts[place];
         if machine.wakes_at().is_some_and(|wish| wish <= self.now) {
             machine.wake(self.now);
             self.settle(host);
@@ -681,14 +694,13 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     fn begin(&mut self, host: u32, flow: u32) {
         let begin = self.flows.begin(self.now, flow);
-        if let Some(machine) = &mut self.hosts[host as usize] {
-            machine.begin(self.now, begin);
-        }
+        let place = self.wiring.host_place[host as usize] as usize;
+        self.hosts[place].begin(self.now, begin);
         self.settle(host);
     }
 
     fn pause(&mut self, port: PortId, queue: u8, pausing: Pausing) {
-        let state = &mut self.ports[port.index()];
+        let state = &mut self.ports[self.wiring.port_place(port)];
         state.pause(self.now, queue, pausing);
         if state.can_serve() && !state.ready_due {
             state.ready_due = true;
@@ -699,7 +711,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     fn change_link(&mut self, port: PortId, state: LinkState) {
         let down = state == LinkState::Down;
-        let was = std::mem::replace(&mut self.ports[port.index()].down, down);
+        let was = std::mem::replace(&mut self.ports[self.wiring.port_place(port)].down, down);
         self.links_down += u32::from(!was && down);
         self.links_down -= u32::from(was && !down);
     }
@@ -708,12 +720,13 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     pub fn sample(&mut self, now: Instant) {
         while self.next_sample <= now && self.next_sample < END_OF_TIME {
             let at = self.next_sample;
-            let waiting = self.ports.iter().enumerate();
-            let waiting = waiting.filter(|(_, state)| state.waiting > 0);
+            let own = (0..).zip(&self.wiring.wires);
+            let own = own.filter(|(_, wire)| wire.home == self.number);
+            let waiting = own.zip(&self.ports).filter(|(_, state)| state.waiting > 0);
             self.samples
-                .extend(waiting.map(|(port, state)| QueueSample {
+                .extend(waiting.map(|((port, _), state)| QueueSample {
                     at,
-                    link: port as u32,
+                    link: port,
                     bytes: state.waiting,
                 }));
             self.next_sample = self.next_sample + self.sample_every;
@@ -721,7 +734,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     /// The hosts, ports and records of a region that has run.
-    pub fn into_parts(self) -> (Vec<Option<H>>, Vec<PortQueues>, Vec<FlowRecord>) {
+    pub fn into_parts(self) -> (Vec<H>, Vec<PortQueues>, Vec<FlowRecord>) {
         (self.hosts, self.ports, self.flows.into_records())
     }
 }

@@ -1,11 +1,12 @@
-//! The read-only state of a run, shared by all threads: wires, routes, limits, owners.
+//! The read-only state of a run, shared by all regions: wires, routes, limits, owners.
 //!
-//! A region is the part of a fabric that one thread works on; it owns hosts and switches, and with
-//! them the ports that send from them.
+//! A region ([`crate::engine::partition`]) owns hosts and switches, and with them the ports that
+//! send from them. It keeps their state in lists of its own, so each has a place in these.
 
 use gradwire_fabric::policy::{Balance, DSCPS, Pause, QosPolicy, ServiceOrder};
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use crate::engine::partition::Partition;
 use crate::engine::port::{PortLimits, picos_per_byte};
 use crate::engine::turns::TurnRules;
 use gradwire_fabric::policy::SwitchBuffer;
@@ -24,9 +25,11 @@ pub struct PortWire {
     /// Receiving end.
     pub to: Device,
     /// Region of the sending end.
-    pub home: u8,
+    pub home: u16,
     /// Region of the receiving end.
-    pub target: u8,
+    pub target: u16,
+    /// Place of the port among those of its home.
+    pub place: u32,
     /// Index in [`Wiring::limits`].
     pub limits: u8,
     /// Share of packets lost at random.
@@ -52,8 +55,10 @@ pub struct Wiring {
     pub limits: Vec<PortLimits>,
     /// The port of each host.
     pub host_port: Vec<PortId>,
-    /// Region of each host.
-    pub host_region: Vec<u8>,
+    /// Place of each host among those of its region.
+    pub host_place: Vec<u32>,
+    /// Which region has what.
+    pub partition: Partition,
     /// Switches of the fabric.
     pub switches: u32,
     /// Memory that the ports of a switch share: bytes and dynamic threshold factor.
@@ -74,23 +79,20 @@ pub struct Wiring {
     pub changes: Vec<LinkChange>,
     /// When hosts' links are slow.
     pub spells: HostSpells,
-    /// Least latency between two regions.
-    pub lookahead: Span,
     /// Seed of all random decisions of switches and links.
     pub seed: u64,
 }
 
 impl Wiring {
-    /// The wiring of a checked fabric whose switches follow `policy`, in as many regions as there
-    /// are threads.
-    pub fn new(fabric: &Fabric, policy: &QosPolicy, regions: usize, seed: u64) -> Self {
-        let switch_region = regions_of_switches(fabric, regions);
+    /// The wiring of a checked fabric whose switches follow `policy`.
+    pub fn new(fabric: &Fabric, policy: &QosPolicy, partition: Partition, seed: u64) -> Self {
         let mut wiring = Self {
             wires: Vec::with_capacity(fabric.links.len() * 2),
             routes: Routes::new(fabric),
             limits: vec![PortLimits::of_host()],
             host_port: vec![PortId(0); fabric.hosts as usize],
-            host_region: regions_of_hosts(fabric, &switch_region),
+            host_place: places(&partition),
+            partition,
             switches: fabric.switches.len() as u32,
             shared: match fabric.buffer {
                 SwitchBuffer::PerPort(_) | SwitchBuffer::Divided { .. } => None,
@@ -104,18 +106,21 @@ impl Wiring {
             trims_to: policy.trims_to,
             changes: fabric.changes.clone(),
             spells: fabric.spells,
-            lookahead: Span::from_picos(u64::MAX),
             seed,
         };
-        wiring.add_wires(fabric, policy, &switch_region);
-        let crossing = wiring.wires.iter().filter(|wire| wire.home != wire.target);
-        let least = crossing.map(|wire| wire.latency).min();
-        wiring.lookahead = least.unwrap_or(wiring.lookahead);
+        wiring.add_wires(fabric, policy);
         wiring
     }
 
-    fn add_wires(&mut self, fabric: &Fabric, policy: &QosPolicy, switch_region: &[u8]) {
+    /// Place of a port in the lists of its region.
+    #[inline]
+    pub fn port_place(&self, port: PortId) -> usize {
+        self.wires[port.index()].place as usize
+    }
+
+    fn add_wires(&mut self, fabric: &Fabric, policy: &QosPolicy) {
         let mut rates = Vec::new();
+        let mut ports_of = vec![0; self.partition.regions];
         for (number, link) in (0..).zip(&fabric.links) {
             let [a, b] = link.ends;
             for (from, to, way) in [(a, b, LinkWay::Forth), (b, a, LinkWay::Back)] {
@@ -135,59 +140,33 @@ impl Wiring {
                     }
                     Device::Switch(_) => kind,
                 };
+                let home = self.partition.region_of(from);
+                let place = &mut ports_of[usize::from(home)];
+                *place += 1;
                 self.wires.push(PortWire {
                     picos_per_byte: picos_per_byte(rate),
                     latency: link.latency,
                     from,
                     to,
-                    home: self.region_of(from, switch_region),
-                    target: self.region_of(to, switch_region),
+                    home,
+                    target: self.partition.region_of(to),
+                    place: *place - 1,
                     limits,
                     loss: fabric.loss_of_way(number, way),
                 });
             }
         }
     }
-
-    fn region_of(&self, device: Device, switch_region: &[u8]) -> u8 {
-        match device {
-            Device::Host(host) => self.host_region[host as usize],
-            Device::Switch(switch) => switch_region[switch as usize],
-        }
-    }
 }
 
-/// Divides the switches among regions: those of one tier in consecutive parts, so that a pod stays
-/// together; those of the topmost tier, which links everything to everything, in rotation.
-fn regions_of_switches(fabric: &Fabric, regions: usize) -> Vec<u8> {
-    let top = fabric.switches.iter().map(|switch| switch.tier).max();
-    let mut of_tier = vec![0_usize; 256];
-    for switch in &fabric.switches {
-        of_tier[usize::from(switch.tier)] += 1;
-    }
-    let mut seen = vec![0_usize; 256];
-    let place = |switch: &gradwire_fabric::topology::Switch| {
-        let tier = usize::from(switch.tier);
-        let number = seen[tier];
-        seen[tier] += 1;
-        let region = if Some(switch.tier) == top && top != Some(0) {
-            number % regions
-        } else {
-            number * regions / of_tier[tier]
-        };
-        region as u8
-    };
-    fabric.switches.iter().map(place).collect()
-}
-
-fn regions_of_hosts(fabric: &Fabric, switch_region: &[u8]) -> Vec<u8> {
-    let mut regions = vec![0; fabric.hosts as usize];
-    for link in &fabric.links {
-        if let [Device::Host(host), Device::Switch(switch)]
-        | [Device::Switch(switch), Device::Host(host)] = link.ends
-        {
-            regions[host as usize] = switch_region[switch as usize];
-        }
-    }
-    regions
+/// Place of each host among those of its region.
+fn places(partition: &Partition) -> Vec<u32> {
+    let mut hosts_of = vec![0; partition.regions];
+    let regions = partition.host_region.iter();
+    let places = regions.map(|&region| {
+        let place = &mut hosts_of[usize::from(region)];
+        *place += 1;
+        *place - 1
+    });
+    places.collect()
 }

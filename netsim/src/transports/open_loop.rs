@@ -17,6 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::engine::calendar::END_OF_TIME;
 use crate::engine::flows::Flows;
 use crate::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use crate::engine::partition::Partition;
 use crate::engine::port::{PortQueues, QUEUES};
 use crate::engine::region::FabricRegion;
 use crate::engine::wiring::Wiring;
@@ -153,8 +154,8 @@ pub struct Fates {
 /// When the traffic's hosts are not the fabric's.
 pub fn send(fabric: &Fabric, policy: &QosPolicy, traffic: &Traffic) -> Fates {
     assert!(traffic.source.max(traffic.destination) < fabric.hosts);
-    let wiring = Wiring::new(fabric, policy, 1, traffic.seed);
-    let hosts = (0..fabric.hosts).map(|id| Some(OpenLoop::new(id, fabric, traffic)));
+    let wiring = Wiring::new(fabric, policy, Partition::whole(fabric), traffic.seed);
+    let hosts = (0..fabric.hosts).map(|id| OpenLoop::new(id, fabric, traffic));
     let workload = Workload::default();
     let mut region = FabricRegion::new(
         &wiring,
@@ -170,7 +171,7 @@ pub fn send(fabric: &Fabric, policy: &QosPolicy, traffic: &Traffic) -> Fates {
         streams: vec![StreamFate::default(); traffic.streams.len()],
         ..Fates::default()
     };
-    for host in hosts.into_iter().flatten() {
+    for host in hosts {
         for (total, own) in fates.streams.iter_mut().zip(host.fates) {
             total.add(own);
         }

@@ -4,8 +4,9 @@
 //! the other's sender. All data shares one queue, as traffic of strangers does.
 
 use gradwire_fabric::topology::Fabric;
-use gradwire_netsim::engine::flows::Flows;
+use gradwire_netsim::engine::flows::{Flows, due_at_times};
 use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use gradwire_netsim::engine::partition::Partition;
 use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::TransportCounts;
@@ -127,24 +128,32 @@ fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2
     }
     let mut policy = switches::policy(&setup);
     policy.queues.truncate(2);
-    let wiring = Wiring::new(&setup.fabric, &policy, 1, SEED);
+    let wiring = Wiring::new(
+        &setup.fabric,
+        &policy,
+        Partition::whole(&setup.fabric),
+        SEED,
+    );
     let reference = ReferenceSettings::of(&setup.fabric, SEED);
     let hosts = (0..4).map(|host| {
         let speaks = match (host % 2, rival) {
             (1, Rival::Tcp) => Speaks::Tcp(Box::new(dctcp::host(host, &reference))),
             _ => Speaks::Gradwire(Box::new(Gradwire::new(host, &setup))),
         };
-        Some(MeetingHost {
+        MeetingHost {
             speaks,
             received: 0,
-        })
+        }
     });
     let flows = Flows::new(&setup.workload);
     let gap = Span::from_micros(10);
     let mut region = FabricRegion::new(&wiring, 0, hosts.collect(), flows, gap);
+    for (at, host, flow) in due_at_times(&setup.workload) {
+        region.begin_at(at, host, flow);
+    }
     region.run(Instant::START + rival.meeting(), u64::MAX);
     let (hosts, ..) = region.into_parts();
-    let received: Vec<u64> = hosts.iter().flatten().map(|host| host.received).collect();
+    let received: Vec<u64> = hosts.iter().map(|host| host.received).collect();
     [received[2], received[3]]
 }
 

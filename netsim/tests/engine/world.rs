@@ -9,11 +9,12 @@ use gradwire_fabric::topology::Fabric;
 use gradwire_netsim::engine::calendar::END_OF_TIME;
 use gradwire_netsim::engine::flows::Flows;
 use gradwire_netsim::engine::host::{Begin, Envelope, Host, HostProgress, Load};
+use gradwire_netsim::engine::partition::Partition;
 use gradwire_netsim::engine::port::PortQueues;
 use gradwire_netsim::engine::region::FabricRegion;
 use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
-use gradwire_netsim::setup::{JournalMode, Setup, Transport};
+use gradwire_netsim::setup::{Division, JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::{GrantWindow, Job};
 use gradwire_protocol::machine::Ecn;
@@ -68,6 +69,7 @@ pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
         seed: SEED,
         limit: Instant::START + Span::from_millis(1_000),
         threads: 1,
+        division: Division::default(),
         sample_every: None,
         background: None,
         journal: JournalMode::Off,
@@ -255,14 +257,14 @@ pub(crate) fn talk(
     plans: Vec<Vec<(Span, Envelope)>>,
 ) -> Talked {
     fabric.check().expect("the tests name sound fabrics");
-    let wiring = Wiring::new(fabric, policy, 1, SEED);
+    let wiring = Wiring::new(fabric, policy, Partition::whole(fabric), SEED);
     let hosts = (0..).zip(plans).map(|(source, plan)| {
         let mut talker = Talker::default();
         for (at, envelope) in plan {
             let envelope = Envelope { source, ..envelope };
             talker.planned.push_back((Instant::START + at, envelope));
         }
-        Some(talker)
+        talker
     });
     let workload = Workload::default();
     let mut region = FabricRegion::new(
@@ -275,7 +277,7 @@ pub(crate) fn talk(
     assert!(region.run(END_OF_TIME, u64::MAX), "everything has happened");
     let (hosts, ports, _) = region.into_parts();
     Talked {
-        hosts: hosts.into_iter().flatten().collect(),
+        hosts,
         ports,
         host_port: wiring.host_port.clone(),
     }

@@ -1,0 +1,127 @@
+//! The parts of a fabric: which region has which switch and host.
+//!
+//! A region is worked on for a window of simulated time, then the next one. With one edge switch
+//! and its hosts in each, what a region touches stays in a core's caches for the window, while a
+//! whole fabric of a thousand hosts does not: see `benches/README.md`. Regions are also what
+//! threads divide among them ([`crate::engine::parallel`]).
+
+use gradwire_fabric::topology::{Device, Fabric, Link};
+use gradwire_protocol::units::Span;
+
+/// The maximum number of regions.
+const REGIONS_MAX: usize = 1 << 12;
+
+/// The division of a fabric into regions.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// How many regions there are.
+    pub regions: usize,
+    /// Least latency of a link between two regions; without such a link, the end of time.
+    pub lookahead: Span,
+    /// Region of each host.
+    pub host_region: Vec<u16>,
+    switch_region: Vec<u16>,
+}
+
+impl Partition {
+    /// The switches of each tier in consecutive parts, so that a pod stays together, and each host
+    /// with its switch.
+    pub fn new(fabric: &Fabric, regions: usize) -> Self {
+        let regions = regions.clamp(1, REGIONS_MAX);
+        let switch_region = regions_of_switches(fabric, regions);
+        let mut partition = Self {
+            regions,
+            lookahead: Span::from_picos(u64::MAX),
+            host_region: regions_of_hosts(fabric, &switch_region),
+            switch_region,
+        };
+        let crossing = fabric.links.iter().filter(|link| {
+            let [a, b] = link.ends.map(|end| partition.region_of(end));
+            a != b
+        });
+        let least = crossing.map(|link| link.latency).min();
+        partition.lookahead = least.unwrap_or(partition.lookahead);
+        partition
+    }
+
+    /// A region for each switch that has hosts, and as many for each thread.
+    pub fn by_edge(fabric: &Fabric, threads: usize) -> Self {
+        let mut edges: Vec<u32> = fabric.links.iter().filter_map(edge_of_link).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        Self::new(fabric, edges.len().next_multiple_of(threads))
+    }
+
+    /// The whole fabric in one region.
+    pub fn whole(fabric: &Fabric) -> Self {
+        Self::new(fabric, 1)
+    }
+
+    /// The region that a device is in.
+    pub fn region_of(&self, device: Device) -> u16 {
+        match device {
+            Device::Host(host) => self.host_region[host as usize],
+            Device::Switch(switch) => self.switch_region[switch as usize],
+        }
+    }
+}
+
+fn edge_of_link(link: &Link) -> Option<u32> {
+    host_and_switch(link).map(|(_, switch)| switch)
+}
+
+fn host_and_switch(link: &Link) -> Option<(u32, u32)> {
+    match link.ends {
+        [Device::Host(host), Device::Switch(switch)]
+        | [Device::Switch(switch), Device::Host(host)] => Some((host, switch)),
+        _ => None,
+    }
+}
+
+fn regions_of_switches(fabric: &Fabric, regions: usize) -> Vec<u16> {
+    let mut of_tier = vec![0_usize; 256];
+    for switch in &fabric.switches {
+        of_tier[usize::from(switch.tier)] += 1;
+    }
+    let mut seen = vec![0_usize; 256];
+    let switches = fabric
+        .switches
+        .iter()
+        .map(|switch| usize::from(switch.tier));
+    let regions = switches.map(|tier| {
+        seen[tier] += 1;
+        ((seen[tier] - 1) * regions / of_tier[tier]) as u16
+    });
+    regions.collect()
+}
+
+fn regions_of_hosts(fabric: &Fabric, switch_region: &[u16]) -> Vec<u16> {
+    let mut regions = vec![0; fabric.hosts as usize];
+    for (host, switch) in fabric.links.iter().filter_map(host_and_switch) {
+        regions[host as usize] = switch_region[switch as usize];
+    }
+    regions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_switch_and_its_hosts_are_a_region() {
+        let fabric = Fabric::from_shape("fat-tree:k=4@100G").expect("a fabric");
+        let partition = Partition::by_edge(&fabric, 1);
+        assert_eq!(partition.regions, 8);
+        let expected: Vec<u16> = (0..16).map(|host| host / 2).collect();
+        assert_eq!(partition.host_region, expected);
+        assert_eq!(partition.lookahead, fabric.links[0].latency);
+    }
+
+    #[test]
+    fn a_fabric_of_one_switch_has_one_region_however_many_are_asked_for() {
+        let fabric = Fabric::from_shape("single:4@100G").expect("a fabric");
+        let partition = Partition::new(&fabric, 3);
+        assert_eq!(partition.host_region, [0; 4]);
+        assert_eq!(partition.lookahead, Span::from_picos(u64::MAX));
+    }
+}
