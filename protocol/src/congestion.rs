@@ -7,7 +7,10 @@
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
 //!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share. The
 //!    first round trips count alike: a sender whose first packets found a short queue would
-//!    otherwise keep a larger window than others for long.
+//!    otherwise keep a larger window than others for long. While *all* packets of a round trip come
+//!    marked, a queue stands on all paths: then each takes its part of a packet at once, half of
+//!    the smoothed share and at least a quarter. Cuts that wait for a round trip let a flow that
+//!    began with more keep it.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
 //!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
@@ -43,6 +46,10 @@ use crate::units::{ByteCount, Instant, Span, Stamp};
 
 /// Weight of a round trip's CE share in the smoothed share: DCTCP's g.
 const MARK_WEIGHT: f64 = 1.0 / 16.0;
+/// The least part of a packet that each mark takes from the window while all packets come marked.
+const STANDING_CUT_MIN: f64 = 0.25;
+/// With a smaller smoothed share, no queue stands yet.
+const STANDING_SHARE: f64 = 0.15;
 /// The largest share that delay may take from the window in a round trip: Swift's max_mdf.
 const DELAY_CUT_MAX: f64 = 0.4;
 /// Share that a loss beside a queue takes from the window: Reno's.
@@ -292,7 +299,10 @@ impl CongestionWindow {
             self.losses_answered = Some(now.stamp());
             self.delay_ignored = self.delay_ignored.min(DELAY_IGNORED_AFTER_LOSS);
         } else if feedback.marks > 0 && !self.is_exponential() {
-            self.cut(now, self.mark_share / 2.0, rtt);
+            match self.has_standing_queue() {
+                true => self.yield_to(now, &feedback, rtt),
+                false => self.cut(now, self.mark_share / 2.0, rtt),
+            }
         }
         if now >= self.round_ends {
             self.end_round(now, rtt);
@@ -468,6 +478,19 @@ impl CongestionWindow {
         if now >= self.answered_until {
             self.shrink(now, share, rtt);
         }
+    }
+
+    /// Whether all packets of the round trip have been marked so far, and many before.
+    fn has_standing_queue(&self) -> bool {
+        self.round.marks >= self.round.segments && self.mark_share >= STANDING_SHARE
+    }
+
+    /// Marks of a standing queue take their part, also for a round trip after a cut.
+    fn yield_to(&mut self, now: Instant, feedback: &Feedback, rtt: &Rtt) {
+        let packets = f64::from(feedback.marks.min(feedback.segments))
+            * (self.mark_share / 2.0).max(STANDING_CUT_MIN);
+        let share = packets * self.limits.packet.get() as f64 / self.bytes as f64;
+        self.shrink(now, share, rtt);
     }
 
     fn shrink(&mut self, now: Instant, share: f64, rtt: &Rtt) {
@@ -676,7 +699,8 @@ mod tests {
         }
         assert!(window.bytes().get() >= 16 * PACKET);
         for n in 0..40 {
-            let feedback = news(&window, 10, 10, 0);
+            let packets = (window.bytes().get() / PACKET) as u32;
+            let feedback = news(&window, packets, packets, 0);
             window.on_feedback(at(2_000 + n), feedback, &steady());
         }
         assert!(window.bytes().get() < 3 * PACKET, "{}", window.bytes());
@@ -694,6 +718,27 @@ mod tests {
         assert_eq!(window.bytes(), before, "the cuts are undone");
         window.on_feedback(at(80), Feedback::default(), &late);
         assert_eq!(window.bytes(), before);
+    }
+
+    #[test]
+    fn while_all_packets_come_marked_each_takes_half_a_packet_at_once() {
+        let (mut window, rtt) = (window(), steady());
+        let marked = news(&window, 100, 100, 0);
+        window.on_feedback(at(1), marked, &rtt);
+        let before = window.bytes().get();
+        for _ in 0..3 {
+            let marked = news(&window, 8, 8, 0);
+            window.on_feedback(at(1), marked, &rtt);
+        }
+        let taken = before - window.bytes().get();
+        assert!(taken.abs_diff(12 * PACKET) < 6, "{taken} bytes");
+        let before = window.bytes().get();
+        let some_marked = news(&window, 8, 7, 0);
+        window.on_feedback(at(1), some_marked, &rtt);
+        assert!(
+            window.bytes().get() >= before,
+            "others wait for a round trip"
+        );
     }
 
     #[test]
