@@ -37,8 +37,10 @@
 //! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
+mod delay_trial;
 mod links;
 
+use self::delay_trial::DelayTrial;
 use self::links::LinkLosses;
 use crate::job::QueueSignal;
 use crate::rtt::Rtt;
@@ -76,8 +78,6 @@ const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
 const OTHERS_PART: u64 = 2;
 /// A round trip has reached the target if it exceeds it by no more than this part of it.
 const NEAR_TARGET_PART: u64 = 8;
-/// Round trips after a cut for delay until it must have worked.
-const DELAY_TRIAL_ROUNDS: usize = 2;
 /// Round trips for which delay is ignored after cuts without effect, and after a loss beside a
 /// queue: other senders may have seen that loss, too, so that all try again at once.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
@@ -173,41 +173,6 @@ pub struct CongestionWindow {
     links: LinkLosses,
     /// The last acknowledgement.
     heard: Instant,
-}
-
-/// Cuts for delay whose effect is watched.
-#[derive(Clone, Copy, Debug)]
-struct DelayTrial {
-    /// The window and the round trip before the first of them.
-    bytes: u64,
-    round_trip: Span,
-    /// The window in the last round trips, the newest last.
-    rounds: [u64; DELAY_TRIAL_ROUNDS],
-    /// Whether the round trip has since fallen to the target, if this window must keep it there.
-    has_followed: bool,
-}
-
-impl DelayTrial {
-    fn new(bytes: u64, round_trip: Span) -> Self {
-        Self {
-            bytes,
-            round_trip,
-            rounds: [bytes; DELAY_TRIAL_ROUNDS],
-            has_followed: false,
-        }
-    }
-
-    /// A round trip is over; returns by how much the newest one exceeds the one that this window
-    /// would have alone.
-    ///
-    /// A full link serves as much in a round trip as the window held when it began.
-    fn delay_of_others(&mut self, bytes: u64, round_trip: Span) -> Span {
-        let kept = self.rounds[0] as f64 / self.bytes as f64;
-        self.rounds.rotate_left(1);
-        self.rounds[DELAY_TRIAL_ROUNDS - 1] = bytes;
-        let alone = (self.round_trip.as_picos() as f64 * kept) as u64;
-        round_trip.beyond(Span::from_picos(alone))
-    }
 }
 
 impl CongestionWindow {
