@@ -261,50 +261,57 @@ impl Setup {
     pub(crate) fn partition(&self, fabric: &Fabric) -> Result<Partition, SetupError> {
         let among_threads = Partition::new(fabric, self.threads);
         self.check_threads(&among_threads)?;
+        if self.division == Division::ByThread
+            || fabric.hosts < DIVIDED_HOSTS_MIN
+            || self.workload.over != Over::WithEverything
+        {
+            return Ok(among_threads);
+        }
         let by_edge = Partition::by_edge(fabric, self.threads);
-        let gains = self.division == Division::ByEdge
-            && fabric.hosts >= DIVIDED_HOSTS_MIN
-            && by_edge.regions > among_threads.regions
-            && self.events_of_window(&by_edge) >= EVENTS_OF_REGION_MIN;
-        let may_divide =
-            self.workload.over == Over::WithEverything && self.crossing_trigger(&by_edge).is_none();
-        match gains && may_divide {
+        let gains = by_edge.regions > among_threads.regions
+            && self.events_of_window(&by_edge, by_edge.regions) >= EVENTS_OF_REGION_MIN
+            && self.keeps_busy(&by_edge);
+        match gains && self.crossing_trigger(&by_edge).is_none() {
             true => Ok(by_edge),
             false => Ok(among_threads),
         }
     }
 
-    /// Events of each region in a window at full load.
-    fn events_of_window(&self, partition: &Partition) -> u64 {
-        let gap = self.event_gap().as_picos().max(1);
-        partition.lookahead.as_picos() / gap / partition.regions as u64
+    /// Events in a window at full load, of each of as many equal parts.
+    fn events_of_window(&self, partition: &Partition, parts: usize) -> u64 {
+        partition.lookahead.as_picos() / self.event_gap(parts).as_picos().max(1)
     }
 
-    /// Checks that the threads have enough work between the moments at which they meet.
+    /// Whether the threads have enough work between the moments at which they meet.
+    fn keeps_busy(&self, partition: &Partition) -> bool {
+        let events = self.events_of_window(partition, self.threads);
+        self.threads == 1 || events >= EVENTS_PER_WINDOW_MIN
+    }
+
     fn check_threads(&self, partition: &Partition) -> Result<(), SetupError> {
-        let (window, threads) = (partition.lookahead, self.threads);
+        let threads = self.threads;
+        if threads == 1 {
+            return Ok(());
+        }
         let parts: BTreeSet<u16> = partition.host_region.iter().copied().collect();
         if parts.len() < threads {
             return Err(SetupError::OnePart { threads });
         }
-        match self.crossing_trigger(partition) {
-            Some((started, flow)) if threads > 1 => Err(SetupError::Triggers {
+        if let Some((started, flow)) = self.crossing_trigger(partition) {
+            return Err(SetupError::Triggers {
                 threads,
                 flow,
                 started,
-            }),
-            _ => {
-                let events = self.events_of_window(partition);
-                match threads > 1 && events < EVENTS_PER_WINDOW_MIN {
-                    true => Err(SetupError::Threads {
-                        threads,
-                        window,
-                        events,
-                    }),
-                    false => Ok(()),
-                }
-            }
+            });
         }
+        if !self.keeps_busy(partition) {
+            return Err(SetupError::Threads {
+                threads,
+                window: partition.lookahead,
+                events: self.events_of_window(partition, threads),
+            });
+        }
+        Ok(())
     }
 
     /// A flow that a trigger starts in another region than that where it is told, and the flow
@@ -337,14 +344,15 @@ impl Setup {
         crossing
     }
 
-    /// Mean time between two events when all hosts send at full rate.
-    pub(crate) fn event_gap(&self) -> Span {
+    /// Mean time between two events of one of so many equal parts, when all hosts send at full
+    /// rate.
+    pub(crate) fn event_gap(&self, parts: usize) -> Span {
         let fabric = &self.fabric;
         let packet = ByteCount::new(u64::from(fabric.mtu + fabric.framing));
         let each = fabric.host_rate().transmit_time(packet).as_picos();
         let tiers = fabric.switches.iter().map(|switch| u64::from(switch.tier));
         let hops = 2 * (1 + tiers.max().unwrap_or(0));
-        Span::from_picos(each / (u64::from(fabric.hosts.max(1)) * hops * 2))
+        Span::from_picos(each * parts as u64 / (u64::from(fabric.hosts.max(1)) * hops * 2))
     }
 
     /// How the transport cuts flows into packets.
@@ -361,5 +369,47 @@ impl Setup {
             payload,
             overhead: header + framing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regions of a run on a fabric of this shape.
+    fn regions(shape: &str, threads: usize, over: Over) -> usize {
+        let fabric = Fabric::from_shape(shape).expect("the shape is right");
+        let setup = Setup {
+            fabric: fabric.clone(),
+            workload: Workload {
+                over,
+                ..Workload::default()
+            },
+            transport: Transport::Gradwire,
+            background: None,
+            job: Job::default(),
+            seed: 1,
+            limit: Instant::START,
+            threads,
+            division: Division::default(),
+            sample_every: None,
+            journal: JournalMode::default(),
+            clock: || Span::ZERO,
+        };
+        let partition = setup.partition(&fabric);
+        partition.expect("the fabric can be divided").regions
+    }
+
+    #[test]
+    fn a_fabric_is_divided_by_edge_switches_where_that_saves_time() {
+        let regions_of = |shape, threads| regions(shape, threads, Over::WithEverything);
+        assert_eq!(regions_of("fat-tree:k=8@100G", 1), 32);
+        assert_eq!(regions_of("fat-tree:k=8@100G", 3), 33);
+        assert_eq!(regions_of("fat-tree:k=4@100G", 1), 1, "few hosts");
+        assert_eq!(regions_of("single:100@100G", 1), 1, "one switch");
+        let short = "leaf-spine:16x8x4@1G,latency=10ns";
+        assert_eq!(regions_of(short, 1), 1, "hardly an event in a window");
+        let cut_off = Over::WithForeground(0);
+        assert_eq!(regions("fat-tree:k=8@100G", 1, cut_off), 1, "ends anywhere");
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use gradwire_fabric::paths::Paths;
-use gradwire_fabric::topology::Device;
 use gradwire_protocol::units::Span;
 
 use crate::engine::element::OptionalElement;
-use crate::engine::flows::{FlowChange, FlowRecord, Flows, due_at_times};
+use crate::engine::flows::{FlowChange, FlowRecord, Flows, due_at_times, triggered};
 use crate::engine::host::Host;
-use crate::engine::parallel::{self, Glance};
+use crate::engine::parallel::{self, Glance, Horizon};
+use crate::engine::partition::Partition;
 use crate::engine::port::PortQueues;
 use crate::engine::region::FabricRegion;
 use crate::engine::wiring::{PortWire, Wiring};
@@ -212,11 +212,12 @@ fn simulate_with<H: Host + Send>(
     let partition = setup.partition(&fabric)?;
     let wiring = Wiring::new(&fabric, &policy, partition, setup.seed);
     let mut regions = regions(setup, &wiring, host);
-    for (region, elements) in regions.iter_mut().zip(shares(&wiring, elements())) {
-        region.place(elements);
-    }
-    let span = (wiring.partition.lookahead, setup.limit);
-    let times = parallel::run(&mut regions, setup.threads, span, setup.clock, watch);
+    place(&mut regions, &wiring.partition, elements());
+    let horizon = Horizon {
+        lookahead: wiring.partition.lookahead,
+        end: setup.limit,
+    };
+    let times = parallel::run(&mut regions, setup.threads, horizon, setup.clock, watch);
     let last = regions.iter().map(|region| region.now).max();
     for region in &mut regions {
         region.sample(last.unwrap_or_default());
@@ -230,22 +231,24 @@ fn regions<'w, H: Host>(
     wiring: &'w Wiring,
     host: impl Fn(u32) -> H,
 ) -> Vec<FabricRegion<'w, H>> {
-    let count = wiring.partition.regions;
+    let (workload, count) = (&setup.workload, wiring.partition.regions);
+    let region_of = |host: u32| usize::from(wiring.partition.host_region[host as usize]);
     let mut hosts: Vec<Vec<H>> = (0..count).map(|_| Vec::new()).collect();
-    let region_of = &wiring.partition.host_region;
-    for (id, &region) in (0..).zip(region_of) {
-        hosts[usize::from(region)].push(host(id));
+    for id in 0..setup.fabric.hosts {
+        hosts[region_of(id)].push(host(id));
     }
-    let gap = setup.event_gap() * count as u64;
-    let mut regions: Vec<_> = (0..)
-        .zip(hosts)
-        .map(|(number, hosts)| {
-            let flows = Flows::new(&setup.workload);
-            FabricRegion::new(wiring, number, hosts, flows, gap)
-        })
+    let mut flows = vec![Flows::without_triggers(workload); count];
+    for (flow, trigger) in triggered(workload) {
+        let source = workload.flows[flow as usize].source;
+        flows[region_of(source)].await_trigger(trigger, flow);
+    }
+    let gap = setup.event_gap(count);
+    let parts = (0..).zip(hosts).zip(flows);
+    let mut regions: Vec<_> = parts
+        .map(|((number, hosts), flows)| FabricRegion::new(wiring, number, hosts, flows, gap))
         .collect();
-    for (at, host, flow) in due_at_times(&setup.workload) {
-        regions[usize::from(region_of[host as usize])].begin_at(at, host, flow);
+    for (at, host, flow) in due_at_times(workload) {
+        regions[region_of(host)].begin_at(at, host, flow);
     }
     if let Some(interval) = setup.sample_every {
         for region in &mut regions {
@@ -255,16 +258,19 @@ fn regions<'w, H: Host>(
     regions
 }
 
-/// For each region the elements of its switches, if there are any.
-fn shares<C>(wiring: &Wiring, elements: Vec<OptionalElement<C>>) -> Vec<Vec<OptionalElement<C>>> {
-    let count = elements.len();
-    let none = || (0..count).map(|_| None).collect();
-    let mut shares: Vec<Vec<_>> = (0..wiring.partition.regions).map(|_| none()).collect();
-    for (switch, element) in (0..).zip(elements) {
-        let region = wiring.partition.region_of(Device::Switch(switch));
-        shares[usize::from(region)][switch as usize] = element;
+/// Puts elements, one place for each switch or none at all, into the regions of their switches.
+fn place<H: Host>(
+    regions: &mut [FabricRegion<'_, H>],
+    partition: &Partition,
+    elements: Vec<OptionalElement<H::Cargo>>,
+) {
+    let mut shares: Vec<Vec<_>> = regions.iter().map(|_| Vec::new()).collect();
+    for (element, &region) in elements.into_iter().zip(&partition.switch_region) {
+        shares[usize::from(region)].push(element);
     }
-    shares
+    for (region, share) in regions.iter_mut().zip(shares) {
+        region.place(share);
+    }
 }
 
 fn gather<H: Host>(

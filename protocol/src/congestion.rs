@@ -7,10 +7,10 @@
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
 //!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share. The
 //!    first round trips count alike: a sender whose first packets found a short queue would
-//!    otherwise keep a larger window than others for long. While *all* packets of a round trip come
-//!    marked, a queue stands on all paths: then each takes its part of a packet at once, half of
-//!    the smoothed share and at least a quarter. Cuts that wait for a round trip let a flow that
-//!    began with more keep it.
+//!    otherwise keep a larger window than others for long. While *all* packets of a round trip so
+//!    far have come marked, a queue stands: each mark takes its part of a packet at once, half of
+//!    the smoothed share and at least a quarter, and nothing else cuts the window in that round
+//!    trip. Cuts of whole round trips let a flow that began with more keep it.
 //! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
 //!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
@@ -30,7 +30,7 @@
 //!    a tolerated loss beside a queue counts as a mark: a queue that marks other packets drops
 //!    droppable ones early.
 //! 6. For a round trip after a cut, signals concern the window before the cut, so they cut no
-//!    further (RFC 8257, section 3.3).
+//!    further (RFC 8257, section 3.3), but for marks of a standing queue.
 //! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` arrive marked though the window is at
 //!    its minimum and no queue delays them, the path marks everything, and marks are ignored until
 //!    some packets arrive without.
@@ -450,7 +450,7 @@ impl CongestionWindow {
         self.round.marks >= self.round.segments && self.mark_share >= STANDING_SHARE
     }
 
-    /// Marks of a standing queue take their part, also for a round trip after a cut.
+    /// Marks of a standing queue take their part.
     fn yield_to(&mut self, now: Instant, feedback: &Feedback, rtt: &Rtt) {
         let packets = f64::from(feedback.marks.min(feedback.segments))
             * (self.mark_share / 2.0).max(STANDING_CUT_MIN);

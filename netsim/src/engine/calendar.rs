@@ -15,11 +15,9 @@ use gradwire_protocol::units::{Instant, Span};
 
 /// Later than every event.
 pub const END_OF_TIME: Instant = Instant::from_picos(u64::MAX);
-/// The calendar's slots cover at least this many bits of picoseconds, 33 us, within the bounds of
-/// their number.
+/// The slots cover this many bits of picoseconds, 33 us, or less if they would be too many.
 const HORIZON_BITS: u32 = 25;
-/// Bits of the number of slots.
-const SLOT_BITS_MIN: u32 = 9;
+/// Bits of the maximum number of slots.
 const SLOT_BITS_MAX: u32 = 14;
 /// No event.
 const NONE: u32 = u32::MAX;
@@ -96,7 +94,7 @@ impl Calendar {
     pub fn new(gap: Span) -> Self {
         let wanted = (gap.as_picos().max(1) * 8).ilog2();
         let width_bits = wanted.clamp(WIDTH_BITS_MIN, WIDTH_BITS_MAX);
-        let slot_bits = (HORIZON_BITS - width_bits).clamp(SLOT_BITS_MIN, SLOT_BITS_MAX);
+        let slot_bits = (HORIZON_BITS - width_bits).min(SLOT_BITS_MAX);
         Self {
             width_bits,
             present: 0,

@@ -1,6 +1,6 @@
 //! The flows of a run: when each begins, which flows trigger others, and how each ended.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use gradwire_protocol::units::Instant;
 
@@ -39,7 +39,8 @@ struct TriggeredFlows {
 #[derive(Clone, Debug)]
 pub struct Flows<'w> {
     workload: &'w Workload,
-    waiting: Vec<TriggeredFlows>,
+    /// Those that wait here, by their trigger.
+    waiting: BTreeMap<TriggerId, TriggeredFlows>,
     started: VecDeque<u32>,
     records: Vec<FlowRecord>,
     done: u64,
@@ -59,15 +60,18 @@ struct Foreground {
 impl<'w> Flows<'w> {
     /// The flows of a workload, before any has begun.
     pub fn new(workload: &'w Workload) -> Self {
-        let mut waiting = vec![TriggeredFlows::default(); workload.triggers.len()];
-        for (index, flow) in workload.flows.iter().enumerate() {
-            if let Start::On(TriggerId(trigger)) = flow.start {
-                waiting[trigger as usize].flows.push_back(index as u32);
-            }
+        let mut flows = Self::without_triggers(workload);
+        for (flow, trigger) in triggered(workload) {
+            flows.await_trigger(trigger, flow);
         }
+        flows
+    }
+
+    /// The flows of a workload, of which none waits for a trigger here.
+    pub fn without_triggers(workload: &'w Workload) -> Self {
         Self {
             workload,
-            waiting,
+            waiting: BTreeMap::new(),
             started: VecDeque::new(),
             records: Vec::new(),
             done: 0,
@@ -80,6 +84,12 @@ impl<'w> Flows<'w> {
                 }
             },
         }
+    }
+
+    /// A flow waits for this trigger here.
+    pub fn await_trigger(&mut self, trigger: TriggerId, flow: u32) {
+        let waiting = self.waiting.entry(trigger).or_default();
+        waiting.flows.push_back(flow);
     }
 
     /// Whether the foreground has ended; never true without a foreground.
@@ -131,10 +141,12 @@ impl<'w> Flows<'w> {
         self.records.push(FlowRecord { at, flow, change });
     }
 
-    fn tell(&mut self, TriggerId(trigger): TriggerId) {
-        let waiting = &mut self.waiting[trigger as usize];
+    fn tell(&mut self, trigger: TriggerId) {
+        let Some(waiting) = self.waiting.get_mut(&trigger) else {
+            return;
+        };
         waiting.told += 1;
-        let fires = match self.workload.triggers[trigger as usize] {
+        let fires = match self.workload.triggers[trigger.0 as usize] {
             Trigger::Once => waiting.told == 1,
             Trigger::Barrier(times) => waiting.told == times,
             Trigger::Each => {
@@ -173,6 +185,15 @@ impl Foreground {
             HostProgress::Task => true,
         }
     }
+}
+
+/// Number and trigger of every flow that a trigger starts.
+pub fn triggered(workload: &Workload) -> impl Iterator<Item = (u32, TriggerId)> {
+    let flows = (0..).zip(&workload.flows);
+    flows.filter_map(|(index, flow)| match flow.start {
+        Start::On(trigger) => Some((index, trigger)),
+        Start::At(_) => None,
+    })
 }
 
 /// Time, sending host and number of every flow that begins at a time of its own.

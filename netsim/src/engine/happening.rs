@@ -2,7 +2,7 @@
 //!
 //! The key of an event is its kind in the upper three bits and a port or host below, so events of
 //! equal time happen in the order of their kinds, then of their ports and hosts. Neither this order
-//! nor the results depend on threads.
+//! nor the results depend on regions or threads.
 
 use gradwire_fabric::routing::PortId;
 use gradwire_fabric::topology::LinkState;

@@ -36,8 +36,19 @@ pub struct Glance {
     pub events: u64,
 }
 
+/// How far regions may run.
+#[derive(Clone, Copy, Debug)]
+pub struct Horizon {
+    /// Least latency between two regions.
+    pub lookahead: Span,
+    /// When the run is stopped.
+    pub end: Instant,
+}
+
 /// The regions of one thread.
-struct Part<'p, 'w, H: Host> {
+struct ThreadRegions<'p, 'w, H: Host> {
+    /// Number of the thread.
+    number: usize,
     regions: &'p mut [FabricRegion<'w, H>],
     /// Number of the first of them.
     base: usize,
@@ -47,10 +58,11 @@ struct Part<'p, 'w, H: Host> {
     packets: PacketArena<H::Cargo>,
 }
 
-impl<'p, 'w, H: Host> Part<'p, 'w, H> {
-    fn new(regions: &'p mut [FabricRegion<'w, H>], base: usize) -> Self {
+impl<'p, 'w, H: Host> ThreadRegions<'p, 'w, H> {
+    fn new(number: usize, regions: &'p mut [FabricRegion<'w, H>], base: usize) -> Self {
         let due = regions.iter().map(next_event).collect();
         Self {
+            number,
             regions,
             base,
             due,
@@ -70,23 +82,23 @@ impl<'p, 'w, H: Host> Part<'p, 'w, H> {
         self.regions.iter().map(|region| region.done()).sum()
     }
 
-    fn take(&mut self, mail: RegionMail) {
+    fn deliver(&mut self, mail: RegionMail) {
         let at = usize::from(mail.target) - self.base;
         self.due[at] = self.due[at].min(mail.at());
         self.regions[at].take(mail);
     }
 
-    fn take_in(&mut self, ThreadMail { mail, packet }: ThreadMail<H::Cargo>) {
+    fn receive(&mut self, ThreadMail { mail, packet }: ThreadMail<H::Cargo>) {
         match packet {
             Some(packet) => {
                 let index = self.packets.insert(packet);
-                self.take(mail.with_packet(index));
+                self.deliver(mail.with_packet(index));
             }
-            None => self.take(mail),
+            None => self.deliver(mail),
         }
     }
 
-    fn send_off(&mut self, mail: RegionMail) -> ThreadMail<H::Cargo> {
+    fn hand_over(&mut self, mail: RegionMail) -> ThreadMail<H::Cargo> {
         let packet = mail.packet().map(|index| self.packets.remove(index));
         ThreadMail { mail, packet }
     }
@@ -116,8 +128,7 @@ struct Exchange<C> {
     next: Vec<AtomicU64>,
     events: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
-    lookahead: Span,
-    end: Instant,
+    horizon: Horizon,
 }
 
 /// Sets a flag when its thread panics, so that the others do not wait for it.
@@ -131,17 +142,16 @@ impl Drop for PanicFlag<'_> {
     }
 }
 
-/// Runs all regions, whose wires to each other take at least `lookahead`, on this many threads
-/// until no event before `end` is left. Calls `watch` now and then. Returns the CPU time that each
-/// thread took.
+/// Runs all regions on this many threads until no event before the end is left. Calls `watch` now
+/// and then. Returns the CPU time that each thread took.
 pub fn run<H: Host + Send>(
     regions: &mut [FabricRegion<'_, H>],
     threads: usize,
-    (lookahead, end): (Span, Instant),
+    horizon: Horizon,
     clock: Clock,
     watch: &mut dyn FnMut(Glance),
 ) -> Vec<Span> {
-    let exchange = Exchange::new(regions.len(), threads, (lookahead, end));
+    let exchange = Exchange::new(regions.len(), threads, horizon);
     std::thread::scope(|scope| {
         let exchange = &exchange;
         let mut numbered = regions.chunks_mut(exchange.share).enumerate();
@@ -161,7 +171,7 @@ pub fn run<H: Host + Send>(
 }
 
 impl<C: Default + Send> Exchange<C> {
-    fn new(regions: usize, threads: usize, (lookahead, end): (Span, Instant)) -> Self {
+    fn new(regions: usize, threads: usize, horizon: Horizon) -> Self {
         let share = regions.div_ceil(threads);
         let threads = regions.div_ceil(share);
         let numbers = || (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -175,8 +185,7 @@ impl<C: Default + Send> Exchange<C> {
             next: numbers(),
             events: numbers(),
             done: numbers(),
-            lookahead,
-            end,
+            horizon,
         }
     }
 
@@ -189,12 +198,12 @@ impl<C: Default + Send> Exchange<C> {
     ) -> Span {
         let _alarm = PanicFlag(&self.failed);
         let began = clock();
-        let mut part = Part::new(regions, number * self.share);
+        let mut part = ThreadRegions::new(number, regions, number * self.share);
         let mut leaving: Vec<_> = (0..self.threads).map(|_| Vec::new()).collect();
         let mut next_glance = GLANCE_EVENTS;
         loop {
             for mail in self.mail_to(number).drain(..) {
-                part.take_in(mail);
+                part.receive(mail);
             }
             self.next[number].store(part.next().as_picos(), Ordering::Release);
             self.events[number].store(part.events(), Ordering::Relaxed);
@@ -202,7 +211,7 @@ impl<C: Default + Send> Exchange<C> {
             self.meet();
             let all = self.next.iter().map(|next| next.load(Ordering::Acquire));
             let first = all.min().map_or(END_OF_TIME, Instant::from_picos);
-            if first >= self.end {
+            if first >= self.horizon.end {
                 return clock().beyond(began);
             }
             let glance = self.glance(first);
@@ -210,7 +219,7 @@ impl<C: Default + Send> Exchange<C> {
                 next_glance = glance.events + GLANCE_EVENTS;
                 watch(glance);
             }
-            let window_end = (first + self.lookahead).min(self.end);
+            let window_end = (first + self.horizon.lookahead).min(self.horizon.end);
             self.run_window(&mut part, window_end, &mut leaving, watch);
             self.meet();
         }
@@ -228,7 +237,7 @@ impl<C: Default + Send> Exchange<C> {
     /// Runs the events of a window, and hands the mail over.
     fn run_window<H: Host<Cargo = C>>(
         &self,
-        part: &mut Part<'_, '_, H>,
+        part: &mut ThreadRegions<'_, '_, H>,
         window_end: Instant,
         leaving: &mut [Vec<ThreadMail<C>>],
         watch: &mut dyn FnMut(Glance),
@@ -240,10 +249,11 @@ impl<C: Default + Send> Exchange<C> {
             let region = &mut part.regions[at];
             std::mem::swap(&mut region.packets, &mut part.packets);
             while !region.run(window_end, GLANCE_EVENTS) {
+                let glance = self.glance(region.now);
                 watch(Glance {
-                    now: region.now,
-                    done: region.done(),
-                    events: region.events,
+                    done: glance.done.max(region.done()),
+                    events: glance.events.max(region.events),
+                    ..glance
                 });
             }
             std::mem::swap(&mut region.packets, &mut part.packets);
@@ -251,9 +261,13 @@ impl<C: Default + Send> Exchange<C> {
             let mut outbox = std::mem::take(&mut region.outbox);
             for mail in outbox.drain(..) {
                 let to = usize::from(mail.target) / self.share;
-                match to * self.share == part.base {
-                    true => part.take(mail),
-                    false => leaving[to].push(part.send_off(mail)),
+                debug_assert!(
+                    mail.at() >= window_end,
+                    "no wire is shorter than the window"
+                );
+                match to == part.number {
+                    true => part.deliver(mail),
+                    false => leaving[to].push(part.hand_over(mail)),
                 }
             }
             part.regions[at].outbox = outbox;

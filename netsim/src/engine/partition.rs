@@ -8,7 +8,7 @@
 use gradwire_fabric::topology::{Device, Fabric, Link};
 use gradwire_protocol::units::Span;
 
-/// The maximum number of regions.
+/// The maximum number of regions. Each has lists of its own, which so many make a tenth of a run.
 const REGIONS_MAX: usize = 1 << 12;
 
 /// The division of a fabric into regions.
@@ -20,7 +20,8 @@ pub struct Partition {
     pub lookahead: Span,
     /// Region of each host.
     pub host_region: Vec<u16>,
-    switch_region: Vec<u16>,
+    /// Region of each switch.
+    pub switch_region: Vec<u16>,
 }
 
 impl Partition {
@@ -44,7 +45,8 @@ impl Partition {
         partition
     }
 
-    /// A region for each switch that has hosts, and as many for each thread.
+    /// As many regions as there are switches with hosts, or a few more, so that each thread has as
+    /// many. Where all these switches are of one tier, each has a region of its own.
     pub fn by_edge(fabric: &Fabric, threads: usize) -> Self {
         let mut edges: Vec<u32> = fabric.links.iter().filter_map(edge_of_link).collect();
         edges.sort_unstable();

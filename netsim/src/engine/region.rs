@@ -83,7 +83,7 @@ pub struct FabricRegion<'w, H: Host> {
     /// When each host is due to be woken.
     armed: Vec<Instant>,
     flows: Flows<'w>,
-    /// Bytes that each switch of the fabric holds, where its ports share memory or pause others.
+    /// Bytes that each switch holds, where its ports share memory or pause others.
     held: Vec<u64>,
     /// Bytes that wait, by the port opposite to the ingress and by queue, if ports pause others.
     from_ingress: Vec<[u32; QUEUES]>,
@@ -117,8 +117,9 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         flows: Flows<'w>,
         gap: Span,
     ) -> Self {
-        let own = wiring.wires.iter().filter(|wire| wire.home == number);
-        let ports = own.count();
+        let ports = wiring.ports_of[usize::from(number)].len();
+        let switches = wiring.partition.switch_region.iter();
+        let switches = switches.filter(|&&region| region == number).count();
         let mut region = Self {
             wiring,
             number,
@@ -133,7 +134,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             hosts,
             flows,
             held: match wiring.shared.is_some() || wiring.pause.is_some() {
-                true => vec![0; wiring.switches as usize],
+                true => vec![0; switches],
                 false => Vec::new(),
             },
             from_ingress: match wiring.pause {
@@ -156,8 +157,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     }
 
     fn prepare(&mut self) {
-        let wires = self.wiring.wires.iter().enumerate();
-        let own = wires.filter(|(_, wire)| wire.home == self.number);
+        let own = self.wiring.ports_of[usize::from(self.number)].iter();
+        let own = own.map(|port| (port.index(), &self.wiring.wires[port.index()]));
         let seed = self.wiring.seed;
         if self.wiring.spells != HostSpells::default() {
             let spells = own.clone().map(|(port, wire)| {
@@ -200,7 +201,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             .push(Happening::FlowBegin { host, flow }.at(at));
     }
 
-    /// Puts elements into switches, one place for each switch.
+    /// Puts elements into its switches, one place for each.
     pub fn place(&mut self, elements: Vec<OptionalElement<H::Cargo>>) {
         if elements.iter().any(Option::is_some) {
             self.elements = elements;
@@ -294,7 +295,9 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     /// Shows a packet to the element of a switch; returns whether the packet is to be routed.
     fn pass_element(&mut self, ingress: PortId, switch: u32, index: PacketIndex) -> bool {
-        let Some(mut element) = self.elements[switch as usize].take() else {
+        let Some(mut element) =
+            self.elements[self.wiring.switch_place[switch as usize] as usize].take()
+        else {
             return true;
         };
         let (packet, cargo) = self.packets.both(index);
@@ -309,7 +312,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 self.offer(port, copy);
             }
         }
-        self.elements[switch as usize] = Some(element);
+        self.elements[self.wiring.switch_place[switch as usize] as usize] = Some(element);
         if verdict != ElementVerdict::Route {
             self.packets.release(index);
         }
@@ -418,7 +421,8 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 _ => free,
             };
         };
-        let free = bytes.saturating_sub(self.held[switch as usize]);
+        let free =
+            bytes.saturating_sub(self.held[self.wiring.switch_place[switch as usize] as usize]);
         state.room_of(queue, free, alpha)
     }
 
@@ -466,7 +470,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
-        self.held[switch as usize] += u64::from(packet.bytes);
+        self.held[self.wiring.switch_place[switch as usize] as usize] += u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
@@ -488,7 +492,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
-        self.held[switch as usize] -= u64::from(packet.bytes);
+        self.held[self.wiring.switch_place[switch as usize] as usize] -= u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
@@ -720,13 +724,12 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     pub fn sample(&mut self, now: Instant) {
         while self.next_sample <= now && self.next_sample < END_OF_TIME {
             let at = self.next_sample;
-            let own = (0..).zip(&self.wiring.wires);
-            let own = own.filter(|(_, wire)| wire.home == self.number);
+            let own = self.wiring.ports_of[usize::from(self.number)].iter();
             let waiting = own.zip(&self.ports).filter(|(_, state)| state.waiting > 0);
             self.samples
-                .extend(waiting.map(|((port, _), state)| QueueSample {
+                .extend(waiting.map(|(port, state)| QueueSample {
                     at,
-                    link: port,
+                    link: port.0,
                     bytes: state.waiting,
                 }));
             self.next_sample = self.next_sample + self.sample_every;

@@ -55,12 +55,14 @@ pub struct Wiring {
     pub limits: Vec<PortLimits>,
     /// The port of each host.
     pub host_port: Vec<PortId>,
+    /// The ports of each region, in the order of their places.
+    pub ports_of: Vec<Vec<PortId>>,
     /// Place of each host among those of its region.
     pub host_place: Vec<u32>,
+    /// Place of each switch among those of its region.
+    pub switch_place: Vec<u32>,
     /// Which region has what.
     pub partition: Partition,
-    /// Switches of the fabric.
-    pub switches: u32,
     /// Memory that the ports of a switch share: bytes and dynamic threshold factor.
     pub shared: Option<(u64, f64)>,
     /// Queue of each DSCP.
@@ -91,9 +93,10 @@ impl Wiring {
             routes: Routes::new(fabric),
             limits: vec![PortLimits::of_host()],
             host_port: vec![PortId(0); fabric.hosts as usize],
-            host_place: places(&partition),
+            ports_of: vec![Vec::new(); partition.regions],
+            host_place: places(&partition.host_region, partition.regions),
+            switch_place: places(&partition.switch_region, partition.regions),
             partition,
-            switches: fabric.switches.len() as u32,
             shared: match fabric.buffer {
                 SwitchBuffer::PerPort(_) | SwitchBuffer::Divided { .. } => None,
                 SwitchBuffer::Shared { bytes, alpha } => Some((bytes.get(), alpha)),
@@ -120,7 +123,6 @@ impl Wiring {
 
     fn add_wires(&mut self, fabric: &Fabric, policy: &QosPolicy) {
         let mut rates = Vec::new();
-        let mut ports_of = vec![0; self.partition.regions];
         for (number, link) in (0..).zip(&fabric.links) {
             let [a, b] = link.ends;
             for (from, to, way) in [(a, b, LinkWay::Forth), (b, a, LinkWay::Back)] {
@@ -141,8 +143,8 @@ impl Wiring {
                     Device::Switch(_) => kind,
                 };
                 let home = self.partition.region_of(from);
-                let place = &mut ports_of[usize::from(home)];
-                *place += 1;
+                let ports = &mut self.ports_of[usize::from(home)];
+                ports.push(port);
                 self.wires.push(PortWire {
                     picos_per_byte: picos_per_byte(rate),
                     latency: link.latency,
@@ -150,7 +152,7 @@ impl Wiring {
                     to,
                     home,
                     target: self.partition.region_of(to),
-                    place: *place - 1,
+                    place: ports.len() as u32 - 1,
                     limits,
                     loss: fabric.loss_of_way(number, way),
                 });
@@ -159,14 +161,13 @@ impl Wiring {
     }
 }
 
-/// Place of each host among those of its region.
-fn places(partition: &Partition) -> Vec<u32> {
-    let mut hosts_of = vec![0; partition.regions];
-    let regions = partition.host_region.iter();
-    let places = regions.map(|&region| {
-        let place = &mut hosts_of[usize::from(region)];
-        *place += 1;
-        *place - 1
+/// Place of each device among those of its region.
+fn places(region_of: &[u16], regions: usize) -> Vec<u32> {
+    let mut count_of = vec![0; regions];
+    let places = region_of.iter().map(|&region| {
+        let count = &mut count_of[usize::from(region)];
+        *count += 1;
+        *count - 1
     });
     places.collect()
 }

@@ -3,7 +3,7 @@
 
 use gradwire_fabric::policy::Balance;
 use gradwire_fabric::policy::SwitchBuffer;
-use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay};
+use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay, SlowSpells};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::setup::{Division, Setup, Transport};
@@ -31,11 +31,15 @@ enum Trouble {
     Marks,
     Random,
     Adaptive,
-    /// Switches choose by load while one link fails and comes back; that link is of one thread.
+    /// Switches choose by load while one link fails and comes back; that link is of one region.
     AdaptiveFlap,
+    /// Some links between switches are shorter than others.
+    ShortLinks,
+    /// Hosts send slowly now and then.
+    SlowHosts,
 }
 
-const TROUBLES: [Trouble; 9] = [
+const TROUBLES: [Trouble; 11] = [
     Trouble::Nothing,
     Trouble::GrayLinks,
     Trouble::SharedBuffers,
@@ -45,6 +49,8 @@ const TROUBLES: [Trouble; 9] = [
     Trouble::Random,
     Trouble::Adaptive,
     Trouble::AdaptiveFlap,
+    Trouble::ShortLinks,
+    Trouble::SlowHosts,
 ];
 
 /// Every `every`-th link between switches fails and comes back.
@@ -87,6 +93,19 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
         Trouble::AdaptiveFlap => {
             fabric.balance = Some(Balance::Adaptive);
             flapping(fabric, 1_000);
+        }
+        Trouble::ShortLinks => {
+            for link in fabric.links.iter_mut().step_by(5) {
+                link.latency = Span::from_nanos(600);
+            }
+        }
+        Trouble::SlowHosts => {
+            let spells = SlowSpells {
+                left: share(0.5),
+                length: Span::from_micros(5),
+                apart: Span::from_micros(20),
+            };
+            fabric.spells.send = Some(spells);
         }
     }
     setup
@@ -198,6 +217,16 @@ fn collectives_give_the_same_bytes_again() {
 }
 
 #[test]
+fn switches_that_sum_give_the_same_bytes_again() {
+    for transport in [Transport::SwitchMl, Transport::Atp, Transport::NetReduce] {
+        let text = "all-reduce:256KiB@hosts=0-3,16-19,64-67";
+        let setup = with(Trouble::GrayLinks, lines(SHAPE, text, 3));
+        let setup = Setup { transport, ..setup };
+        check(&format!("{transport}, {text}"), &setup, &[2, 3]);
+    }
+}
+
+#[test]
 fn other_shapes_do() {
     for shape in [
         "leaf-spine:16x8x4@100G/200G,latency=700ns",
@@ -217,21 +246,26 @@ fn runs_that_are_stopped_in_the_middle_give_the_same_bytes_again() {
             limit: Instant::START + Span::from_micros(23),
             ..with(Trouble::Samples, lines(SHAPE, "incast:64x60KB", 3))
         };
-        let stopped = |threads| {
+        let stopped = |threads, division| {
             let setup = Setup {
                 threads,
+                division,
                 ..setup.clone()
             };
             let outcome = simulation::run(&setup, &mut |_| ());
             essence(outcome.expect("the setup makes sense"))
         };
-        let first = stopped(1);
+        let first = stopped(1, Division::ByEdge);
         assert!(first.timed_out, "{transport}");
-        for threads in [2, 3] {
-            let again = stopped(threads);
+        for (threads, division) in [
+            (1, Division::ByThread),
+            (2, Division::ByEdge),
+            (3, Division::ByThread),
+        ] {
+            let again = stopped(threads, division);
             assert!(
                 first == again,
-                "{transport}, {threads} threads: {}",
+                "{transport}, {threads} threads, {division:?}: {}",
                 difference(&first, &again)
             );
         }
