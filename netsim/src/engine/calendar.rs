@@ -4,7 +4,7 @@
 //! to its next packet. So the calendar cuts time into narrow slots, puts an event into its
 //! slot in constant time, and sorts the events of one slot at a time. Events beyond the horizon,
 //! mostly timers, wait in a heap. Events of equal time are ordered by key, never by the order in
-//! which they were added, so results do not depend on how a fabric is divided among threads.
+//! which they were added, so results do not depend on how a fabric is divided.
 //!
 //! Measured against a binary heap in `benches/README.md`.
 

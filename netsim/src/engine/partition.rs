@@ -8,7 +8,7 @@
 use gradwire_fabric::topology::{Device, Fabric, Link};
 use gradwire_protocol::units::Span;
 
-/// The maximum number of regions. Each has lists of its own, which so many make a tenth of a run.
+/// The maximum number of regions, whose numbers have 16 bits.
 const REGIONS_MAX: usize = 1 << 12;
 
 /// The division of a fabric into regions.

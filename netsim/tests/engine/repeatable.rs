@@ -33,7 +33,7 @@ enum Trouble {
     Adaptive,
     /// Switches choose by load while one link fails and comes back; that link is of one region.
     AdaptiveFlap,
-    /// Some links between switches are shorter than others.
+    /// Some links are shorter than others.
     ShortLinks,
     /// Hosts send slowly now and then.
     SlowHosts,
