@@ -233,19 +233,18 @@ fn regions<'w, H: Host>(
 ) -> Vec<FabricRegion<'w, H>> {
     let (workload, count) = (&setup.workload, wiring.partition.regions);
     let region_of = |host: u32| usize::from(wiring.partition.host_region[host as usize]);
-    let mut hosts: Vec<Vec<H>> = (0..count).map(|_| Vec::new()).collect();
-    for id in 0..setup.fabric.hosts {
-        hosts[region_of(id)].push(host(id));
-    }
     let mut flows = vec![Flows::without_triggers(workload); count];
     for (flow, trigger) in triggered(workload) {
         let source = workload.flows[flow as usize].source;
         flows[region_of(source)].await_trigger(trigger, flow);
     }
     let gap = setup.event_gap(count);
-    let parts = (0..).zip(hosts).zip(flows);
-    let mut regions: Vec<_> = parts
-        .map(|((number, hosts), flows)| FabricRegion::new(wiring, number, hosts, flows, gap))
+    let mut regions: Vec<_> = (0..)
+        .zip(flows)
+        .map(|(number, flows)| {
+            let hosts = wiring.hosts.of(number).iter().map(|&id| host(id));
+            FabricRegion::new(wiring, number, hosts.collect(), flows, gap)
+        })
         .collect();
     for (at, host, flow) in due_at_times(workload) {
         regions[region_of(host)].begin_at(at, host, flow);
@@ -286,7 +285,7 @@ fn gather<H: Host>(
         ..Outcome::default()
     };
     let mut ports = Vec::with_capacity(regions.len());
-    let share = regions.len().div_ceil(setup.threads);
+    let share = parallel::regions_per_thread(regions.len(), setup.threads);
     for (number, mut region) in regions.into_iter().enumerate() {
         outcome.events += region.events;
         outcome.events_per_thread[number / share] += region.events;

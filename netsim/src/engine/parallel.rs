@@ -116,7 +116,7 @@ fn next_event<H: Host>(region: &FabricRegion<'_, H>) -> Instant {
 
 /// The state that the threads of a run share.
 struct Exchange<C> {
-    /// Regions of each thread; the last may have fewer.
+    /// [`regions_per_thread`].
     share: usize,
     threads: usize,
     arrived: AtomicUsize,
@@ -140,6 +140,11 @@ impl Drop for PanicFlag<'_> {
             self.0.store(true, Ordering::Release);
         }
     }
+}
+
+/// Regions of each thread; the last may have fewer.
+pub fn regions_per_thread(regions: usize, threads: usize) -> usize {
+    regions.div_ceil(threads)
 }
 
 /// Runs all regions on this many threads until no event before the end is left. Calls `watch` now
@@ -172,7 +177,7 @@ pub fn run<H: Host + Send>(
 
 impl<C: Default + Send> Exchange<C> {
     fn new(regions: usize, threads: usize, horizon: Horizon) -> Self {
-        let share = regions.div_ceil(threads);
+        let share = regions_per_thread(regions, threads);
         let threads = regions.div_ceil(share);
         let numbers = || (0..threads).map(|_| AtomicU64::new(0)).collect();
         Self {

@@ -67,8 +67,8 @@ impl RegionMail {
     }
 }
 
-/// One region of a run. Ports and hosts lie at their places ([`Wiring::port_place`],
-/// [`Wiring::host_place`]) in its lists.
+/// One region of a run. Ports, hosts and switches lie at their places ([`Wiring::port_place`],
+/// [`Wiring::hosts`], [`Wiring::switches`]) in its lists.
 #[derive(Debug)]
 pub struct FabricRegion<'w, H: Host> {
     wiring: &'w Wiring,
@@ -118,8 +118,6 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         gap: Span,
     ) -> Self {
         let ports = wiring.ports_of[usize::from(number)].len();
-        let switches = wiring.partition.switch_region.iter();
-        let switches = switches.filter(|&&region| region == number).count();
         let mut region = Self {
             wiring,
             number,
@@ -134,7 +132,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             hosts,
             flows,
             held: match wiring.shared.is_some() || wiring.pause.is_some() {
-                true => vec![0; switches],
+                true => vec![0; wiring.switches.of(number).len()],
                 false => Vec::new(),
             },
             from_ingress: match wiring.pause {
@@ -188,9 +186,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 }
             }
         }
-        let hosts = (0..).zip(&self.wiring.partition.host_region);
-        let number = self.number;
-        for (host, _) in hosts.filter(|&(_, &region)| region == number) {
+        for &host in self.wiring.hosts.of(self.number) {
             self.arm(host);
         }
     }
@@ -295,9 +291,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     /// Shows a packet to the element of a switch; returns whether the packet is to be routed.
     fn pass_element(&mut self, ingress: PortId, switch: u32, index: PacketIndex) -> bool {
-        let Some(mut element) =
-            self.elements[self.wiring.switch_place[switch as usize] as usize].take()
-        else {
+        let Some(mut element) = self.elements[self.wiring.switches.place(switch)].take() else {
             return true;
         };
         let (packet, cargo) = self.packets.both(index);
@@ -312,7 +306,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 self.offer(port, copy);
             }
         }
-        self.elements[self.wiring.switch_place[switch as usize] as usize] = Some(element);
+        self.elements[self.wiring.switches.place(switch)] = Some(element);
         if verdict != ElementVerdict::Route {
             self.packets.release(index);
         }
@@ -421,8 +415,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
                 _ => free,
             };
         };
-        let free =
-            bytes.saturating_sub(self.held[self.wiring.switch_place[switch as usize] as usize]);
+        let free = bytes.saturating_sub(self.held[self.wiring.switches.place(switch)]);
         state.room_of(queue, free, alpha)
     }
 
@@ -470,7 +463,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
-        self.held[self.wiring.switch_place[switch as usize] as usize] += u64::from(packet.bytes);
+        self.held[self.wiring.switches.place(switch)] += u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
@@ -492,7 +485,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
         let Device::Switch(switch) = self.wiring.wires[port.index()].from else {
             return;
         };
-        self.held[self.wiring.switch_place[switch as usize] as usize] -= u64::from(packet.bytes);
+        self.held[self.wiring.switches.place(switch)] -= u64::from(packet.bytes);
         let Some(pause) = self.wiring.pause else {
             return;
         };
@@ -587,7 +580,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn pump(&mut self, host: u32) {
         let port = self.wiring.host_port[host as usize];
-        let place = self.wiring.host_place[host as usize] as usize;
+        let place = self.wiring.hosts.place(host);
         while self.ports[self.wiring.port_place(port)].is_free(self.now) {
             let index = self.packets.reserve();
             let cargo = self.packets.cargo(index);
@@ -643,7 +636,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
             load: packet.load,
             urgency: packet.urgency,
         };
-        let receiver = &mut self.hosts[self.wiring.host_place[host as usize] as usize];
+        let receiver = &mut self.hosts[self.wiring.hosts.place(host)];
         receiver.receive(self.now, &envelope, self.packets.cargo(index));
         self.packets.release(index);
         self.settle(host);
@@ -653,7 +646,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
     #[inline]
     fn settle(&mut self, host: u32) {
         let mut started = false;
-        let machine = &mut self.hosts[self.wiring.host_place[host as usize] as usize];
+        let machine = &mut self.hosts[self.wiring.hosts.place(host)];
         while let Some(progress) = machine.progress() {
             self.flows.note(self.now, progress);
             started = true;
@@ -669,7 +662,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     #[inline]
     fn arm(&mut self, host: u32) {
-        let place = self.wiring.host_place[host as usize] as usize;
+        let place = self.wiring.hosts.place(host);
         let Some(wish) = self.hosts[place].wakes_at() else {
             return;
         };
@@ -682,7 +675,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     /// A host's alarm is due; the host may have asked for a later time since then.
     fn wake(&mut self, host: u32) {
-        let place = self.wiring.host_place[host as usize] as usize;
+        let place = self.wiring.hosts.place(host);
         if self.armed[place] != self.now {
             return;
         }
@@ -698,7 +691,7 @@ impl<'w, H: Host> FabricRegion<'w, H> {
 
     fn begin(&mut self, host: u32, flow: u32) {
         let begin = self.flows.begin(self.now, flow);
-        let place = self.wiring.host_place[host as usize] as usize;
+        let place = self.wiring.hosts.place(host);
         self.hosts[place].begin(self.now, begin);
         self.settle(host);
     }

@@ -57,10 +57,10 @@ pub struct Wiring {
     pub host_port: Vec<PortId>,
     /// The ports of each region, in the order of their places.
     pub ports_of: Vec<Vec<PortId>>,
-    /// Place of each host among those of its region.
-    pub host_place: Vec<u32>,
-    /// Place of each switch among those of its region.
-    pub switch_place: Vec<u32>,
+    /// The hosts of each region.
+    pub hosts: RegionMembers,
+    /// The switches of each region.
+    pub switches: RegionMembers,
     /// Which region has what.
     pub partition: Partition,
     /// Memory that the ports of a switch share: bytes and dynamic threshold factor.
@@ -94,8 +94,8 @@ impl Wiring {
             limits: vec![PortLimits::of_host()],
             host_port: vec![PortId(0); fabric.hosts as usize],
             ports_of: vec![Vec::new(); partition.regions],
-            host_place: places(&partition.host_region, partition.regions),
-            switch_place: places(&partition.switch_region, partition.regions),
+            hosts: RegionMembers::new(&partition.host_region, partition.regions),
+            switches: RegionMembers::new(&partition.switch_region, partition.regions),
             partition,
             shared: match fabric.buffer {
                 SwitchBuffer::PerPort(_) | SwitchBuffer::Divided { .. } => None,
@@ -161,13 +161,33 @@ impl Wiring {
     }
 }
 
-/// Place of each device among those of its region.
-fn places(region_of: &[u16], regions: usize) -> Vec<u32> {
-    let mut count_of = vec![0; regions];
-    let places = region_of.iter().map(|&region| {
-        let count = &mut count_of[usize::from(region)];
-        *count += 1;
-        *count - 1
-    });
-    places.collect()
+/// The hosts or switches of each region, and the place of each in the lists of its region.
+#[derive(Clone, Debug)]
+pub struct RegionMembers {
+    of: Vec<Vec<u32>>,
+    places: Vec<u32>,
+}
+
+impl RegionMembers {
+    fn new(region_of: &[u16], regions: usize) -> Self {
+        let mut of = vec![Vec::new(); regions];
+        let places = (0..).zip(region_of).map(|(number, &region)| {
+            let members = &mut of[usize::from(region)];
+            members.push(number);
+            members.len() as u32 - 1
+        });
+        let places = places.collect();
+        Self { of, places }
+    }
+
+    /// Those of a region, in the order of their places.
+    pub fn of(&self, region: u16) -> &[u32] {
+        &self.of[usize::from(region)]
+    }
+
+    /// The place of one.
+    #[inline]
+    pub fn place(&self, number: u32) -> usize {
+        self.places[number as usize] as usize
+    }
 }
