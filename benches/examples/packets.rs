@@ -10,7 +10,7 @@ use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Checksum, IdleMode, Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{Checksum, IdleMode, Job, Mtu, PacketCipher, PacketSecurity};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Layer, Rank, Span, Step};
 use gradwire_transport::control::PairSecrets;
@@ -28,17 +28,20 @@ struct DrivenRank {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [protection, mtu, bytes, count] = words.as_slice() else {
-        println!("usage: packets sealed|checked|plain MTU BYTES TENSORS");
+        println!("usage: packets sealed|aes|checked|plain MTU BYTES TENSORS");
         return;
     };
     let number = |text: &String| text.parse::<u32>().expect("a number");
     let mut job = Job::default();
     job.transport.mtu = Mtu::Bytes(number(mtu));
     (job.security, job.transport.checksum) = match protection.as_str() {
-        "sealed" => (PacketSecurity::Aead, Checksum::On),
+        "sealed" | "aes" => (PacketSecurity::Aead, Checksum::On),
         "checked" => (PacketSecurity::None, Checksum::On),
         _ => (PacketSecurity::None, Checksum::Off),
     };
+    if protection == "aes" {
+        job.cipher = PacketCipher::Aes128Gcm;
+    }
     let mut ranks = ranks(&job, number(bytes));
     for sequence in 0..number(count) {
         for rank in &mut ranks {
@@ -75,10 +78,7 @@ fn ranks(job: &Job, bytes: u32) -> [DrivenRank; 2] {
         let setup = DriverSetup {
             sockets,
             peers: addresses.to_vec(),
-            seal: match job.security {
-                PacketSecurity::Aead => Seal::aead(identity, &secrets),
-                PacketSecurity::None => Seal::none(identity, job.transport.checksum),
-            },
+            seal: Seal::of(job, identity, &secrets),
             faults: None,
             neighbours: None,
             idle: IdleMode::Block,

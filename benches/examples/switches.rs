@@ -1,7 +1,7 @@
 //! Times of single all-reduces of two ranks over loopback, as a histogram, and what an operation
 //! costs the thread of a rank: processor time, the wait for a core, and switches of threads.
-//! Arguments: `sealed` or `plain`, MTU, bytes of a tensor, number of operations, and units of
-//! other work between two operations, of about a microsecond each.
+//! Arguments: `sealed`, `aes` or `plain`, MTU, bytes of a tensor, number of operations, and units
+//! of other work between two operations, of about a microsecond each.
 //!
 //! ```text
 //! cargo build --release -p gradwire-benches --example switches
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity, WireChoice};
+use gradwire_protocol::job::{Job, Mtu, PacketCipher, PacketSecurity, WireChoice};
 use gradwire_protocol::units::{Layer, Rank, Span, Step};
 use gradwire_runtime::{LocalRank, OpenRank, Opening, RankTask};
 
@@ -69,8 +69,10 @@ fn main() {
     let mut job = Job::default();
     job.transport.wire = WireChoice::Udp;
     job.transport.mtu = Mtu::Bytes(number(mtu));
-    if protection == "plain" {
-        job.security = PacketSecurity::None;
+    match protection.as_str() {
+        "plain" => job.security = PacketSecurity::None,
+        "aes" => job.cipher = PacketCipher::Aes128Gcm,
+        _ => {}
     }
     let (bytes, count) = (number(bytes) as usize, number(count));
     let pause = number(pause);

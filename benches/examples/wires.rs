@@ -115,7 +115,7 @@ fn ends(wire: WireChoice) -> [End; 2] {
         End {
             endpoint: Endpoint::new(identity, &job, 1),
             wires,
-            seal: Seal::aead(identity, &secrets),
+            seal: Seal::of(&job, identity, &secrets),
             peer,
             slot: PacketSlot::new(),
             packets: 0,

@@ -38,8 +38,8 @@ use spanned::{TomlError, TomlProblem};
 pub use redundancy::{RedundancyFamily, RedundancyTerms};
 pub use values::{
     AlgorithmChoice, Checksum, CodecName, CodecTerms, DropFrom, GradientTransform, GrantWindow,
-    HoleFilling, IdleMode, MetricsAccess, Mtu, PacketOrder, PacketSecurity, QueueSignal,
-    ReduceAlgorithm, SumOrder, WireChoice,
+    HoleFilling, IdleMode, MetricsAccess, Mtu, PacketCipher, PacketOrder, PacketSecurity,
+    QueueSignal, ReduceAlgorithm, SumOrder, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -59,9 +59,12 @@ job_keys! {
         /// Replaces missing elements: by the scaled sum of those that arrived, by zero, by the last
         /// step's value, or by zero now while the sender adds them to its next step.
         holes: HoleFilling = HoleFilling::Rescale, one_of();
-        /// Protects packets: "aead" encrypts and authenticates them by AES-128-GCM with keys of
-        /// this job; "none" does neither.
+        /// Protects packets: "aead" encrypts and authenticates them with keys of this job; "none"
+        /// does neither.
         security: PacketSecurity = PacketSecurity::Aead, one_of();
+        /// Encrypts and authenticates packets; AES-128-GCM takes up to four times as long, and is
+        /// the one that NIST approves.
+        cipher: PacketCipher = PacketCipher::Aegis128L, one_of();
     }
 
     /// Sockets, windows and timers.

@@ -35,6 +35,7 @@ mod order;
 mod outlook;
 pub mod parity;
 pub mod path;
+pub mod prefetch;
 pub mod priority;
 pub mod reach;
 pub mod receiver;

@@ -25,8 +25,8 @@
 //!
 //! The checksum is the CRC-32 of header (this field 0) and payload, or 0 when the job turns it off.
 //! In a sealed packet it is the low 32 bits of the packet number, which counts every packet of a
-//! directed pair of ranks; the payload is encrypted, and the tag (AES-128-GCM) covers the header,
-//! which travels in clear, and the payload.
+//! directed pair of ranks; the payload is encrypted, and the tag covers the header, which travels
+//! in clear, and the payload.
 //!
 //! The signature names the kind of the message's operation: 24 bits that the caller gives. The
 //! receiver compares them with those that it posted, so that ranks which disagree find out from the
@@ -78,7 +78,7 @@ pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 /// The bits of a class in its byte.
 const CLASS_BITS: u8 = 3;
 const CLASS_MASK: u8 = (1 << CLASS_BITS) - 1;
-/// Bytes of the AES-128-GCM tag after the payload of a sealed packet.
+/// Bytes of the tag after the payload of a sealed packet.
 pub const TAG_BYTES: usize = 16;
 
 /// The purpose of a packet.

@@ -1,7 +1,7 @@
 //! `gradwire aggregate`: an aggregator as a process, for the sums of ranks of many jobs.
 //!
 //! 1. Ranks dial its address and pair with it by the token that both have; each pair has keys of
-//!    its own. Both compare words that name the settings of a pair: security and checksum.
+//!    its own. Both compare words that name the settings of a pair: security, cipher and checksum.
 //! 2. A driver moves packets; [`AggregatorMachine`] decides about them.
 //! 3. A rank is forgotten when its process ends: the connection that paired it remains for that.
 //!
@@ -15,7 +15,7 @@ use std::sync::mpsc::sync_channel;
 
 use gradwire_collectives::aggregation::aggregator::{AggregatorCounts, AggregatorMachine};
 use gradwire_collectives::aggregation::packets::{AGGREGATOR, SumPath};
-use gradwire_protocol::job::{Checksum, Job, PacketSecurity};
+use gradwire_protocol::job::{Checksum, Job};
 use gradwire_protocol::units::JobId;
 use gradwire_transport::driver::{self, DriverLink, GuestName};
 use gradwire_transport::pair::{LineState, PairError, PairLine, PairListener};
@@ -70,12 +70,12 @@ pub struct NetworkAggregator {
 
 /// The settings that a rank and its aggregator share, in words that both compare.
 pub(crate) fn subject(job: &Job) -> String {
-    let security = match job.security {
-        PacketSecurity::Aead => "aead",
-        PacketSecurity::None => "none",
-    };
+    let (security, cipher): (&str, &str) = (job.security.into(), job.cipher.into());
     let checksum = job.transport.checksum == Checksum::On;
-    format!("sums in the network, security = \"{security}\", transport.checksum = {checksum}")
+    format!(
+        "sums in the network, security = \"{security}\", cipher = \"{cipher}\", \
+         transport.checksum = {checksum}"
+    )
 }
 
 impl NetworkAggregator {

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity, WireChoice};
+use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Rank, Span};
 use gradwire_transport::driver::{DriverGuest, DriverSetup, GuestName};
@@ -88,10 +88,7 @@ pub(crate) fn identity(paired: &PairedProcess, own: Rank) -> Identity {
 /// The other process of a pair, as a driver reaches it.
 pub(crate) fn guest(job: &Job, paired: &PairedProcess, own: Rank) -> (GuestName, DriverGuest) {
     let identity = identity(paired, own);
-    let seal = match job.security {
-        PacketSecurity::Aead => Seal::aead(identity, &paired.secrets),
-        PacketSecurity::None => Seal::none(identity, job.transport.checksum),
-    };
+    let seal = Seal::of(job, identity, &paired.secrets);
     let name = GuestName {
         job: paired.job,
         rank: Rank(1 - own.0),

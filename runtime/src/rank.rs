@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradwire_collectives::communicator::Communicator;
 use gradwire_collectives::holes::{Residual, TensorShape};
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Job, PacketSecurity};
+use gradwire_protocol::job::Job;
 use gradwire_protocol::launch;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
@@ -112,7 +112,7 @@ impl LocalRank {
         let setup = DriverSetup {
             sockets,
             peers: data_addresses(control.roster()),
-            seal: seal_of(&job, identity, &control),
+            seal: Seal::of(&job, identity, control.secrets()),
             faults: FaultInjector::new(&job.faults, rank),
             neighbours: near.neighbours,
             idle: pace.idle,
@@ -533,13 +533,6 @@ fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {
 /// Reports to all ranks which of those that share memory with this one have ended.
 fn vigil_over(lives: Vec<(Rank, RankLife)>, voice: ControlSender) -> ProcessVigil {
     ProcessVigil::over(lives, move |rank| voice.lost(rank, "its process has ended"))
-}
-
-fn seal_of(job: &Job, identity: Identity, control: &ControlPlane) -> Seal {
-    match job.security {
-        PacketSecurity::Aead => Seal::aead(identity, control.secrets()),
-        PacketSecurity::None => Seal::none(identity, job.transport.checksum),
-    }
 }
 
 fn aggregator_terms(

@@ -8,14 +8,16 @@
 //!
 //! Not here: how packets reach the kernel, which [`crate::udp`] does.
 
+mod cipher;
 mod keys;
 mod rejection;
 mod window;
 
 use std::ops::Range;
 
-use gradwire_protocol::job::Checksum;
+use gradwire_protocol::job::{Checksum, Job, PacketCipher, PacketSecurity};
 use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
+use gradwire_protocol::prefetch::prefetch_behind;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{
@@ -105,6 +107,17 @@ struct PairKeys {
 }
 
 impl Seal {
+    /// The seal that a job asks for.
+    ///
+    /// # Panics
+    /// As [`Self::aead`], if the job's packets are sealed.
+    pub fn of(job: &Job, identity: Identity, secrets: &PairSecrets) -> Self {
+        match job.security {
+            PacketSecurity::Aead => Self::aead(identity, secrets, job.cipher),
+            PacketSecurity::None => Self::none(identity, job.transport.checksum),
+        }
+    }
+
     /// A seal without cryptography: a CRC-32 detects damage if `checksum` is on.
     pub fn none(identity: Identity, checksum: Checksum) -> Self {
         let protection = match checksum {
@@ -114,16 +127,17 @@ impl Seal {
         Self::new(identity, protection)
     }
 
-    /// A seal that encrypts and authenticates every packet with AES-128-GCM.
+    /// A seal that encrypts and authenticates every packet.
     ///
     /// # Panics
     /// When `secrets` does not have one secret for each rank of the job.
-    pub fn aead(identity: Identity, secrets: &PairSecrets) -> Self {
+    pub fn aead(identity: Identity, secrets: &PairSecrets, cipher: PacketCipher) -> Self {
         let ranks = 0..identity.world_size;
         assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
         let pair = |rank| {
             let peer = Rank(rank);
             let direction = |source, destination| KeyDirection {
+                cipher,
                 job: identity.job,
                 epoch: identity.epoch,
                 source,
@@ -359,6 +373,9 @@ fn stage_each(
     for index in packets {
         let packet = &mut out[end..];
         let payload = headers.write(index, packet);
+        if let Payload::Bytes(bytes) = payload {
+            prefetch_behind(bytes);
+        }
         let bytes = HEADER_BYTES + payload.len() + seal_bytes;
         finish(&mut packet[..bytes], payload);
         end += bytes;
@@ -431,7 +448,8 @@ mod tests {
     fn seals(protection: &str) -> [Seal; 2] {
         let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
         [0, 1].map(|rank| match protection {
-            "sealed" => Seal::aead(identity(rank), &secrets),
+            "aegis" => Seal::aead(identity(rank), &secrets, PacketCipher::Aegis128L),
+            "aes" => Seal::aead(identity(rank), &secrets, PacketCipher::Aes128Gcm),
             _ => Seal::none(identity(rank), Checksum::On),
         })
     }
@@ -486,7 +504,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_where_a_packet_does_not_continue_it() {
-        for protection in ["sealed", "checked"] {
+        for protection in ["aegis", "aes", "checked"] {
             let [mut sender, mut receiver] = seals(protection);
             let mut whole = packets(&mut sender);
             let count = whole.len();
@@ -509,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_forged_packet_ends_its_run_and_is_named() {
-        for protection in ["sealed", "checked"] {
+        for protection in ["aegis", "aes", "checked"] {
             let [mut sender, mut receiver] = seals(protection);
             let mut packets = packets(&mut sender);
             packets[2][HEADER_BYTES + 5] ^= 1;

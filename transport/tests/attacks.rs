@@ -123,7 +123,7 @@ impl Victim {
         let setup = DriverSetup {
             sockets: Wires::Sockets(sockets),
             peers,
-            seal: Seal::aead(identity, &secrets),
+            seal: Seal::of(&job, identity, &secrets),
             faults: None,
             neighbours: None,
             idle: IdleMode::Adaptive,

@@ -6,7 +6,7 @@ mod members;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, PacketSecurity};
+use gradwire_protocol::job::{Job, PacketCipher, PacketSecurity};
 use gradwire_protocol::units::{ByteCount, MessageKey, Rank, Share, Span};
 use gradwire_transport::udp::Sockets;
 
@@ -34,6 +34,16 @@ fn messages_of_any_size_arrive_in_super_packets() {
 fn jumbo_packets_arrive_in_super_packets_too() {
     for members in pairs(&job(9000)) {
         transfer(&members, 1, 5_000_000);
+    }
+}
+
+#[test]
+fn packets_sealed_by_another_cipher_arrive_too() {
+    let mut job = job(1500);
+    assert_eq!(job.cipher, PacketCipher::Aegis128L);
+    job.cipher = PacketCipher::Aes128Gcm;
+    for members in pairs(&job) {
+        transfer(&members, 1, 3_000_000);
     }
 }
 

@@ -120,7 +120,7 @@ pub enum IdleMode {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PacketSecurity {
-    /// Every packet is encrypted and authenticated, AES-128-GCM.
+    /// Every packet is encrypted and authenticated, by a [`PacketCipher`].
     Aead,
     /// No protection: an attacker who reaches the network can read, forge and replay packets.
     None,
@@ -134,6 +134,17 @@ impl PacketSecurity {
             Self::None => 0,
         }
     }
+}
+
+/// The AEAD that encrypts and authenticates packets. Keys and tags have 16 bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+pub enum PacketCipher {
+    /// AEGIS-128L (draft-irtf-cfrg-aegis-aead): a few AES rounds for each 32 bytes.
+    #[strum(serialize = "aegis-128l")]
+    Aegis128L,
+    /// AES-128-GCM (NIST SP 800-38D).
+    #[strum(serialize = "aes-128-gcm")]
+    Aes128Gcm,
 }
 
 /// The algorithm of an all-reduce or a reduce-scatter.

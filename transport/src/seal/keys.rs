@@ -2,17 +2,18 @@
 //!
 //! Rank 0 gives each pair of ranks a secret (see `control::secrets`). HKDF-SHA256 derives from it
 //! one secret per direction, bound to job, epoch, source and destination. From the secret of a
-//! direction derive a key and an IV for AES-128-GCM, and the secret of the next generation:
+//! direction derive a key and an IV for the job's cipher, and the secret of the next generation:
 //!
 //! ```text
-//!   pair secret --"data" job epoch source destination--> secret 0 --"next"--> secret 1 --> ...
-//!                                                           |                    |
-//!                                                        key 0, IV 0          key 1, IV 1
+//!   pair secret --"data" cipher job epoch ranks--> secret 0 --"next"--> secret 1 --> ...
+//!                                                     |                    |
+//!                                                  key 0, IV 0          key 1, IV 1
 //! ```
 //!
 //! - Every packet, including a retransmission, takes the next number of its direction.
 //! - Its nonce is the IV XOR the number (RFC 8446, 5.3). Its generation is the number's bits from
-//!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6).
+//!   23 on, so no key seals more than 2^23 packets (RFC 9001, 6.6, has this limit for
+//!   AES-128-GCM).
 //! - So no nonce is ever used twice with one key, whatever is sent again.
 //! - Both ends see the generation in the number and change keys without a message.
 //! - A receiver keeps the keys of three generations: previous, current and next. After a pause in
@@ -21,22 +22,22 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-
+use gradwire_protocol::job::PacketCipher;
 use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
+use super::cipher::PacketKey;
 use super::rejection::PacketRejection;
 use super::window::{Freshness, ReplayWindow};
 use crate::hkdf::{Secret, expand};
 
 /// A number's bits below its generation.
 const GENERATION_AT: u32 = 23;
-const KEY_BYTES: usize = 16;
 
 /// The packets that a chain of keys protects: those from `source` to `destination` in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyDirection {
+    pub(super) cipher: PacketCipher,
     pub(super) job: JobId,
     pub(super) epoch: u16,
     pub(super) source: Rank,
@@ -47,55 +48,45 @@ impl KeyDirection {
     fn chain(self, pair: &Secret) -> KeyChain {
         let (job, epoch) = (self.job.0.to_be_bytes(), self.epoch.to_be_bytes());
         let ends = [self.source, self.destination].map(|rank| rank.0.to_be_bytes());
-        let purpose: [&[u8]; 5] = [b"gradwire data", &job, &epoch, &ends[0], &ends[1]];
-        KeyChain(expand(pair, &purpose))
+        let cipher: &str = self.cipher.into();
+        let purpose: [&[u8]; 6] = [
+            b"gradwire data",
+            cipher.as_bytes(),
+            &job,
+            &epoch,
+            &ends[0],
+            &ends[1],
+        ];
+        KeyChain {
+            secret: expand(pair, &purpose),
+            cipher: self.cipher,
+        }
     }
 }
 
 /// The secret of the next generation.
 #[derive(Clone)]
-struct KeyChain(Secret);
+struct KeyChain {
+    secret: Secret,
+    cipher: PacketCipher,
+}
 
 impl KeyChain {
     /// Derives the next generation's key, and replaces the secret by the one after it.
     fn advance(&mut self) -> PacketKey {
-        let key = PacketKey::of(&self.0);
+        let key = self.key();
         self.skip();
         key
     }
 
+    fn key(&self) -> PacketKey {
+        PacketKey::of(&self.secret, self.cipher)
+    }
+
     /// Replaces the secret by the one after it.
     fn skip(&mut self) {
-        self.0 = expand(&self.0, &[b"gradwire next"]);
+        self.secret = expand(&self.secret, &[b"gradwire next"]);
     }
-}
-
-struct PacketKey {
-    aead: LessSafeKey,
-    iv: [u8; NONCE_LEN],
-}
-
-impl PacketKey {
-    fn of(secret: &Secret) -> Self {
-        let key: [u8; KEY_BYTES] = expand(secret, &[b"gradwire key"]);
-        let unbound = UnboundKey::new(&AES_128_GCM, &key).expect("AES-128 has keys of 16 bytes");
-        Self {
-            aead: LessSafeKey::new(unbound),
-            iv: expand(secret, &[b"gradwire iv"]),
-        }
-    }
-
-    fn nonce(&self, number: u64) -> Nonce {
-        Nonce::assume_unique_for_key(nonce(&self.iv, number))
-    }
-}
-
-fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
-    let (mut nonce, start) = (*iv, NONCE_LEN - size_of::<u64>());
-    let low = nonce[start..].first_chunk_mut();
-    let low = low.expect("the last eight bytes");
-    *low = (u64::from_be_bytes(*low) ^ number).to_be_bytes();
-    nonce
 }
 
 fn generation(number: u64) -> u64 {
@@ -128,12 +119,7 @@ impl OutboundKeys {
         let number = self.take_number();
         let (header, body) = packet.split_at_mut(HEADER_BYTES);
         header[CHECKSUM_AT..].copy_from_slice(&(number as u32).to_le_bytes());
-        let (out, tag) = body.split_at_mut(payload.len());
-        let (nonce, aad) = (self.key.nonce(number), Aad::from(&*header));
-        self.key
-            .aead
-            .seal_out_of_place_scatter(nonce, aad, payload, out, &[], tag)
-            .expect("the room is exact and a packet far below the limits of GCM");
+        self.key.seal(number, header, payload, body);
     }
 
     fn take_number(&mut self) -> u64 {
@@ -203,9 +189,7 @@ impl InboundKeys {
                 far.as_ref().ok_or(PacketRejection::Forged)?
             }
         };
-        key.aead
-            .open_in_place(key.nonce(number), Aad::from(&*header), body)
-            .map_err(|_| PacketRejection::Forged)?;
+        key.open(number, header, body)?;
         while generation(number) > self.generation {
             self.change_keys();
         }
@@ -241,7 +225,7 @@ impl InboundKeys {
             }
             self.later.push(chain);
         }
-        Some(PacketKey::of(&self.later[ahead].0))
+        Some(self.later[ahead].key())
     }
 
     fn change_keys(&mut self) {
@@ -285,6 +269,7 @@ mod tests {
 
     const PAIR: Secret = [7; 32];
     const HERE: KeyDirection = KeyDirection {
+        cipher: PacketCipher::Aegis128L,
         job: JobId(5),
         epoch: 0,
         source: Rank(0),
@@ -405,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ_by_job_epoch_and_rank() {
+    fn keys_differ_by_cipher_job_epoch_and_rank() {
         let directions = [
             HERE,
             KeyDirection {
@@ -413,6 +398,10 @@ mod tests {
                 ..HERE
             },
             KeyDirection { epoch: 1, ..HERE },
+            KeyDirection {
+                cipher: PacketCipher::Aes128Gcm,
+                ..HERE
+            },
             KeyDirection {
                 source: Rank(2),
                 ..HERE
@@ -564,8 +553,8 @@ mod tests {
                 let number = outbound.next - 1;
                 let said = &sealed[CHECKSUM_AT..HEADER_BYTES];
                 prop_assert_eq!(said, &(number as u32).to_le_bytes());
-                let key: [u8; NONCE_LEN] = outbound.key.iv;
-                prop_assert!(used.insert((key, nonce(&key, number))), "number {number} twice");
+                let used_now = outbound.key.iv_and_nonce(number);
+                prop_assert!(used.insert(used_now), "number {number} twice");
                 prop_assert_eq!(outbound.generation, generation(number));
             }
         }

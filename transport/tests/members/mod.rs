@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gradwire_protocol::budget::LossAccount;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{Job, Mtu, PacketSecurity, TransportKeys, WireChoice};
+use gradwire_protocol::job::{Job, Mtu, TransportKeys, WireChoice};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::priority::MessageShape;
@@ -122,10 +122,7 @@ pub(crate) fn pair_between(
             job: JobId(9),
             epoch: 0,
         };
-        let seal = match job.security {
-            PacketSecurity::Aead => Seal::aead(identity, &secrets()),
-            PacketSecurity::None => Seal::none(identity, job.transport.checksum),
-        };
+        let seal = Seal::of(job, identity, &secrets());
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
         let setup = DriverSetup {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::machine::Payload;
+use gradwire_protocol::prefetch::prefetch_behind;
 
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::engine::memory::SpareScratch;
@@ -129,6 +130,7 @@ impl TensorBytes {
             let memory = &mut memory[inbound.region.range()];
             for landed in segments {
                 let target = landed.target(memory);
+                prefetch_behind(target);
                 match is_copied {
                     true => target.copy_from_slice(landed.bytes),
                     false => accumulate(dtype, op, target, landed.bytes),
