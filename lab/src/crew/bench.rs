@@ -1,4 +1,7 @@
 //! The measurements of one rank: collectives in a loop, between barriers, each result checked.
+//!
+//! A result is checked only when all ranks have theirs: where ranks share cores, a check would take
+//! the time of those that are still busy. Rivals' programs do the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,9 +85,9 @@ impl RankBench {
                 measured.barrier_ns.push(done.span_ns);
             }
             measured.add_losses(&done.outcome);
+            self.barrier()?;
             self.check(&mut measured, &buffer, &exercise, TENSOR_KEY);
         }
-        self.barrier()?;
         Ok(self.counted(measured, before))
     }
 
@@ -138,16 +141,19 @@ impl RankBench {
             times_us: vec![0.0; usize::from(buckets.count)],
             ..Measured::default()
         };
+        let mut results = Vec::new();
         for (layer, ended_ns, result) in told {
             let EndedOperation {
                 buffer, outcome, ..
             } = result?;
             measured.times_us[usize::from(layer)] = (ended_ns - start) as f64 / 1e3;
             measured.add_losses(&outcome);
-            let result = bytes_of(buffer);
-            self.check(&mut measured, &result, &exercise, bucket_key(layer));
+            results.push((layer, bytes_of(buffer)));
         }
         self.barrier()?;
+        for (layer, result) in results {
+            self.check(&mut measured, &result, &exercise, bucket_key(layer));
+        }
         Ok(self.counted(measured, before))
     }
 

@@ -54,7 +54,7 @@ def exercise(kind: str, elements: int, rank: int, world: int) -> tuple:
 
 
 def measure(order: dict, rank: int, world: int) -> dict:
-    """Time collectives of one size, each after a barrier, as gradwire's ranks do."""
+    """Time collectives of one size, each between barriers, as gradwire's ranks do."""
     act, tensor, source = exercise(order["kind"], order["bytes"] // 4, rank, world)
     times = []
     for _ in range(order["iterations"]):
@@ -63,6 +63,7 @@ def measure(order: dict, rank: int, world: int) -> dict:
         start = time.perf_counter()
         act(tensor)
         times.append((time.perf_counter() - start) * 1e6)
+        dist.barrier()
     if order["kind"] == "send-recv":
         times = [one / 2 if rank == 0 else 0.0 for one in times]
     return {"times_us": times}

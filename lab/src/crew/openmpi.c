@@ -32,6 +32,7 @@ static int measure(const struct order *order, double *times, int rank, int world
         double start = MPI_Wtime();
         MPI_Allreduce(MPI_IN_PLACE, sum, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         times[turn] = (MPI_Wtime() - start) * 1e6;
+        MPI_Barrier(MPI_COMM_WORLD);
     }
     for (size_t i = 0; i < count; i++) {
         float exact = 0;
