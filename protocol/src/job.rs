@@ -62,8 +62,8 @@ job_keys! {
         /// Protects packets: "aead" encrypts and authenticates them with keys of this job; "none"
         /// does neither.
         security: PacketSecurity = PacketSecurity::Aead, one_of();
-        /// Encrypts and authenticates packets; AES-128-GCM takes up to four times as long, and is
-        /// the one that NIST approves.
+        /// Encrypts and authenticates packets where security is "aead". AES-128-GCM takes up to
+        /// four times as long; NIST has approved only that one.
         cipher: PacketCipher = PacketCipher::Aegis128L, one_of();
     }
 
@@ -486,6 +486,14 @@ impl Job {
     /// The headers of IP and UDP come on top.
     pub const fn packet_overhead(&self) -> u32 {
         HEADER_BYTES as u32 + self.security.tag_bytes()
+    }
+
+    /// What protects packets on a network: the cipher's name, or "none".
+    pub fn protection(&self) -> &'static str {
+        match self.security {
+            PacketSecurity::Aead => self.cipher.into(),
+            PacketSecurity::None => "none",
+        }
     }
 
     /// The warning for the person who starts a job without security.

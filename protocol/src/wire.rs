@@ -64,7 +64,7 @@ pub use report::{REPORT_BYTES, SegmentReport};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 7;
+pub const VERSION: u8 = 8;
 /// Offset of the job, 32 bits.
 pub const JOB_AT: usize = 4;
 /// Offset of the membership epoch, 16 bits.

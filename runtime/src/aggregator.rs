@@ -70,12 +70,9 @@ pub struct NetworkAggregator {
 
 /// The settings that a rank and its aggregator share, in words that both compare.
 pub(crate) fn subject(job: &Job) -> String {
-    let (security, cipher): (&str, &str) = (job.security.into(), job.cipher.into());
+    let protection = job.protection();
     let checksum = job.transport.checksum == Checksum::On;
-    format!(
-        "sums in the network, security = \"{security}\", cipher = \"{cipher}\", \
-         transport.checksum = {checksum}"
-    )
+    format!("sums in the network, protection {protection}, transport.checksum = {checksum}")
 }
 
 impl NetworkAggregator {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use gradwire_collectives::ignores_tolerance;
-use gradwire_protocol::job::{Job, PacketSecurity, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
 
@@ -110,12 +110,12 @@ fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
 }
 
 /// How packets are protected. Memory that only the ranks of a host can map needs no protection.
-fn security(job: &Job, wire: &str) -> &'static str {
-    match (job.security, wire) {
-        (PacketSecurity::None, _) => "none",
-        (PacketSecurity::Aead, "shm") => "none in memory",
-        (PacketSecurity::Aead, "shm+udp") => "aead, none in memory",
-        (PacketSecurity::Aead, _) => "aead",
+fn security(job: &Job, wire: &str) -> String {
+    match (job.protection(), wire) {
+        ("none", _) => "none".to_owned(),
+        (_, "shm") => "none in memory".to_owned(),
+        (cipher, "shm+udp") => format!("{cipher}, none in memory"),
+        (cipher, _) => cipher.to_owned(),
     }
 }
 
@@ -193,8 +193,8 @@ mod tests {
             let line = line(&name, &job, &roster(&["a", "b", "b"]), own);
             line.split_once(", wire ").expect("a wire").1.to_owned()
         };
-        let wanted = "udp, security aead, the job's tolerance 0%, algorithm auto, metrics at port \
-                      9401 of loopback";
+        let wanted = "udp, security aegis-128l, the job's tolerance 0%, algorithm auto, metrics at \
+                      port 9401 of loopback";
         assert_eq!(told("udp", Some("127.0.0.1:9401")), wanted);
         let wanted = "shm, security none in memory, the job's tolerance 0%, algorithm auto, no \
                       metrics of rank 0: port 9400 cannot be opened";

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gradwire_protocol::job::{Job, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, PacketCipher, ReduceAlgorithm};
 use gradwire_protocol::units::{Share, Span};
 use gradwire_runtime::aggregator::{AggregatorError, AggregatorOpening, NetworkAggregator};
 use gradwire_runtime::{LocalRank, RankCounters, RankTask};
@@ -59,8 +59,7 @@ fn summed(rank: &LocalRank, sequence: u32) {
 }
 
 /// Sums on all ranks, with an aggregator until `end` of them have been done.
-fn with_aggregator(mut job: Job, token: &str, end: u32) -> Vec<RankCounters> {
-    let mut aggregator = open(&job, token);
+fn with_aggregator(mut job: Job, mut aggregator: NetworkAggregator, end: u32) -> Vec<RankCounters> {
     job.collectives.algorithm = ReduceAlgorithm::InNetwork;
     job.collectives.aggregator = Some(aggregator.address());
     let (is_over, done) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -92,14 +91,16 @@ fn with_aggregator(mut job: Job, token: &str, end: u32) -> Vec<RankCounters> {
 fn sealed_sums_with_losses_are_exact() {
     let mut job = Job::default();
     job.faults.drop = Share::new(0.01).expect("a share");
-    for counters in with_aggregator(job, "secret", SUMS) {
+    let aggregator = open(&job, "secret");
+    for counters in with_aggregator(job, aggregator, SUMS) {
         assert_eq!(counters.network_sums, u64::from(SUMS), "{counters:?}");
     }
 }
 
 #[test]
 fn ranks_go_on_when_the_aggregator_ends() {
-    let counted = with_aggregator(Job::default(), "secret", SUMS / 2);
+    let aggregator = open(&Job::default(), "secret");
+    let counted = with_aggregator(Job::default(), aggregator, SUMS / 2);
     for counters in &counted {
         let alone = counters.sums_without_aggregator + counters.failed_network_sums;
         assert!(counters.network_sums >= u64::from(SUMS / 2), "{counters:?}");
@@ -116,10 +117,16 @@ fn ranks_go_on_when_the_aggregator_ends() {
 }
 
 #[test]
-fn an_aggregator_with_another_token_sums_nothing() {
-    for counters in with_aggregator(Job::default(), "another", SUMS) {
-        assert_eq!(counters.network_sums, 0, "{counters:?}");
-        assert_eq!(counters.sums_without_aggregator, u64::from(SUMS));
+fn an_aggregator_with_another_token_or_cipher_sums_nothing() {
+    let job = Job {
+        cipher: PacketCipher::Aes128Gcm,
+        ..Job::default()
+    };
+    for aggregator in [open(&Job::default(), "another"), open(&job, "secret")] {
+        for counters in with_aggregator(Job::default(), aggregator, SUMS) {
+            assert_eq!(counters.network_sums, 0, "{counters:?}");
+            assert_eq!(counters.sums_without_aggregator, u64::from(SUMS));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 pub(crate) type Secret = [u8; 32];
 
 /// HKDF-Expand (RFC 5869, 2.3): `N` bytes, at most 8,160. Every `purpose` starts with a label of
-/// its own, followed by parts of fixed length.
+/// its own, followed by parts of which at most one varies in length.
 pub(crate) fn expand<const N: usize>(secret: &Secret, purpose: &[&[u8]]) -> [u8; N] {
     struct Length(usize);
     impl KeyType for Length {

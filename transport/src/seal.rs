@@ -494,6 +494,24 @@ mod tests {
         packets
     }
 
+    #[test]
+    fn a_seal_is_that_of_its_job() {
+        let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
+        let job = Job {
+            cipher: PacketCipher::Aes128Gcm,
+            ..Job::default()
+        };
+        let first = packets(&mut Seal::of(&job, identity(0), &secrets)).swap_remove(0);
+        let opened = |cipher| {
+            let (mut seal, mut packet) = (Seal::aead(identity(1), &secrets, cipher), first.clone());
+            let header = seal.read(&packet).expect("of this job");
+            seal.open(&header, &mut packet)
+        };
+        assert_eq!(opened(PacketCipher::Aes128Gcm), Ok(()));
+        let forged = Err(PacketRejection::Forged);
+        assert_eq!(opened(PacketCipher::Aegis128L), forged);
+    }
+
     /// Opens the first packet, then those that continue it.
     fn opened(seal: &mut Seal, packets: &mut [Vec<u8>]) -> OpenedRun {
         let (first, others) = packets.split_first_mut().expect("a packet");

@@ -4,7 +4,7 @@
 use gradwire_lab::crew::kind::PerfCollective;
 use gradwire_lab::error::LabError;
 use gradwire_lab::sim::progress;
-use gradwire_protocol::job::{IdleMode, Job, PacketSecurity, ReduceAlgorithm, WireChoice};
+use gradwire_protocol::job::{IdleMode, Job, ReduceAlgorithm, WireChoice};
 use gradwire_protocol::units::ByteCount;
 use indicatif::ProgressBar;
 
@@ -54,9 +54,9 @@ pub(super) fn refuse_spinning(job: &Job) -> Result<(), CommandError> {
 
 /// The protection of a job's packets over a wire: memory of one host is never sealed.
 pub(super) fn security(job: &Job, wire: &str) -> &'static str {
-    match job.security {
-        PacketSecurity::Aead if wire != "shm" => "aead",
-        PacketSecurity::Aead | PacketSecurity::None => "none",
+    match wire {
+        "shm" => "none",
+        _ => job.protection(),
     }
 }
 

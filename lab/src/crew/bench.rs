@@ -1,7 +1,7 @@
 //! The measurements of one rank: collectives in a loop, between barriers, each result checked.
 //!
 //! A result is checked only when all ranks have theirs: where ranks share cores, a check would take
-//! the time of those that are still busy. Rivals' programs do the same.
+//! the time of those that are still busy. Rivals' programs have the same barriers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -173,7 +173,7 @@ impl NcclPlugin {
 
     /// The line that says that the plugin is loaded.
     fn line(&self, launch: &NcclLaunch) -> String {
-        let security: &str = self.party.job().security.into();
+        let security = self.party.job().protection();
         let trust = match self.party.has_token() {
             true => "by token",
             false => "without a token: set GRADWIRE_TOKEN_FILE where others reach the network",

@@ -1,8 +1,9 @@
 //! Keys of one directed pair of ranks; they seal and open its packets.
 //!
 //! Rank 0 gives each pair of ranks a secret (see `control::secrets`). HKDF-SHA256 derives from it
-//! one secret per direction, bound to job, epoch, source and destination. From the secret of a
-//! direction derive a key and an IV for the job's cipher, and the secret of the next generation:
+//! one secret per direction, bound to cipher, job, epoch, source and destination. From the secret
+//! of a direction derive a key and an IV for the job's cipher, and the secret of the next
+//! generation:
 //!
 //! ```text
 //!   pair secret --"data" cipher job epoch ranks--> secret 0 --"next"--> secret 1 --> ...
@@ -268,8 +269,9 @@ mod tests {
     use super::*;
 
     const PAIR: Secret = [7; 32];
+    const CIPHERS: [PacketCipher; 2] = [PacketCipher::Aegis128L, PacketCipher::Aes128Gcm];
     const HERE: KeyDirection = KeyDirection {
-        cipher: PacketCipher::Aegis128L,
+        cipher: CIPHERS[0],
         job: JobId(5),
         epoch: 0,
         source: Rank(0),
@@ -279,7 +281,12 @@ mod tests {
     impl OutboundKeys {
         /// The state after `next` packets.
         fn after(next: u64) -> Self {
-            let mut outbound = Self::new(HERE, &PAIR);
+            Self::of(HERE.cipher, next)
+        }
+
+        /// The same with this cipher.
+        fn of(cipher: PacketCipher, next: u64) -> Self {
+            let mut outbound = Self::new(KeyDirection { cipher, ..HERE }, &PAIR);
             outbound.skip_to(next);
             outbound
         }
@@ -298,6 +305,14 @@ mod tests {
             self.seal(&mut packet, payload);
             packet
         }
+    }
+
+    fn any_cipher() -> impl Strategy<Value = PacketCipher> {
+        prop::sample::select(CIPHERS.to_vec())
+    }
+
+    fn inbound_of(cipher: PacketCipher) -> InboundKeys {
+        InboundKeys::new(KeyDirection { cipher, ..HERE }, &PAIR)
     }
 
     fn inbound_after(packets: &[u64]) -> InboundKeys {
@@ -416,12 +431,8 @@ mod tests {
                 ..HERE
             },
         ];
-        let sealed = directions.map(|direction| {
-            let mut packet = vec![0; HEADER_BYTES + TAG_BYTES];
-            OutboundKeys::new(direction, &PAIR).seal(&mut packet, b"");
-            packet
-        });
-        assert_eq!(BTreeSet::from(sealed).len(), directions.len());
+        let secrets = directions.map(|direction| direction.chain(&PAIR).secret);
+        assert_eq!(BTreeSet::from(secrets).len(), directions.len());
     }
 
     /// What becomes of the next packet of a direction.
@@ -466,10 +477,10 @@ mod tests {
 
     impl RoughPath {
         /// A direction on which one packet has arrived, with this number.
-        fn from(number: u64) -> Self {
+        fn from(cipher: PacketCipher, number: u64) -> Self {
             let mut path = Self {
-                outbound: OutboundKeys::after(number),
-                inbound: InboundKeys::new(HERE, &PAIR),
+                outbound: OutboundKeys::of(cipher, number),
+                inbound: inbound_of(cipher),
                 waiting: Vec::new(),
                 opened: BTreeSet::new(),
             };
@@ -541,10 +552,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_nonce_is_used_twice_with_one_key(
+            cipher in any_cipher(),
             start in prop_oneof![Just(0_u64), Just(CHANGES[0] - 300), Just(CHANGES[2] - 300)],
             again in prop::collection::vec(0..2_u8, 600),
         ) {
-            let (mut outbound, mut used) = (OutboundKeys::after(start), BTreeSet::new());
+            let (mut outbound, mut used) = (OutboundKeys::of(cipher, start), BTreeSet::new());
             // Each packet repeats the payload before it, as a repair does, or has a new one.
             let mut payload = 0_u8;
             for again in again {
@@ -561,12 +573,13 @@ mod tests {
 
         #[test]
         fn packets_of_a_rough_path_open_once_across_key_changes(
+            cipher in any_cipher(),
             // The low half of the numbers wraps at 2^32, where a generation begins, too.
             edge in prop::sample::select(vec![CHANGES[0], CHANGES[1], 1 << 32, 3 << 32]),
             before in 1..300_u64,
             steps in prop::collection::vec(any_step(), 1..120),
         ) {
-            let mut path = RoughPath::from(edge - before);
+            let mut path = RoughPath::from(cipher, edge - before);
             for step in steps {
                 path.take(step);
             }
@@ -574,12 +587,13 @@ mod tests {
 
         #[test]
         fn packets_of_any_size_open_unchanged(
+            cipher in any_cipher(),
             payload in prop::collection::vec(any::<u8>(), 0..3000),
             number in prop_oneof![0..1_000_u64, CHANGES[0] - 5..CHANGES[0] + 5],
         ) {
-            let mut packet = OutboundKeys::after(number).packet(&payload);
+            let mut packet = OutboundKeys::of(cipher, number).packet(&payload);
             let sealed = packet.clone();
-            let opened = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
+            let opened = inbound_of(cipher).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(opened, Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
@@ -587,13 +601,14 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_anywhere_is_refused(
+            cipher in any_cipher(),
             payload in prop::collection::vec(any::<u8>(), 0..300),
             place in any::<prop::sample::Index>(),
         ) {
-            let mut packet = OutboundKeys::after(0).packet(&payload);
+            let mut packet = OutboundKeys::of(cipher, 0).packet(&payload);
             let bit = place.index(packet.len() * 8);
             packet[bit / 8] ^= 1 << (bit % 8);
-            let refused = InboundKeys::new(HERE, &PAIR).open(PacketKind::Data, &mut packet);
+            let refused = inbound_of(cipher).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(refused, Err(PacketRejection::Forged));
         }
     }
