@@ -110,7 +110,7 @@ impl Seal {
     /// The seal that a job asks for.
     ///
     /// # Panics
-    /// As [`Self::aead`], if the job's packets are sealed.
+    /// When packets are sealed, and `secrets` does not have one secret for each rank of the job.
     pub fn of(job: &Job, identity: Identity, secrets: &PairSecrets) -> Self {
         match job.security {
             PacketSecurity::Aead => Self::aead(identity, secrets, job.cipher),
@@ -128,10 +128,7 @@ impl Seal {
     }
 
     /// A seal that encrypts and authenticates every packet.
-    ///
-    /// # Panics
-    /// When `secrets` does not have one secret for each rank of the job.
-    pub fn aead(identity: Identity, secrets: &PairSecrets, cipher: PacketCipher) -> Self {
+    fn aead(identity: Identity, secrets: &PairSecrets, cipher: PacketCipher) -> Self {
         let ranks = 0..identity.world_size;
         assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
         let pair = |rank| {

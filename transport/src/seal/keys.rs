@@ -433,6 +433,12 @@ mod tests {
         ];
         let secrets = directions.map(|direction| direction.chain(&PAIR).secret);
         assert_eq!(BTreeSet::from(secrets).len(), directions.len());
+        let sealed = directions.map(|direction| {
+            let mut packet = vec![0; HEADER_BYTES + TAG_BYTES];
+            OutboundKeys::new(direction, &PAIR).seal(&mut packet, b"");
+            packet
+        });
+        assert_eq!(BTreeSet::from(sealed).len(), directions.len());
     }
 
     /// What becomes of the next packet of a direction.
