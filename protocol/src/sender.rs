@@ -72,11 +72,11 @@ use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
-use self::loss::{ClassFlights, FoundLost, HoleJudge, LateSegments};
+use self::loss::{ClassFlights, FoundLost, LateSegments};
 use self::message::{ReportWait, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::parity::LossShare;
-use self::tail::TailMarks;
+use self::tail::{HoleJudge, TailMarks};
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
@@ -488,10 +488,11 @@ impl Sender {
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
+        self.tail.on_sent(segments);
         let wait = ReportWait {
             rtt,
             gap: settings.gap,
-            record: self.tail.on_sent(segments),
+            record: self.tail.record(self.judge),
         };
         let probe_at = sending.next_probe(now, wait);
         sending.probe.at = probe_at;

@@ -24,10 +24,9 @@
 use smallvec::SmallVec;
 
 use super::Sender;
-use super::loss::HoleJudge;
-use super::message::{PathRecord, ReportWait, SendMessage, grant_wait};
+use super::message::{ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
-use super::tail::TailMark;
+use super::tail::{PathRecord, TailMark};
 use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -54,8 +53,6 @@ const SILENT_WAITS: u64 = 2;
 const SILENCE_PART: u64 = 128;
 /// On paths that lose this share of packets, each end is marked twice at a time.
 const MARKED_TWICE: f64 = 0.02;
-/// On clean paths the ends of a message are marked if it has this many segments for each of them.
-const MARKED_SEGMENTS: usize = 8;
 /// At most this many paths are marked before the end of a message: where many begin to send to one,
 /// a mark of each path would fill the last queue.
 const MARKS_MIDWAY: usize = 8;
@@ -168,8 +165,8 @@ impl Sender {
         sending.probe.count_vain(self.heard);
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
-            + match self.tail.record() {
-                PathRecord::Clean if rtt.is_known() => doubled.min(longest),
+            + match self.tail.record(self.judge) {
+                PathRecord::Clean | PathRecord::Unproven if rtt.is_known() => doubled.min(longest),
                 _ => {
                     let hurries = u32::from(sending.probe.hurries());
                     let asked = sending.probe.unanswered.saturating_sub(hurries);
@@ -279,7 +276,7 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
-        let (record, sending) = (self.tail.record(), &mut self.messages[at]);
+        let (record, sending) = (self.tail.record(self.judge), &mut self.messages[at]);
         let ends_soon = record == PathRecord::Lossy && sending.all_sent();
         let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
         let is_asked = sending.probe.stage == SendStage::SaidAllSent;
@@ -416,25 +413,22 @@ impl Sender {
         let sending = &self.messages[at];
         let probe = &sending.probe;
         let was_in_vain = probe.unanswered > 1 && probe.asks_twice(sending.in_flight());
-        match self.tail.record() {
+        match self.tail.record(self.judge) {
             PathRecord::Lossy if was_in_vain => 2,
             _ => 1,
         }
     }
 
-    /// The last packets of a message that was sent, as far as their paths need a mark: on lossy
-    /// paths, those in flight. Where a receiver trusts paths, also those of a long message that
-    /// tolerates loss on clean paths: the first packet that these lose may be a last one.
+    /// The last packets of a message that was sent, as far as their paths need a mark: those in
+    /// flight on lossy paths, and the first time also on unproven ones.
     fn ends_to_mark(&self, at: usize) -> SmallVec<[PathMark; 8]> {
         let mut ends = self.ends_in_flight(at);
         let sending = &self.messages[at];
-        let is_long = sending.segments() as usize >= ends.len() * MARKED_SEGMENTS;
         // A mark that no report answers is late rather than lost.
-        let is_asked = sending.probe.unanswered > 0;
-        let trusts_paths = self.judge != HoleJudge::Sender;
-        let waits = !sending.is_lossless() && trusts_paths && is_long && !is_asked;
-        let is_marked = waits || sending.is_in_doubt();
-        if self.tail.record() == PathRecord::Clean && !is_marked {
+        let is_first = sending.probe.unanswered <= 1;
+        let record = self.tail.record(self.judge);
+        let is_marked = sending.needs_marks(record) && (is_first || record == PathRecord::Lossy);
+        if !is_marked && !sending.is_in_doubt() {
             ends.clear();
         }
         if sending.is_in_doubt() && !sending.all_sent() {
@@ -494,7 +488,8 @@ impl Sender {
             let sending = &mut self.messages[at];
             sending.probe.marked = now.stamp();
             // On clean paths a mark need not say again what the PROBE after it says.
-            let is_bare = mark.flags.has(Flags::MARKER) && self.tail.record() == PathRecord::Clean;
+            let is_bare =
+                mark.flags.has(Flags::MARKER) && self.tail.record(self.judge) != PathRecord::Lossy;
             let is_short = sending.probe.is_short() || is_bare;
             match is_short {
                 true => body.clear(),

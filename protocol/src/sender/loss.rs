@@ -28,7 +28,8 @@ use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
 use super::lateness::Lateness;
-use super::message::{PathRecord, SendMessage};
+use super::message::SendMessage;
+use super::tail::{HoleJudge, PathRecord};
 use crate::priority::EarlyDrop;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
@@ -70,16 +71,6 @@ impl ClassFlights {
 fn newest_of(classes: &[ClassFlights]) -> Stamp {
     let newest = classes.iter().filter_map(|class| class.proven).max();
     newest.unwrap_or_default()
-}
-
-/// On whose word a receiver accepts a hole.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum HoleJudge {
-    /// The sender's, or a gap.
-    #[default]
-    Sender,
-    /// On the paths', which may keep order.
-    Paths,
 }
 
 /// A packet is lost if it was sent this much earlier than a packet of its class that has arrived.

@@ -11,6 +11,7 @@ use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
 use super::speculation::Speculation;
+use super::tail::PathRecord;
 use crate::bitmap::Bitmap;
 use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
@@ -37,14 +38,6 @@ const GRANT_WAIT_MAX: Span = Span::from_millis(1_000);
 /// When a message that only waits for a grant is probed, of a peer that is probed after `wait`.
 pub(super) fn grant_wait(wait: Span) -> Span {
     (wait * GRANT_WAITS).min(GRANT_WAIT_MAX.max(wait))
-}
-
-/// Whether the paths to the peer have lost packets recently. On clean paths, no marks follow a
-/// message's end.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum PathRecord {
-    Clean,
-    Lossy,
 }
 
 /// How long a message waits for a report.
@@ -272,7 +265,7 @@ impl SendMessage {
         }
         let usual = rtt.probe_wait(gap);
         let wait = match record {
-            PathRecord::Clean if rtt.is_known() => usual,
+            PathRecord::Clean | PathRecord::Unproven if rtt.is_known() => usual,
             _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
         };
         now + match self.waits_for_grant() {
@@ -281,19 +274,19 @@ impl SendMessage {
         }
     }
 
+    /// Whether marks follow its end on paths with this record.
+    pub(super) fn needs_marks(&self, record: PathRecord) -> bool {
+        record.needs_marks(self.segments(), self.in_flight())
+    }
+
     /// Whether its receiver is to hear of it at once.
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.is_at_end() && self.probe.stage != SendStage::SaidAllSent;
         let is_news = match self.tolerance.is_none() {
-            true => says_all_sent && (record == PathRecord::Lossy || self.is_in_doubt()),
+            true => says_all_sent && (self.needs_marks(record) || self.is_in_doubt()),
             false => says_all_sent || self.has_untold_holes(),
         };
         is_news && self.progress.acked.zeros() > 0
-    }
-
-    /// Whether all of it must arrive.
-    pub(super) fn is_lossless(&self) -> bool {
-        self.tolerance.is_none()
     }
 
     /// Whether more of it is lost than its receiver was told.

@@ -12,7 +12,8 @@
 //!    receiver restores before the sender finds it counts as a loss all the same
 //!    ([`MessageParity::hidden_losses`]), so parity hides no congestion.
 
-use super::message::{PathRecord, SendMessage};
+use super::message::SendMessage;
+use super::tail::PathRecord;
 use super::{Burst, Sender, full_packet};
 use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
 use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
@@ -79,8 +80,8 @@ impl Sender {
         let part = rtt.least().as_secs_f64() / rtt.smoothed().max(rtt.least()).as_secs_f64();
         let window = (self.window.bytes().get() as f64 * part.min(1.0)) as u64;
         let window = window / full_packet(settings);
-        let loss = match self.tail.record() {
-            PathRecord::Clean => 0.0,
+        let loss = match self.tail.record(self.judge) {
+            PathRecord::Clean | PathRecord::Unproven => 0.0,
             PathRecord::Lossy => self.losses.share(),
         };
         let sending = &mut self.messages[at];

@@ -6,17 +6,54 @@
 //! not proven clean count as lossy as soon as those to any other peer have lost a packet, since the
 //! first packet that they lose may be the last one of a message.
 //!
-//! On clean paths, the ends of long messages that tolerate loss are marked by bare PROBEs, if paths
-//! may keep order: their receivers wait for ends. Such a mark tells only how far its path has come.
+//! On paths that are not proven clean otherwise, and keep order, the end of a message is marked by
+//! bare PROBEs if they are few beside its packets: the first packet that these paths lose may be
+//! its last one. Such a mark tells only how far its path has come.
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use std::collections::VecDeque;
 
-use super::message::PathRecord;
 use crate::units::MessageId;
 use crate::wire::{Flags, PathMark};
+
+/// On unproven paths the end of a message is marked if it has this many segments, and this many for
+/// each that is in flight then.
+const MARKED_SEGMENTS: u32 = 128;
+const MARKED_PART: u32 = 4;
+
+/// Whether the paths to the peer have lost packets recently.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PathRecord {
+    /// None of many.
+    Clean,
+    /// None of few, and the paths keep order.
+    Unproven,
+    /// Some.
+    Lossy,
+}
+
+impl PathRecord {
+    /// Whether marks follow the end of a message of this many segments, with this many in flight.
+    pub(super) fn needs_marks(self, segments: u32, in_flight: u32) -> bool {
+        match self {
+            Self::Clean => false,
+            Self::Unproven => segments >= MARKED_SEGMENTS && segments >= in_flight * MARKED_PART,
+            Self::Lossy => true,
+        }
+    }
+}
+
+/// On whose word a receiver accepts a hole.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum HoleJudge {
+    /// The sender's, or a gap.
+    #[default]
+    Sender,
+    /// On the paths', which may keep order.
+    Paths,
+}
 
 /// The marks that are to be sent, and whether they are needed.
 #[derive(Debug)]
@@ -51,11 +88,10 @@ impl TailMarks {
         }
     }
 
-    /// This many packets leave; returns how the paths have performed recently.
-    pub(super) fn on_sent(&mut self, packets: u64) -> PathRecord {
+    /// This many packets leave.
+    pub(super) fn on_sent(&mut self, packets: u64) {
         self.lossy_for = self.lossy_for.saturating_sub(packets);
         self.unproven_for = self.unproven_for.saturating_sub(packets);
-        self.record()
     }
 
     /// A packet is lost.
@@ -68,10 +104,11 @@ impl TailMarks {
         self.lossy_for = self.lossy_for.max(self.unproven_for);
     }
 
-    /// How the paths have performed recently.
-    pub(super) fn record(&self) -> PathRecord {
-        match self.lossy_for {
-            0 => PathRecord::Clean,
+    /// How the paths have performed recently. A mark says nothing of paths that do not keep order.
+    pub(super) fn record(&self, judge: HoleJudge) -> PathRecord {
+        match (self.lossy_for, self.unproven_for, judge) {
+            (0, 0, _) | (0, _, HoleJudge::Sender) => PathRecord::Clean,
+            (0, _, HoleJudge::Paths) => PathRecord::Unproven,
             _ => PathRecord::Lossy,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::iter;
 
+use super::tail::{HoleJudge, TailMarks};
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
 use crate::job::Job;
@@ -305,4 +306,47 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     let sent: Vec<MessageKey> = iter::from_fn(|| Some(next()?.template.key)).collect();
     let expected = [2, 3, 0, 1].map(|sequence| MessageKey::new(0, sequence, 0));
     assert_eq!(sent, expected);
+}
+
+/// How many PROBEs follow the last packet of a message of this many segments at once, on paths that
+/// have lost none of the packets before, of which each run was acknowledged at once.
+fn marks_behind(segments: u32, clean_packets: u64, judge: HoleJudge) -> usize {
+    let settings = settings();
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    sender.tail = TailMarks::new(clean_packets);
+    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let mut now = Instant::START;
+    sender.send(now, request(&settings, segments), &settings);
+    loop {
+        now = now + Span::from_micros(10);
+        let burst = sender.poll_data(now, &rtt, &settings, &mut run);
+        let header = burst.expect("all that was sent has arrived").template;
+        let sent = run.last().map_or(0, |last| last + 1);
+        if sent == segments {
+            break;
+        }
+        let (header, mut report) = report_of(&header, sent);
+        report.keeps_order = judge == HoleJudge::Paths;
+        report.granted = segments;
+        let packet = ReportPacket {
+            header: &Header {
+                kind: PacketKind::Ack,
+                ..header
+            },
+            report,
+            bitmap: &[],
+        };
+        now = now + Span::from_micros(10);
+        sender.handle_report(now, &packet, &mut rtt, &settings);
+    }
+    let mut body = Vec::new();
+    iter::from_fn(|| sender.poll_control(now, &rtt, &settings, &mut body)).count()
+}
+
+#[test]
+fn the_end_of_a_long_message_is_marked_until_its_paths_are_proven_clean() {
+    assert!(marks_behind(600, 1_000, HoleJudge::Paths) > 0);
+    assert_eq!(marks_behind(600, 100, HoleJudge::Paths), 0, "proven");
+    assert_eq!(marks_behind(600, 1_000, HoleJudge::Sender), 0, "no order");
+    assert_eq!(marks_behind(100, 1_000, HoleJudge::Paths), 0, "short");
 }
