@@ -262,16 +262,12 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     Setting {
         name: "trim",
         doc: "Whether switches cut data packets that they would drop to their headers, which go on \
-              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own); \
-              off by default.",
+              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own), \
+              unless the command line says; off by default.",
         allowed: "on, off",
         form: || ValueForm::Words(vec!["on", "off"]),
         set: |settings, text| {
-            settings.trimming = match text {
-                "on" => Trimming::On,
-                "off" => Trimming::Off,
-                _ => return None,
-            };
+            settings.trimming = trimming(text)?;
             Some(())
         },
     },
@@ -457,6 +453,15 @@ pub(crate) fn factor(text: &str) -> Option<f64> {
 pub(crate) fn memory(text: &str) -> Option<ByteCount> {
     let range = ByteCount::kib(1)..=ByteCount::mib(64 << 10);
     notation::size(text).filter(|bytes| range.contains(bytes))
+}
+
+/// Reads whether switches trim: `on`, `off`.
+pub fn trimming(text: &str) -> Option<Trimming> {
+    match text {
+        "on" => Some(Trimming::On),
+        "off" => Some(Trimming::Off),
+        _ => None,
+    }
 }
 
 /// Reads how a switch balances: `ecmp`, `random`, `adaptive`.

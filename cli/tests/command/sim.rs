@@ -287,6 +287,10 @@ fn what_is_wrong_is_said_in_one_line() {
             &["fair", "ecmp, random and adaptive"],
         ),
         (
+            "single:4@25G permutation:1KB --trim maybe",
+            &["maybe", "on and off"],
+        ),
+        (
             "single:4@25G permutation:1KB --set a.b=1",
             &["unknown key `a`"],
         ),

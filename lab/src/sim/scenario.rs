@@ -83,6 +83,11 @@ pub struct Scenario {
     #[arg(long, value_name = "HOW")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
+    /// Whether gradwire's switches cut packets that they would drop to their headers: on or off; by
+    /// default as the fabric says, else off.
+    #[arg(long, value_name = "WHETHER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<String>,
     /// Seed of all draws.
     #[arg(long, default_value_t = DEFAULT_SEED, value_parser = values::seed)]
     #[serde(default = "default_seed")]
@@ -167,6 +172,7 @@ impl Scenario {
             tolerance: None,
             set: Vec::new(),
             balance: None,
+            trim: None,
             seed: DEFAULT_SEED,
             threads: DEFAULT_THREADS,
             limit: default_limit(),
@@ -189,6 +195,10 @@ impl Scenario {
             let balance = settings::balance(text);
             let allowed = || format!("--balance {text}: allowed are ecmp, random and adaptive");
             fabric.balance = Some(balance.ok_or_else(|| LabError::Usage(allowed()))?);
+        }
+        if let Some(text) = &self.trim {
+            let allowed = || LabError::Usage(format!("--trim {text}: allowed are on and off"));
+            fabric.trimming = settings::trimming(text).ok_or_else(allowed)?;
         }
         let limits = room::draw_limits(self.limit);
         let drawn = files::workload(&self.workload, &mut fabric, self.seed, limits)?;
@@ -272,6 +282,9 @@ impl Scenario {
         }
         if let Some(balance) = &self.balance {
             add("--balance", balance.clone());
+        }
+        if let Some(trim) = &self.trim {
+            add("--trim", trim.clone());
         }
         if self.seed != plain.seed {
             add("--seed", self.seed.to_string());

@@ -8,8 +8,10 @@ use super::super::evidence::TableEvidence;
 use super::super::section::{EvalGoal, GoalState, Grid, Value};
 use crate::eval::findings::TableFindings;
 
-/// Our case that is judged: nothing may be missing.
+/// How the names of our cases begin.
 const OURS: &str = "gradwire";
+/// Our cases that are judged, and what they are called beside their ratios: nothing may be missing.
+const JUDGED: [(&str, &str); 2] = [(OURS, OURS), ("gradwire, switches trim", "trimming")];
 /// Options of fabrics that all cells share.
 const COMMON: &str = ",mtu=4150,framing=0";
 /// Ratios that differ less from 1 are level, even if every seed agrees.
@@ -24,8 +26,12 @@ const ABOUT: [&str; 2] = [
      sorts, roce pauses; gradwire's, dctcp's, swift's and irn's mark or drop.",
     "The ratio is gradwire's time over that of the best rival, seed by seed, with its 95 % \
      interval (Student's t). gradwire is level where the ratio is within 1 % of 1, and the cell is \
-     undecided where the interval holds 1 otherwise. A tolerance of 10 % is not judged.",
+     undecided where the interval holds 1 otherwise. The second ratio is that of gradwire with \
+     switches that trim, as nscc, rccc, eqds and ndp have them. A tolerance of 10 % is not judged.",
 ];
+
+/// The verdicts on our cases in one cell, in the order of [`JUDGED`].
+type CellVerdicts = [Option<RivalVerdict>; JUDGED.len()];
 
 /// Who wins a cell.
 struct RivalVerdict {
@@ -34,8 +40,8 @@ struct RivalVerdict {
 }
 
 impl RivalVerdict {
-    fn of(evidence: &TableEvidence, setting: &str) -> Option<Self> {
-        let own = evidence.times(setting, OURS);
+    fn of(evidence: &TableEvidence, setting: &str, ours: &str) -> Option<Self> {
+        let own = evidence.times(setting, ours);
         let cases = evidence.cases().into_iter();
         let rivals = cases.filter(|case| !case.starts_with(OURS));
         let times = rivals.filter_map(|case| {
@@ -83,44 +89,51 @@ fn average(times: &BTreeMap<u64, f64>) -> Option<f64> {
 /// Makes the table.
 pub fn found(evidence: &TableEvidence) -> TableFindings {
     let settings = evidence.settings();
-    let verdicts: Vec<(&str, Option<RivalVerdict>)> = settings
+    let verdicts: Vec<(&str, CellVerdicts)> = settings
         .iter()
-        .map(|setting| (*setting, RivalVerdict::of(evidence, setting)))
+        .map(|setting| {
+            let verdict = |(ours, _)| RivalVerdict::of(evidence, setting, ours);
+            (*setting, JUDGED.map(verdict))
+        })
         .collect();
+    let goals = (0..).zip(JUDGED).map(|(at, (ours, _))| {
+        let verdicts = verdicts.iter();
+        let of_case = verdicts.filter_map(|(setting, all)| Some((*setting, all[at].as_ref()?)));
+        goal(ours, &of_case.collect::<Vec<_>>())
+    });
     TableFindings {
         about: ABOUT.map(str::to_owned).to_vec(),
         grids: vec![grid(evidence, &verdicts)],
         charts: Vec::new(),
-        goals: vec![goal(&verdicts)],
+        goals: goals.collect(),
     }
 }
 
-fn grid(evidence: &TableEvidence, verdicts: &[(&str, Option<RivalVerdict>)]) -> Grid {
-    let rows = verdicts.iter().map(|(setting, verdict)| {
+fn grid(evidence: &TableEvidence, verdicts: &[(&str, CellVerdicts)]) -> Grid {
+    let rows = verdicts.iter().map(|(setting, verdicts)| {
         let mut row = vec![Value::text(setting.replace(COMMON, ""))];
         let cases = evidence.cases().into_iter();
         row.extend(cases.map(|case| Value::number(average(&evidence.times(setting, case)), 1)));
-        let of = |text: fn(&RivalVerdict) -> String| {
-            verdict
-                .as_ref()
-                .map_or(Value::Missing, |one| Value::text(text(one)))
-        };
-        row.extend([
-            of(|one| one.best.clone()),
-            of(RivalVerdict::interval),
-            of(|one| one.told().to_owned()),
-        ]);
+        let best = verdicts.iter().flatten().next();
+        row.push(best.map_or(Value::Missing, |one| Value::text(one.best.clone())));
+        for verdict in verdicts {
+            let of = |text: fn(&RivalVerdict) -> String| {
+                verdict
+                    .as_ref()
+                    .map_or(Value::Missing, |one| Value::text(text(one)))
+            };
+            row.extend([of(RivalVerdict::interval), of(|one| one.told().to_owned())]);
+        }
         row
     });
     let columns = ["cell"].into_iter().chain(evidence.cases());
-    let columns = columns.chain(["best rival", "gradwire / it", "gradwire is"]);
-    Grid::new("Time to the end, us", columns, rows)
+    let columns = columns.map(str::to_owned).chain(["best rival".to_owned()]);
+    let judged = JUDGED.iter();
+    let judged = judged.flat_map(|(_, name)| [format!("{name} / it"), format!("{name} is")]);
+    Grid::new("Time to the end, us", columns.chain(judged), rows)
 }
 
-fn goal(verdicts: &[(&str, Option<RivalVerdict>)]) -> EvalGoal {
-    let judged = verdicts.iter();
-    let judged = judged.filter_map(|(setting, verdict)| Some((*setting, verdict.as_ref()?)));
-    let judged: Vec<(&str, &RivalVerdict)> = judged.collect();
+fn goal(ours: &str, judged: &[(&str, &RivalVerdict)]) -> EvalGoal {
     let undecided = judged
         .iter()
         .filter(|(_, verdict)| verdict.told() == UNDECIDED);
@@ -133,7 +146,7 @@ fn goal(verdicts: &[(&str, Option<RivalVerdict>)]) -> EvalGoal {
         })
         .collect();
     EvalGoal {
-        what: "Ahead of or level with the best rival in every cell".to_owned(),
+        what: format!("{ours}: ahead of or level with the best rival in every cell"),
         found: match behind.is_empty() {
             true => format!("in {} of {} cells", judged.len() - undecided, judged.len()),
             false => format!(
