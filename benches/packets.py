@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("program", help="the example `packets`, built with --release")
     parser.add_argument("--bytes", type=int, default=4 << 20, help="of a tensor")
     parser.add_argument("--tensors", type=int, default=4)
+    parser.add_argument("--tolerance", default="0", help="the share that may be missing, as 0.1")
     parser.add_argument("--functions", type=int, default=0, help="the costliest ones to list")
     options = parser.parse_args()
     columns = [OWN] + [part for part, _ in PARTS]
@@ -96,6 +97,7 @@ def main() -> None:
     for mtu in MTUS:
         for protection in PROTECTIONS:
             words = [protection, str(mtu), str(options.bytes), str(options.tensors)]
+            words.append(options.tolerance)
             ends = measure(options.program, words, options.functions)
             for rank, end in zip(("sender", "receiver"), ends, strict=True):
                 numbers = "".join(f"{end[column]:>10}" for column in columns)

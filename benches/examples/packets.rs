@@ -12,7 +12,7 @@ use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Oper
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Checksum, IdleMode, Job, Mtu, PacketCipher, PacketSecurity};
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{JobId, Layer, Rank, Span, Step};
+use gradwire_protocol::units::{JobId, Layer, Rank, Share, Span, Step};
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DriverLink, DriverSetup};
 use gradwire_transport::seal::Seal;
@@ -27,10 +27,12 @@ struct DrivenRank {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [protection, mtu, bytes, count] = words.as_slice() else {
-        println!("usage: packets sealed|aes|checked|plain MTU BYTES TENSORS");
+    let [protection, mtu, bytes, count, tolerance] = words.as_slice() else {
+        println!("usage: packets sealed|aes|checked|plain MTU BYTES TENSORS TOLERANCE");
         return;
     };
+    let tolerance = tolerance.parse().ok().and_then(Share::new);
+    let tolerance = tolerance.expect("a share from 0 to 1");
     let number = |text: &String| text.parse::<u32>().expect("a number");
     let mut job = Job::default();
     job.transport.mtu = Mtu::Bytes(number(mtu));
@@ -45,7 +47,7 @@ fn main() {
     let mut ranks = ranks(&job, number(bytes));
     for sequence in 0..number(count) {
         for rank in &mut ranks {
-            rank.reduce(sequence);
+            rank.reduce(sequence, tolerance);
         }
         for rank in &mut ranks {
             rank.tensor = rank.ended.recv().expect("the driver runs");
@@ -103,7 +105,7 @@ fn ranks(job: &Job, bytes: u32) -> [DrivenRank; 2] {
 }
 
 impl DrivenRank {
-    fn reduce(&mut self, sequence: u32) {
+    fn reduce(&mut self, sequence: u32, tolerance: Share) {
         let operation = Operation {
             group: Group {
                 id: 0,
@@ -116,7 +118,10 @@ impl DrivenRank {
             buffer: Buffer::Owned(std::mem::take(&mut self.tensor)),
             input: None,
             splits: None,
-            loss: LossTerms::NONE,
+            loss: LossTerms {
+                tolerance,
+                ..LossTerms::NONE
+            },
             step: Step(sequence),
             layers: Layers {
                 count: 1,

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::message;
 use crate::priority::SegmentTags;
 use crate::units::{ByteCount, Class, Dscp, Entropy, Instant, Rank};
@@ -505,15 +507,19 @@ impl<'a> Transmit<'a> {
 
     /// The fields in which packet `index` differs from the template.
     fn fields(&self, index: usize) -> SegmentFields {
-        let mut fields = SegmentFields::of(&self.template);
-        if !self.template.kind.comes_in_runs() {
-            return fields;
+        match self.template.kind.comes_in_runs() {
+            true => self.fields_of(index, self.run.segment(index)),
+            false => SegmentFields::of(&self.template),
         }
+    }
+
+    /// The same of a run's packet, which carries this segment.
+    fn fields_of(&self, index: usize, segment: u32) -> SegmentFields {
+        let mut fields = SegmentFields::of(&self.template);
         if index < self.run.repairs() {
             fields.flags = fields.flags.with(Flags::REPAIR);
         }
-        fields.count = self.count(index);
-        let segment = fields.count.segment;
+        fields.count = self.count(index, segment);
         if let Some(tags) = self.tags {
             fields.layer = tags.layer(segment);
             fields.magnitude = tags.magnitude(segment);
@@ -525,10 +531,9 @@ impl<'a> Transmit<'a> {
         fields
     }
 
-    /// Of DATA, the fields of packet `index` that count up.
+    /// Of DATA, the fields of packet `index`, which carries this segment, that count up.
     #[inline]
-    fn count(&self, index: usize) -> SegmentCount {
-        let segment = self.run.segment(index);
+    fn count(&self, index: usize, segment: u32) -> SegmentCount {
         let left = self.template.message_bytes - segment * self.segment_bytes;
         SegmentCount {
             segment,
@@ -561,7 +566,7 @@ impl<'a> Transmit<'a> {
     /// Bytes of packet `index`.
     pub fn packet_bytes(&self, index: usize) -> ByteCount {
         let length = match self.template.kind.comes_in_runs() {
-            true => self.count(index).length,
+            true => self.count(index, self.run.segment(index)).length,
             false => self.template.length,
         };
         ByteCount::new(HEADER_BYTES as u64 + u64::from(length))
@@ -574,10 +579,15 @@ impl<'a> Transmit<'a> {
         let first = self.fields(counts_from.min(self.packets() - 1));
         self.template.encode(&mut template);
         first.encode_into(&mut template);
+        let apart = match self.template.kind.comes_in_runs() {
+            true => self.run.segments().take(counts_from).collect(),
+            false => SmallVec::new(),
+        };
         RunHeaders {
             transmit: self,
             template,
             counts_from,
+            apart,
             first: first.count,
         }
     }
@@ -607,6 +617,8 @@ pub struct RunHeaders<'r, 'a> {
     template: [u8; HEADER_BYTES],
     /// From this packet on the others only count up from it.
     counts_from: usize,
+    /// The segments of the packets before it: a search for each takes as long as its run has pieces.
+    apart: SmallVec<[u32; RUN_SEGMENTS_MAX]>,
     /// The fields of that packet.
     first: SegmentCount,
 }
@@ -652,9 +664,11 @@ impl<'a> RunHeaders<'_, 'a> {
     }
 
     /// The general case of [`RunHeaders::write`], behind the template.
-    #[cold]
     fn write_fields(&self, index: usize, out: &mut [u8; HEADER_BYTES]) -> Payload<'a> {
-        let fields = self.transmit.fields(index);
+        let fields = match self.apart.get(index) {
+            Some(&segment) => self.transmit.fields_of(index, segment),
+            None => self.transmit.fields(index),
+        };
         fields.encode_into(out);
         let SegmentCount {
             segment, length, ..

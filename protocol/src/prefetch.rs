@@ -7,14 +7,20 @@
 /// Bytes that are asked for at a time: prefetchers follow once a segment has begun.
 const AHEAD: usize = 2048;
 const LINE: usize = 64;
+/// Lines that are asked for in a row: a loop of single ones takes three times as many instructions.
+const LINES: usize = 8;
 
-/// Asks for the memory behind `used`, at most as much as `used` has: the segment after it. Changes
-/// nothing but times.
+/// Asks for the memory behind `used`, as much as `used` has, in blocks of [`LINES`]: the segment
+/// after it. Changes nothing but times.
 #[inline]
 pub fn prefetch_behind(used: &[u8]) {
     let end = used.as_ptr_range().end;
-    for ahead in (0..used.len().min(AHEAD)).step_by(LINE) {
-        prefetch(end.wrapping_add(ahead));
+    let blocks = used.len().min(AHEAD).div_ceil(LINES * LINE);
+    for block in 0..blocks {
+        let first = end.wrapping_add(block * LINES * LINE);
+        for line in 0..LINES {
+            prefetch(first.wrapping_add(line * LINE));
+        }
     }
 }
 

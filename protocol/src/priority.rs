@@ -17,6 +17,7 @@
 
 mod need;
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -215,7 +216,11 @@ impl Policy {
     fn protect_largest(&self, magnitudes: &[Magnitude], protected: &mut Bitmap) {
         let share = self.protected_share.of_rounded_up(magnitudes.len() as u64) as usize;
         let mut by_size: Vec<u32> = (0..magnitudes.len() as u32).collect();
-        by_size.sort_by_key(|&segment| std::cmp::Reverse(magnitudes[segment as usize]));
+        if (1..by_size.len()).contains(&share) {
+            // Of equal ones, the first.
+            let key = |&segment: &u32| (Reverse(magnitudes[segment as usize]), segment);
+            by_size.select_nth_unstable_by_key(share - 1, key);
+        }
         for &segment in &by_size[..share] {
             protected.insert(segment);
         }
@@ -447,28 +452,8 @@ impl SegmentTags {
 
     /// Sorts the segments by class, protected ones first, so that runs of equal packets are long.
     fn arrange(&mut self, policy: &Policy, shape: MessageShape) {
-        let key = |segment: u32| {
-            let (class, ecn) = self.class_and_ecn(policy, segment);
-            (class, u8::from(ecn == Ecn::NotEct))
-        };
         let one_lane = self.protected.is_none() && self.spans.len() <= 1;
-        let mut order: Vec<u32> = if one_lane {
-            Vec::new()
-        } else {
-            (0..shape.segments).collect()
-        };
-        order.sort_by_key(|&segment| key(segment));
         let mut lanes = SmallVec::new();
-        let ends = (1..=order.len())
-            .filter(|&end| end == order.len() || key(order[end]) != key(order[end - 1]));
-        for end in ends {
-            let (class, ecn) = self.class_and_ecn(policy, order[end - 1]);
-            lanes.push(SendLane {
-                end: end as u32,
-                class,
-                ecn,
-            });
-        }
         if one_lane {
             let (class, ecn) = self.class_and_ecn(policy, 0);
             lanes.push(SendLane {
@@ -476,9 +461,32 @@ impl SegmentTags {
                 class,
                 ecn,
             });
+        } else {
+            // Each kind of segment once: there are few kinds and may be many segments.
+            let mut kinds: SmallVec<[(Class, Ecn, Vec<u32>); 4]> = SmallVec::new();
+            for segment in 0..shape.segments {
+                let (class, ecn) = self.class_and_ecn(policy, segment);
+                let known = kinds
+                    .iter_mut()
+                    .find(|kind| (kind.0, kind.1) == (class, ecn));
+                match known {
+                    Some((_, _, segments)) => segments.push(segment),
+                    None => kinds.push((class, ecn, vec![segment])),
+                }
+            }
+            kinds.sort_by_key(|&(class, ecn, _)| (class, ecn == Ecn::NotEct));
+            let mut order: Vec<u32> = Vec::with_capacity(shape.segments as usize);
+            for (class, ecn, segments) in kinds {
+                order.extend(segments);
+                lanes.push(SendLane {
+                    end: order.len() as u32,
+                    class,
+                    ecn,
+                });
+            }
+            self.order = Some(order);
         }
         split_tail(&mut lanes, shape.segments.div_ceil(TAIL_PART));
-        self.order = (!one_lane).then_some(order);
         self.lanes = lanes;
     }
 }

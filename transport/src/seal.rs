@@ -427,7 +427,9 @@ mod tests {
     use gradwire_protocol::machine::Machine;
     use gradwire_protocol::message::SendRequest;
     use gradwire_protocol::priority::MessageShape;
-    use gradwire_protocol::units::{Instant, JobId, Layer, MessageKey, Share, Signature, Step};
+    use gradwire_protocol::units::{
+        Instant, JobId, Layer, Magnitude, MessageKey, Share, Signature, Step,
+    };
 
     use super::*;
 
@@ -489,6 +491,53 @@ mod tests {
             );
         }
         packets
+    }
+
+    #[test]
+    fn segments_that_do_not_follow_each_other_have_headers_of_their_own() {
+        const SEGMENTS: u32 = 50;
+        let mut endpoint = Endpoint::new(identity(0), &Job::default(), 1);
+        let shape = MessageShape {
+            segments: SEGMENTS,
+            layer_count: 0,
+        };
+        // A fifth of them are large, and leave first.
+        let magnitudes = (0..SEGMENTS).map(|segment| Magnitude(u8::from(segment % 5 == 0)));
+        let policy = &endpoint.settings().policy;
+        let bytes = SEGMENTS * endpoint.segment_bytes();
+        let outgoing = SendRequest {
+            key: MessageKey::new(0, 1, 0),
+            signature: Signature::NONE,
+            step: Step(0),
+            bytes,
+            tolerance: Share::ALL,
+            contributors: 1,
+            tags: policy.lossy(shape, &[(0, Layer(3))], magnitudes.collect()),
+        };
+        endpoint.send(Instant::START, Rank(1), outgoing);
+        let message: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
+        let [mut seal, _] = seals("checked");
+        let mut sent = Vec::new();
+        while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {
+            if transmit.template.kind != PacketKind::Data {
+                continue;
+            }
+            transmit.message = Payload::Bytes(&message);
+            let length = HEADER_BYTES + transmit.segment_bytes as usize;
+            let staged = seal.stage(&transmit, 0..transmit.packets());
+            for (at, packet) in staged.chunks(length).enumerate() {
+                let (said, _) = Header::decode(packet).expect("a whole packet");
+                let expected = transmit.header(at);
+                let checksum = expected.checksum;
+                assert_eq!(Header { checksum, ..said }, expected);
+                let payload = transmit.payload(&expected);
+                assert_eq!(payload.bytes(), Some(&packet[HEADER_BYTES..]));
+                sent.push(said.segment);
+            }
+        }
+        assert!(!sent.is_sorted(), "large ones first");
+        sent.sort_unstable();
+        assert!(sent.into_iter().eq(0..SEGMENTS));
     }
 
     #[test]

@@ -166,7 +166,9 @@ impl Sender {
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
             + match self.tail.record(self.judge) {
-                PathRecord::Clean | PathRecord::Unproven if rtt.is_known() => doubled.min(longest),
+                PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => {
+                    doubled.min(longest)
+                }
                 _ => {
                     let hurries = u32::from(sending.probe.hurries());
                     let asked = sending.probe.unanswered.saturating_sub(hurries);

@@ -254,10 +254,10 @@ impl SendMessage {
         std::mem::take(&mut self.progress.unscheduled)
     }
 
-    /// When to probe if no report comes earlier. A message that tolerates loss is probed at once
-    /// when all of it was sent, since its receiver waits for that information, and when more of it
-    /// is found lost: until its receiver knows, it grants less to all peers. On lossy paths the end
-    /// of every message is marked at once.
+    /// When to probe if no report comes earlier. Unless its paths are proven clean, a message that
+    /// tolerates loss is probed at once when all of it was sent, since its receiver waits for that
+    /// information, and when more of it is found lost: until its receiver knows, it grants less to
+    /// all peers. On lossy paths the end of every message is marked at once.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait { rtt, gap, record } = wait;
         if self.has_news(record) {
@@ -265,7 +265,7 @@ impl SendMessage {
         }
         let usual = rtt.probe_wait(gap);
         let wait = match record {
-            PathRecord::Clean | PathRecord::Unproven if rtt.is_known() => usual,
+            PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => usual,
             _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
         };
         now + match self.waits_for_grant() {
@@ -282,10 +282,11 @@ impl SendMessage {
     /// Whether its receiver is to hear of it at once.
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.is_at_end() && self.probe.stage != SendStage::SaidAllSent;
-        let is_news = match self.tolerance.is_none() {
-            true => says_all_sent && (self.needs_marks(record) || self.is_in_doubt()),
-            false => says_all_sent || self.has_untold_holes(),
-        };
+        let may_miss = !self.tolerance.is_none();
+        // On clean paths its receiver misses nothing.
+        let is_waited_for = may_miss && record != PathRecord::Clean;
+        let ends = is_waited_for || self.needs_marks(record) || self.is_in_doubt();
+        let is_news = (says_all_sent && ends) || (may_miss && self.has_untold_holes());
         is_news && self.progress.acked.zeros() > 0
     }
 

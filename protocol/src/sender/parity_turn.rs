@@ -81,7 +81,7 @@ impl Sender {
         let window = (self.window.bytes().get() as f64 * part.min(1.0)) as u64;
         let window = window / full_packet(settings);
         let loss = match self.tail.record(self.judge) {
-            PathRecord::Clean | PathRecord::Unproven => 0.0,
+            PathRecord::Clean | PathRecord::Unproven(_) => 0.0,
             PathRecord::Lossy => self.losses.share(),
         };
         let sending = &mut self.messages[at];

@@ -28,8 +28,8 @@ const MARKED_PART: u32 = 4;
 pub(super) enum PathRecord {
     /// None of many.
     Clean,
-    /// None of few, and the paths keep order.
-    Unproven,
+    /// None of few, on paths that keep order or may not.
+    Unproven(HoleJudge),
     /// Some.
     Lossy,
 }
@@ -38,8 +38,11 @@ impl PathRecord {
     /// Whether marks follow the end of a message of this many segments, with this many in flight.
     pub(super) fn needs_marks(self, segments: u32, in_flight: u32) -> bool {
         match self {
-            Self::Clean => false,
-            Self::Unproven => segments >= MARKED_SEGMENTS && segments >= in_flight * MARKED_PART,
+            // A mark says nothing of paths that do not keep order.
+            Self::Clean | Self::Unproven(HoleJudge::Sender) => false,
+            Self::Unproven(HoleJudge::Paths) => {
+                segments >= MARKED_SEGMENTS && segments >= in_flight * MARKED_PART
+            }
             Self::Lossy => true,
         }
     }
@@ -104,11 +107,11 @@ impl TailMarks {
         self.lossy_for = self.lossy_for.max(self.unproven_for);
     }
 
-    /// How the paths have performed recently. A mark says nothing of paths that do not keep order.
+    /// How the paths have performed recently.
     pub(super) fn record(&self, judge: HoleJudge) -> PathRecord {
-        match (self.lossy_for, self.unproven_for, judge) {
-            (0, 0, _) | (0, _, HoleJudge::Sender) => PathRecord::Clean,
-            (0, _, HoleJudge::Paths) => PathRecord::Unproven,
+        match (self.lossy_for, self.unproven_for) {
+            (0, 0) => PathRecord::Clean,
+            (0, _) => PathRecord::Unproven(judge),
             _ => PathRecord::Lossy,
         }
     }

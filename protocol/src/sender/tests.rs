@@ -308,15 +308,16 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     assert_eq!(sent, expected);
 }
 
-/// How many PROBEs follow the last packet of a message of this many segments at once, on paths that
-/// have lost none of the packets before, of which each run was acknowledged at once.
-fn marks_behind(segments: u32, clean_packets: u64, judge: HoleJudge) -> usize {
+/// How many PROBEs follow the last packet of such a message at once, on paths that have lost none of
+/// the packets before, of which each run was acknowledged at once.
+fn probes_behind(request: SendRequest, clean_packets: u64, judge: HoleJudge) -> usize {
     let settings = settings();
+    let segments = request.bytes / settings.segment_bytes;
     let mut sender = Sender::new(Rank(1), &settings, 1);
     sender.tail = TailMarks::new(clean_packets);
     let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut now = Instant::START;
-    sender.send(now, request(&settings, segments), &settings);
+    sender.send(now, request, &settings);
     loop {
         now = now + Span::from_micros(10);
         let burst = sender.poll_data(now, &rtt, &settings, &mut run);
@@ -345,8 +346,31 @@ fn marks_behind(segments: u32, clean_packets: u64, judge: HoleJudge) -> usize {
 
 #[test]
 fn the_end_of_a_long_message_is_marked_until_its_paths_are_proven_clean() {
+    let marks_behind = |segments, clean_packets, judge| {
+        probes_behind(request(&settings(), segments), clean_packets, judge)
+    };
     assert!(marks_behind(600, 1_000, HoleJudge::Paths) > 0);
     assert_eq!(marks_behind(600, 100, HoleJudge::Paths), 0, "proven");
     assert_eq!(marks_behind(600, 1_000, HoleJudge::Sender), 0, "no order");
     assert_eq!(marks_behind(100, 1_000, HoleJudge::Paths), 0, "short");
+}
+
+#[test]
+fn the_end_of_a_message_that_may_miss_segments_is_told_until_its_paths_are_proven_clean() {
+    let settings = settings();
+    let told = |clean_packets| {
+        let lossless = request(&settings, 100);
+        let shape = MessageShape {
+            segments: 100,
+            layer_count: 0,
+        };
+        let tolerant = SendRequest {
+            tolerance: Share::ALL,
+            tags: settings.policy.lossy(shape, &[(0, Layer(0))], Vec::new()),
+            ..lossless
+        };
+        probes_behind(tolerant, clean_packets, HoleJudge::Sender)
+    };
+    assert_eq!(told(1_000), 1);
+    assert_eq!(told(50), 0, "proven by then");
 }
