@@ -617,7 +617,7 @@ pub struct RunHeaders<'r, 'a> {
     template: [u8; HEADER_BYTES],
     /// From this packet on the others only count up from it.
     counts_from: usize,
-    /// The segments of the packets before it: a search for each takes as long as its run has pieces.
+    /// The segments of the packets before it: a search for each takes as long as a run has pieces.
     apart: SmallVec<[u32; RUN_SEGMENTS_MAX]>,
     /// The fields of that packet.
     first: SegmentCount,

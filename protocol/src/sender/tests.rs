@@ -308,8 +308,8 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     assert_eq!(sent, expected);
 }
 
-/// How many PROBEs follow the last packet of such a message at once, on paths that have lost none of
-/// the packets before, of which each run was acknowledged at once.
+/// How many PROBEs follow the last packet of such a message at once, on paths that have lost none
+/// before, where each run was acknowledged at once.
 fn probes_behind(request: SendRequest, clean_packets: u64, judge: HoleJudge) -> usize {
     let settings = settings();
     let segments = request.bytes / settings.segment_bytes;
