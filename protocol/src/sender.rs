@@ -24,10 +24,11 @@
 //! 7. Rules 3 and 4 trust only packets of the same class and of lower ones. Strict priority lets
 //!    higher classes overtake: a segment that waits in a low class is late, not lost.
 //! 8. A PROBE is due when no report has arrived for [`Rtt::probe_wait`], and at once when a message
-//!    that tolerates loss is sent completely or has lost more. It is sent in the lowest class that
-//!    the message has used, so that it waits in queues as long as the data does. Its body names the
-//!    holes. Messages that only wait for their receiver ask in turn (`sender/asking.rs`). On lossy
-//!    paths PROBEs mark the end of each message at once (`sender/tail.rs`).
+//!    that tolerates loss has lost more, or is sent completely on paths that are not proven clean.
+//!    It is sent in the lowest class that the message has used, so that it waits in queues as long
+//!    as the data does. Its body names the holes. Messages that only wait for their receiver ask in
+//!    turn (`sender/asking.rs`). On lossy paths PROBEs mark the end of each message at once, on
+//!    unproven ones that of long messages (`sender/tail.rs`).
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,

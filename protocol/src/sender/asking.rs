@@ -325,7 +325,7 @@ impl Sender {
     /// ends. `stage` is the message's stage before this PROBE was due.
     pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
         let is_first = stage == SendStage::Sending;
-        let mut ends = self.ends_to_mark(at);
+        let mut ends = self.ends_to_mark(at, stage);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
         self.messages[at].probe.marked_again = 0;
         if self.messages[at].probe.asks_elsewhere() {
@@ -422,14 +422,15 @@ impl Sender {
     }
 
     /// The last packets of a message that was sent, as far as their paths need a mark: those in
-    /// flight on lossy paths, and the first time also on unproven ones.
-    fn ends_to_mark(&self, at: usize) -> SmallVec<[PathMark; 8]> {
+    /// flight on lossy paths, and, behind the last packet that leaves, on unproven ones. `stage` is
+    /// the message's stage before this PROBE was due.
+    fn ends_to_mark(&self, at: usize, stage: SendStage) -> SmallVec<[PathMark; 8]> {
         let mut ends = self.ends_in_flight(at);
         let sending = &self.messages[at];
-        // A mark that no report answers is late rather than lost.
-        let is_first = sending.probe.unanswered <= 1;
         let record = self.tail.record(self.judge);
-        let is_marked = sending.needs_marks(record) && (is_first || record == PathRecord::Lossy);
+        // A mark of an unproven path that no report answers is late rather than lost.
+        let is_due = record == PathRecord::Lossy || stage == SendStage::Sending;
+        let is_marked = is_due && sending.needs_marks(record);
         if !is_marked && !sending.is_in_doubt() {
             ends.clear();
         }
@@ -489,7 +490,7 @@ impl Sender {
             };
             let sending = &mut self.messages[at];
             sending.probe.marked = now.stamp();
-            // On clean paths a mark need not say again what the PROBE after it says.
+            // Unless paths are lossy, a mark need not say again what the PROBE after it says.
             let is_bare =
                 mark.flags.has(Flags::MARKER) && self.tail.record(self.judge) != PathRecord::Lossy;
             let is_short = sending.probe.is_short() || is_bare;

@@ -254,10 +254,11 @@ impl SendMessage {
         std::mem::take(&mut self.progress.unscheduled)
     }
 
-    /// When to probe if no report comes earlier. Unless its paths are proven clean, a message that
-    /// tolerates loss is probed at once when all of it was sent, since its receiver waits for that
-    /// information, and when more of it is found lost: until its receiver knows, it grants less to
-    /// all peers. On lossy paths the end of every message is marked at once.
+    /// When to probe if no report comes earlier. A message that tolerates loss is probed at once when
+    /// more of it is found lost: until its receiver knows, it grants less to all peers. And, unless
+    /// its paths are proven clean, when all of it was sent, since its receiver waits for that
+    /// information. On lossy paths the end of every message is marked at once, on unproven ones that
+    /// of long messages.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait { rtt, gap, record } = wait;
         if self.has_news(record) {
@@ -283,8 +284,9 @@ impl SendMessage {
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.is_at_end() && self.probe.stage != SendStage::SaidAllSent;
         let may_miss = !self.tolerance.is_none();
-        // On clean paths its receiver misses nothing.
-        let is_waited_for = may_miss && record != PathRecord::Clean;
+        // On clean paths its receiver misses only what switches have trimmed.
+        let misses = || record != PathRecord::Clean || self.repair.holes().ones() > 0;
+        let is_waited_for = may_miss && misses();
         let ends = is_waited_for || self.needs_marks(record) || self.is_in_doubt();
         let is_news = (says_all_sent && ends) || (may_miss && self.has_untold_holes());
         is_news && self.progress.acked.zeros() > 0

@@ -6,9 +6,10 @@
 //! not proven clean count as lossy as soon as those to any other peer have lost a packet, since the
 //! first packet that they lose may be the last one of a message.
 //!
-//! On paths that are not proven clean otherwise, and keep order, the end of a message is marked by
-//! bare PROBEs if they are few beside its packets: the first packet that these paths lose may be
-//! its last one. Such a mark tells only how far its path has come.
+//! On other paths that keep order, until they are proven clean, the end of a long message is marked
+//! once: the first packet that they lose may be its last one. All marks but the last are bare, and
+//! tell only how far their path has come. A message is long if at most a quarter of it, from a
+//! certain length on, is in flight at its end, so that marks are few beside its packets.
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.

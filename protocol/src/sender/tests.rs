@@ -308,23 +308,50 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
     assert_eq!(sent, expected);
 }
 
-/// How many PROBEs follow the last packet of such a message at once, on paths that have lost none
-/// before, where each run was acknowledged at once.
-fn probes_behind(request: SendRequest, clean_packets: u64, judge: HoleJudge) -> usize {
-    let settings = settings();
+/// A window that no message of a test fills.
+fn with_room() -> EndpointSettings {
+    let mut job = Job::default();
+    job.transport.window = ByteCount::mib(64);
+    job.transport.initial_window = ByteCount::mib(64);
+    EndpointSettings::new(settings().identity, &job)
+}
+
+/// A message of full segments, of which any may be missing.
+fn tolerant_request(settings: &EndpointSettings, segments: u32) -> SendRequest {
+    let shape = MessageShape {
+        segments,
+        layer_count: 0,
+    };
+    SendRequest {
+        tolerance: Share::ALL,
+        tags: (settings.policy).lossy(shape, &[(0, Layer(0))], Vec::new()),
+        ..request(settings, segments)
+    }
+}
+
+/// The PROBEs that follow the last packet of such a message at once, with the lengths of their
+/// bodies, on paths that have lost none before; each run but the last `left` ones was acknowledged
+/// at once. Then those that follow without an answer, when they are due.
+fn probes_behind(
+    request: SendRequest,
+    left: usize,
+    (clean_packets, judge): (u64, HoleJudge),
+) -> [Vec<(Header, usize)>; 2] {
+    let settings = with_room();
     let segments = request.bytes / settings.segment_bytes;
     let mut sender = Sender::new(Rank(1), &settings, 1);
     sender.tail = TailMarks::new(clean_packets);
     let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut now = Instant::START;
     sender.send(now, request, &settings);
-    loop {
+    let mut sent = 0;
+    while sent < segments {
         now = now + Span::from_micros(10);
         let burst = sender.poll_data(now, &rtt, &settings, &mut run);
-        let header = burst.expect("all that was sent has arrived").template;
-        let sent = run.last().map_or(0, |last| last + 1);
-        if sent == segments {
-            break;
+        let header = burst.expect("the window has room").template;
+        sent = run.last().map_or(0, |last| last + 1);
+        if (segments - sent) as usize <= (left - 1) * run.len() {
+            continue;
         }
         let (header, mut report) = report_of(&header, sent);
         report.keeps_order = judge == HoleJudge::Paths;
@@ -341,36 +368,78 @@ fn probes_behind(request: SendRequest, clean_packets: u64, judge: HoleJudge) -> 
         sender.handle_report(now, &packet, &mut rtt, &settings);
     }
     let mut body = Vec::new();
-    iter::from_fn(|| sender.poll_control(now, &rtt, &settings, &mut body)).count()
+    [now, now + Span::from_millis(10)].map(|now| {
+        let next = || {
+            let header = sender.poll_control(now, &rtt, &settings, &mut body)?;
+            Some((header, body.len()))
+        };
+        iter::from_fn(next).collect()
+    })
 }
 
 #[test]
 fn the_end_of_a_long_message_is_marked_until_its_paths_are_proven_clean() {
-    let marks_behind = |segments, clean_packets, judge| {
-        probes_behind(request(&settings(), segments), clean_packets, judge)
+    let probes = |segments, left, paths| {
+        let request = request(&settings(), segments);
+        probes_behind(request, left, paths)
     };
-    assert!(marks_behind(600, 1_000, HoleJudge::Paths) > 0);
-    assert_eq!(marks_behind(600, 100, HoleJudge::Paths), 0, "proven");
-    assert_eq!(marks_behind(600, 1_000, HoleJudge::Sender), 0, "no order");
-    assert_eq!(marks_behind(100, 1_000, HoleJudge::Paths), 0, "short");
+    let unproven = (10_000, HoleJudge::Paths);
+    let [marks, again] = probes(700, 2, unproven);
+    let (last, bare) = marks.split_last().expect("marks");
+    assert_eq!(bare.len(), 1, "one for each path on which it ends");
+    let is_bare = |(header, bytes): &(Header, usize)| {
+        let is_said = header.flags.has(Flags::ALL_SENT);
+        header.flags.has(Flags::MARKER) && !is_said && *bytes == 0
+    };
+    assert!(bare.iter().all(is_bare));
+    assert!(last.0.flags.has(Flags::ALL_SENT) && !last.0.flags.has(Flags::MARKER));
+    let mut paths: Vec<u8> = marks.iter().map(|(header, _)| header.entropy.0).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), 2);
+    assert_eq!(again.len(), 1, "not again");
+    assert_eq!(probes(700, 2, (100, HoleJudge::Paths))[0], [], "proven");
+    assert_eq!(
+        probes(700, 2, (10_000, HoleJudge::Sender))[0],
+        [],
+        "no order"
+    );
+    assert_eq!(probes(100, 1, unproven)[0], [], "few packets");
+    assert_eq!(probes(150, 3, unproven)[0], [], "many in flight");
 }
 
 #[test]
 fn the_end_of_a_message_that_may_miss_segments_is_told_until_its_paths_are_proven_clean() {
-    let settings = settings();
     let told = |clean_packets| {
-        let lossless = request(&settings, 100);
-        let shape = MessageShape {
-            segments: 100,
-            layer_count: 0,
-        };
-        let tolerant = SendRequest {
-            tolerance: Share::ALL,
-            tags: settings.policy.lossy(shape, &[(0, Layer(0))], Vec::new()),
-            ..lossless
-        };
-        probes_behind(tolerant, clean_packets, HoleJudge::Sender)
+        let request = tolerant_request(&settings(), 100);
+        let [told, _] = probes_behind(request, 1, (clean_packets, HoleJudge::Sender));
+        told.len()
     };
     assert_eq!(told(1_000), 1);
     assert_eq!(told(50), 0, "proven by then");
+}
+
+#[test]
+fn the_end_is_told_on_clean_paths_if_a_switch_has_cut_a_packet() {
+    let (settings, now) = (with_room(), Instant::START);
+    let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    sender.tail = TailMarks::new(0);
+    sender.send(now, tolerant_request(&settings, 100), &settings);
+    let mut body = Vec::new();
+    let mut send = |sender: &mut Sender| sender.poll_data(now, &rtt, &settings, &mut run);
+    let first = send(&mut sender).expect("the window has room");
+    let cut = Header {
+        kind: PacketKind::Trimmed,
+        ..first.template
+    };
+    sender.handle_trimmed(now, &cut, &rtt, &settings);
+    let mut told = |sender: &mut Sender| {
+        let probe = sender.poll_control(now, &rtt, &settings, &mut body);
+        probe.map(|probe| probe.flags.has(Flags::ALL_SENT))
+    };
+    assert_eq!(told(&mut sender), Some(false), "of the hole");
+    while send(&mut sender).is_some() {}
+    assert_eq!(told(&mut sender), Some(true), "of the end");
+    assert_eq!(told(&mut sender), None);
 }
