@@ -10,7 +10,7 @@ const LINE: usize = 64;
 /// Lines that are asked for in a row: a loop of single ones takes three times as many instructions.
 const LINES: usize = 8;
 
-/// Asks for the memory behind `used`, as much as `used` has, in blocks of [`LINES`]: the segment
+/// Asks for the memory behind `used`, as much as `used` has, in blocks of some lines: the segment
 /// after it. Changes nothing but times.
 #[inline]
 pub fn prefetch_behind(used: &[u8]) {
