@@ -7,7 +7,7 @@
 /// Bytes that are asked for at a time: prefetchers follow once a segment has begun.
 const AHEAD: usize = 2048;
 const LINE: usize = 64;
-/// Lines that are asked for in a row: a loop of single ones takes three times as many instructions.
+/// Lines that are asked for in a row, so that the loop around them costs little.
 const LINES: usize = 8;
 
 /// Asks for the memory behind `used`, as much as `used` has, in blocks of some lines: the segment

@@ -462,29 +462,19 @@ impl SegmentTags {
                 ecn,
             });
         } else {
-            // Each kind of segment once: there are few kinds and may be many segments.
-            let mut kinds: SmallVec<[(Class, Ecn, Vec<u32>); 4]> = SmallVec::new();
-            for segment in 0..shape.segments {
+            let keyed = (0..shape.segments).map(|segment| {
                 let (class, ecn) = self.class_and_ecn(policy, segment);
-                let known = kinds
-                    .iter_mut()
-                    .find(|kind| (kind.0, kind.1) == (class, ecn));
-                match known {
-                    Some((_, _, segments)) => segments.push(segment),
-                    None => kinds.push((class, ecn, vec![segment])),
-                }
+                (class, ecn == Ecn::NotEct, segment)
+            });
+            let mut keyed: Vec<(Class, bool, u32)> = keyed.collect();
+            keyed.sort_unstable();
+            let mut end = 0;
+            for lane in keyed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
+                end += lane.len() as u32;
+                let (class, ecn) = self.class_and_ecn(policy, lane[0].2);
+                lanes.push(SendLane { end, class, ecn });
             }
-            kinds.sort_by_key(|&(class, ecn, _)| (class, ecn == Ecn::NotEct));
-            let mut order: Vec<u32> = Vec::with_capacity(shape.segments as usize);
-            for (class, ecn, segments) in kinds {
-                order.extend(segments);
-                lanes.push(SendLane {
-                    end: order.len() as u32,
-                    class,
-                    ecn,
-                });
-            }
-            self.order = Some(order);
+            self.order = Some(keyed.into_iter().map(|(_, _, segment)| segment).collect());
         }
         split_tail(&mut lanes, shape.segments.div_ceil(TAIL_PART));
         self.lanes = lanes;

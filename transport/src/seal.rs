@@ -426,7 +426,7 @@ mod tests {
     use gradwire_protocol::job::Job;
     use gradwire_protocol::machine::Machine;
     use gradwire_protocol::message::SendRequest;
-    use gradwire_protocol::priority::MessageShape;
+    use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags};
     use gradwire_protocol::units::{
         Instant, JobId, Layer, Magnitude, MessageKey, Share, Signature, Step,
     };
@@ -453,24 +453,35 @@ mod tests {
         })
     }
 
-    /// The packets of a message from rank 0, which leave as one run.
-    fn packets(seal: &mut Seal) -> Vec<Vec<u8>> {
+    /// An endpoint of rank 0 that sends a message of this many bytes.
+    fn sending(
+        bytes: u32,
+        tolerance: Share,
+        tags: impl FnOnce(&Policy, MessageShape) -> SegmentTags,
+    ) -> Endpoint {
         let mut endpoint = Endpoint::new(identity(0), &Job::default(), 1);
         let shape = MessageShape {
-            segments: BYTES.div_ceil(endpoint.segment_bytes()),
+            segments: bytes.div_ceil(endpoint.segment_bytes()),
             layer_count: 0,
         };
-        let policy = &endpoint.settings().policy;
         let outgoing = SendRequest {
             key: MessageKey::new(0, 1, 0),
             signature: Signature::NONE,
             step: Step(0),
-            bytes: BYTES,
-            tolerance: Share::NONE,
+            bytes,
+            tolerance,
             contributors: 1,
-            tags: policy.lossless(shape, &[(0, Layer(3))]),
+            tags: tags(&endpoint.settings().policy, shape),
         };
         endpoint.send(Instant::START, Rank(1), outgoing);
+        endpoint
+    }
+
+    /// The packets of a message from rank 0, which leave as one run.
+    fn packets(seal: &mut Seal) -> Vec<Vec<u8>> {
+        let lossless =
+            |policy: &Policy, shape: MessageShape| policy.lossless(shape, &[(0, Layer(3))]);
+        let mut endpoint = sending(BYTES, Share::NONE, lossless);
         let message: Vec<u8> = (0..BYTES).map(|at| at as u8).collect();
         let mut transmit = endpoint.poll_transmit(Instant::START).expect("a run");
         transmit.message = Payload::Bytes(&message);
@@ -495,27 +506,15 @@ mod tests {
 
     #[test]
     fn segments_that_do_not_follow_each_other_have_headers_of_their_own() {
-        const SEGMENTS: u32 = 50;
-        let mut endpoint = Endpoint::new(identity(0), &Job::default(), 1);
-        let shape = MessageShape {
-            segments: SEGMENTS,
-            layer_count: 0,
-        };
-        // A fifth of them are large, and leave first.
-        let magnitudes = (0..SEGMENTS).map(|segment| Magnitude(u8::from(segment % 5 == 0)));
-        let policy = &endpoint.settings().policy;
-        let bytes = SEGMENTS * endpoint.segment_bytes();
-        let outgoing = SendRequest {
-            key: MessageKey::new(0, 1, 0),
-            signature: Signature::NONE,
-            step: Step(0),
-            bytes,
-            tolerance: Share::ALL,
-            contributors: 1,
-            tags: policy.lossy(shape, &[(0, Layer(3))], magnitudes.collect()),
-        };
-        endpoint.send(Instant::START, Rank(1), outgoing);
-        let message: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
+        const LONG: u32 = 70_000;
+        let mut segments = 0;
+        let mut endpoint = sending(LONG, Share::ALL, |policy, shape| {
+            segments = shape.segments;
+            // A fifth of them are large; of these the first ones leave before all others.
+            let magnitudes = (0..segments).map(|segment| Magnitude(u8::from(segment % 5 == 0)));
+            policy.lossy(shape, &[(0, Layer(3))], magnitudes.collect())
+        });
+        let message: Vec<u8> = (0..LONG).map(|at| (at / 7) as u8).collect();
         let [mut seal, _] = seals("checked");
         let mut sent = Vec::new();
         while let Some(mut transmit) = endpoint.poll_transmit(Instant::START) {
@@ -537,7 +536,7 @@ mod tests {
         }
         assert!(!sent.is_sorted(), "large ones first");
         sent.sort_unstable();
-        assert!(sent.into_iter().eq(0..SEGMENTS));
+        assert!(sent.into_iter().eq(0..segments));
     }
 
     #[test]

@@ -284,11 +284,10 @@ impl SendMessage {
     pub(super) fn has_news(&self, record: PathRecord) -> bool {
         let says_all_sent = self.is_at_end() && self.probe.stage != SendStage::SaidAllSent;
         let may_miss = !self.tolerance.is_none();
-        // On clean paths its receiver misses only what switches have trimmed.
-        let misses = || record != PathRecord::Clean || self.repair.holes().ones() > 0;
-        let is_waited_for = may_miss && misses();
-        let ends = is_waited_for || self.needs_marks(record) || self.is_in_doubt();
-        let is_news = (says_all_sent && ends) || (may_miss && self.has_untold_holes());
+        // On clean paths a receiver lacks only trimmed segments.
+        let may_lack = record != PathRecord::Clean || self.repair.holes().ones() > 0;
+        let needs_end = self.needs_marks(record) || self.is_in_doubt() || (may_miss && may_lack);
+        let is_news = (says_all_sent && needs_end) || (may_miss && self.has_untold_holes());
         is_news && self.progress.acked.zeros() > 0
     }
 

@@ -49,13 +49,13 @@ impl PathRecord {
     }
 }
 
-/// On whose word a receiver accepts a hole.
+/// The word on which a receiver accepts a hole.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum HoleJudge {
     /// The sender's, or a gap.
     #[default]
     Sender,
-    /// On the paths', which may keep order.
+    /// The paths', which may keep order.
     Paths,
 }
 

@@ -316,7 +316,7 @@ fn with_room() -> EndpointSettings {
     EndpointSettings::new(settings().identity, &job)
 }
 
-/// A message of full segments, of which any may be missing.
+/// A message of full segments that may all be missing.
 fn tolerant_request(settings: &EndpointSettings, segments: u32) -> SendRequest {
     let shape = MessageShape {
         segments,

@@ -10,7 +10,7 @@ use crate::eval::findings::TableFindings;
 
 /// How the names of our cases begin.
 const OURS: &str = "gradwire";
-/// Our cases that are judged, and what they are called beside their ratios: nothing may be missing.
+/// Our cases that are judged, with their names beside ratios: they are lossless.
 const JUDGED: [(&str, &str); 2] = [(OURS, OURS), ("gradwire, switches trim", "trimming")];
 /// Options of fabrics that all cells share.
 const COMMON: &str = ",mtu=4150,framing=0";
