@@ -1,7 +1,8 @@
 //! Times of single all-reduces of two ranks over loopback, as a histogram, and what an operation
 //! costs the thread of a rank: processor time, the wait for a core, and switches of threads.
 //! Arguments: `sealed`, `aes` or `plain`, MTU, bytes of a tensor, number of operations, and units
-//! of other work between two operations, of about a microsecond each.
+//! of other work between two operations, of about a microsecond each. Two more are optional: the
+//! shares that are tolerated and dropped.
 //!
 //! ```text
 //! cargo build --release -p gradwire-benches --example switches
@@ -17,7 +18,7 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::{DType, ReduceOp};
 use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Operation};
 use gradwire_protocol::job::{Job, Mtu, PacketCipher, PacketSecurity, WireChoice};
-use gradwire_protocol::units::{Layer, Rank, Span, Step};
+use gradwire_protocol::units::{Rank, Share, Span, Step};
 use gradwire_runtime::{LocalRank, OpenRank, Opening, RankTask};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,8 +62,8 @@ impl ThreadCounts {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [protection, mtu, bytes, count, pause] = words.as_slice() else {
-        println!("usage: switches sealed|plain MTU BYTES OPERATIONS WORK");
+    let [protection, mtu, bytes, count, pause, shares @ ..] = words.as_slice() else {
+        println!("usage: switches sealed|aes|plain MTU BYTES OPERATIONS WORK [TOLERANCE [DROP]]");
         return;
     };
     let number = |text: &String| text.parse::<u32>().expect("a number");
@@ -74,6 +75,12 @@ fn main() {
         "aes" => job.cipher = PacketCipher::Aes128Gcm,
         _ => {}
     }
+    let share = |at: usize| {
+        let text = shares.get(at).map_or("0", String::as_str);
+        Share::new(text.parse().expect("a number")).expect("a share")
+    };
+    job.tolerance = share(0);
+    job.faults.drop = share(1);
     let (bytes, count) = (number(bytes) as usize, number(count));
     let pause = number(pause);
     let ranks = [0, 1].map(|rank| open(rank, &job));
@@ -167,12 +174,13 @@ fn all_reduce(rank: &LocalRank, sequence: u32, tensor: Vec<u8>) -> Vec<u8> {
         buffer: Buffer::Owned(tensor),
         input: None,
         splits: None,
-        loss: LossTerms::NONE,
-        step: Step(sequence),
-        layers: Layers {
-            count: 1,
-            spans: vec![(0, Layer(0))],
+        loss: LossTerms {
+            tolerance: rank.job().tolerance,
+            holes: rank.job().holes,
+            ..LossTerms::NONE
         },
+        step: Step(sequence),
+        layers: Layers::default(),
         tensor_key: 0,
         deadline: None,
     };

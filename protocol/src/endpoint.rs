@@ -562,6 +562,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether a message to a peer may gain by a tolerance: its paths have lost or marked packets
+    /// lately, or carried few so far.
+    pub fn favours_tolerance(&self, to: Rank) -> bool {
+        (self.find(to)).is_none_or(|at| self.peers[at].sender.favours_tolerance())
+    }
+
     /// Whether any message has not ended.
     pub fn is_busy(&self) -> bool {
         self.peers

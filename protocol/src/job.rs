@@ -45,6 +45,9 @@ pub use values::{
 /// The sizes that `collectives.chunk` may have.
 pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
 
+/// Shorter messages are lossless if `loss.min_message` is "auto".
+pub const MIN_LOSSY_MESSAGE: ByteCount = ByteCount::kib(16);
+
 const GIB: ByteCount = ByteCount::mib(1024);
 const ANY_COUNT: RangeInclusive<usize> = 0..=usize::MAX;
 
@@ -125,8 +128,9 @@ job_keys! {
 
     /// Protection from loss.
     [loss] pub struct LossKeys {
-        /// Smaller messages are always lossless.
-        min_message: ByteCount = ByteCount::kib(16), Size(ByteCount::new(0)..=GIB);
+        /// Smaller messages are always lossless; "auto" stands for 16 KiB, and keeps tensors
+        /// lossless that one step reduces: up to 64 KiB, divided by the number of other ranks.
+        min_message: Option<ByteCount> = None, or("auto", Size(ByteCount::new(0)..=GIB));
         /// Share of a message's segments, those of largest magnitude, that must arrive.
         protected_share: Share = share(0.1), AnyShare;
         /// Share of the layers, counted from the back, that must arrive.

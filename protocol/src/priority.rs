@@ -462,19 +462,30 @@ impl SegmentTags {
                 ecn,
             });
         } else {
-            let keyed = (0..shape.segments).map(|segment| {
+            let key = |segment| {
                 let (class, ecn) = self.class_and_ecn(policy, segment);
-                (class, ecn == Ecn::NotEct, segment)
-            });
-            let mut keyed: Vec<(Class, bool, u32)> = keyed.collect();
-            keyed.sort_unstable();
-            let mut end = 0;
-            for lane in keyed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
-                end += lane.len() as u32;
-                let (class, ecn) = self.class_and_ecn(policy, lane[0].2);
-                lanes.push(SendLane { end, class, ecn });
+                (class, ecn == Ecn::NotEct)
+            };
+            let keys: Vec<(Class, bool)> = (0..shape.segments).map(key).collect();
+            let mut kinds: SmallVec<[(Class, bool); 8]> = SmallVec::new();
+            for &key in &keys {
+                if !kinds.contains(&key) {
+                    kinds.push(key);
+                }
             }
-            self.order = Some(keyed.into_iter().map(|(_, _, segment)| segment).collect());
+            kinds.sort_unstable();
+            let mut order = Vec::with_capacity(keys.len());
+            for kind in kinds {
+                let of_kind = (0..shape.segments).filter(|&at| keys[at as usize] == kind);
+                order.extend(of_kind);
+                let ecn = if kind.1 { Ecn::NotEct } else { Ecn::Ect };
+                lanes.push(SendLane {
+                    end: order.len() as u32,
+                    class: kind.0,
+                    ecn,
+                });
+            }
+            self.order = Some(order);
         }
         split_tail(&mut lanes, shape.segments.div_ceil(TAIL_PART));
         self.lanes = lanes;

@@ -43,6 +43,7 @@ mod cancel;
 mod flight;
 mod forgetting;
 mod hearing;
+mod history;
 mod immediate_ack;
 mod lateness;
 mod least;
@@ -50,6 +51,7 @@ mod loss;
 mod message;
 mod missing;
 mod open;
+mod pace;
 mod parity;
 mod parity_turn;
 mod probe;
@@ -71,13 +73,15 @@ use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
+use self::history::{HoleJudge, PathHistory};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, LateSegments};
 use self::message::{ReportWait, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
+use self::pace::SendPace;
 use self::parity::LossShare;
-use self::tail::{HoleJudge, TailMarks};
+use self::tail::TailMark;
 use crate::bitmap::{self, Bitmap};
 use crate::congestion::{CongestionWindow, Feedback, WindowLimits};
 use crate::entropy::Spray;
@@ -179,8 +183,10 @@ pub struct Sender {
     faults: Vec<PathFault>,
     spray: Spray,
     numbers: PathNumbers,
-    tail: TailMarks,
-    judge: HoleJudge,
+    pace: SendPace,
+    history: PathHistory,
+    /// Marks after messages that are to be sent.
+    marks_due: VecDeque<TailMark>,
     late: LateSegments,
     early_drop: EarlyDrop,
     reports: ReportsHeard,
@@ -223,8 +229,9 @@ impl Sender {
             faults: Vec::new(),
             spray: Spray::new(settings.entropies, seed ^ u64::from(peer.0)),
             numbers: PathNumbers::new(settings),
-            tail: TailMarks::new(settings.limits.clean_packets),
-            judge: HoleJudge::default(),
+            pace: SendPace::default(),
+            history: PathHistory::new(settings.limits.clean_packets),
+            marks_due: VecDeque::new(),
             late: LateSegments::default(),
             early_drop: settings.policy.early_drop,
             reports: ReportsHeard::new(settings.first_number),
@@ -314,16 +321,6 @@ impl Sender {
     /// Whether a message has not ended yet.
     pub fn is_busy(&self) -> bool {
         !self.messages.is_empty()
-    }
-
-    /// Whether a packet to the peer was found lost.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.counters.found_lost > 0
-    }
-
-    /// Packets to another peer are lost, so these may be, too.
-    pub(crate) fn expect_loss(&mut self) {
-        self.tail.expect_loss();
     }
 
     /// Its counts so far.
@@ -426,7 +423,7 @@ impl Sender {
         }
         let is_due = due.is_some_and(|at| at <= now);
         ControlOutlook {
-            talks: is_due || !self.closes.is_empty() || self.tail.is_due(),
+            talks: is_due || !self.closes.is_empty() || !self.marks_due.is_empty(),
             due: if is_due { None } else { due },
         }
     }
@@ -489,11 +486,12 @@ impl Sender {
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
-        self.tail.on_sent(segments);
+        self.history.on_sent(segments);
+        self.pace.on_run(now, sending.id(), run);
         let wait = ReportWait {
             rtt,
             gap: settings.gap,
-            record: self.tail.record(self.judge),
+            record: self.history.record(),
         };
         let probe_at = sending.next_probe(now, wait);
         sending.probe.at = probe_at;
@@ -605,10 +603,7 @@ impl Sender {
     ) {
         let header = packet.header;
         let echo = self.hear(now, packet, Lateness::most(rtt, settings.gap));
-        self.judge = match packet.report.keeps_order {
-            true => HoleJudge::Paths,
-            false => HoleJudge::Sender,
-        };
+        self.history.judge = HoleJudge::of(&packet.report);
         let Some(at) = self.position(header.message) else {
             self.take_late_report(now, packet, rtt);
             return;
@@ -640,6 +635,7 @@ impl Sender {
         self.land_late(at, header);
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
+        self.history.on_marks(marks);
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }

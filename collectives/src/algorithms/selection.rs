@@ -20,7 +20,7 @@
 //!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few).
 //!      Otherwise the ring if its messages are long enough, and else halving-doubling.
 
-use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
+use gradwire_protocol::job::{AlgorithmChoice, Job, MIN_LOSSY_MESSAGE, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Share};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
@@ -72,7 +72,8 @@ pub(crate) struct Preference {
     algorithm: ReduceAlgorithm,
     table: Vec<AlgorithmChoice>,
     chunk: ByteCount,
-    min_lossy: ByteCount,
+    /// The job's `loss.min_message`; `None`: auto.
+    min_message: Option<ByteCount>,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
     /// The host of every rank; empty if each has one of its own.
@@ -111,7 +112,7 @@ impl Preference {
             table: job.collectives.table.clone(),
             hosts: Vec::new(),
             chunk: job.collectives.chunk,
-            min_lossy: job.loss.min_message,
+            min_message: job.loss.min_message,
             core: job.collectives.core,
         }
     }
@@ -128,7 +129,7 @@ impl Preference {
 
     /// Shorter messages are lossless whatever the tolerance.
     pub(crate) fn min_lossy_bytes(&self) -> usize {
-        self.min_lossy.as_usize()
+        self.min_message.unwrap_or(MIN_LOSSY_MESSAGE).as_usize()
     }
 
     /// The messages of a valid operation in a group of two or more.
@@ -201,8 +202,8 @@ impl Preference {
     }
 
     fn takes_one_step(&self, operation: &Operation, world: usize) -> bool {
-        let is_short = operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX;
-        is_short && !self.is_lossy(operation) && operation.codec().is_none()
+        let is_plain = operation.codec().is_none() && !self.is_lossy(operation, world);
+        is_plain && fits_one_step(operation, world)
     }
 
     fn hierarchical(
@@ -300,8 +301,11 @@ impl Preference {
         (!self.hosts.is_empty()).then(|| HostGroups::of(seat.ranks, &self.hosts))
     }
 
-    fn is_lossy(&self, operation: &Operation) -> bool {
-        operation.may_lose() && operation.tensor_bytes() >= self.min_lossy_bytes()
+    /// Whether an operation of so many ranks may lose segments.
+    fn is_lossy(&self, operation: &Operation, world: usize) -> bool {
+        let takes_one_step = self.min_message.is_none() && fits_one_step(operation, world);
+        let is_long = operation.tensor_bytes() >= self.min_lossy_bytes();
+        operation.may_lose() && is_long && !takes_one_step
     }
 
     /// Whether a reduction is direct because of its tolerance or its codec.
@@ -311,7 +315,7 @@ impl Preference {
         }
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
         let is_short = self.core.is_none() || is_one_chunk;
-        is_short && carries_exchange(self.core, world) && self.is_lossy(operation)
+        is_short && carries_exchange(self.core, world) && self.is_lossy(operation, world)
     }
 
     fn automatic(
@@ -351,6 +355,13 @@ impl Preference {
             ReductionWay::Ring
         }
     }
+}
+
+/// Whether an operation is an all-reduce that one step carries as fast as two: it waits once, and
+/// loses nothing, since all ranks add the same values.
+fn fits_one_step(operation: &Operation, world: usize) -> bool {
+    let is_whole = operation.collective == Collective::AllReduce;
+    is_whole && operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX
 }
 
 /// A named algorithm, if it exists for the operation and the group.

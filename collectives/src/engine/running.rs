@@ -505,7 +505,10 @@ impl RunningOperation {
         }
         let (region, reliability) = (outbound.region, outbound.reliability);
         let (rules, operation, policy) = (&self.rules, &self.operation, &parts.policy);
-        let tolerance = rules.tolerance(operation, region, reliability, policy);
+        let tolerance = match self.gains_by_loss(outbound.to, parts) {
+            true => rules.tolerance(operation, region, reliability, policy),
+            false => Share::NONE,
+        };
         let Some(urgency) = rules.urgency(operation, policy) else {
             return self.send(at, tolerance, now, parts);
         };
@@ -521,6 +524,13 @@ impl RunningOperation {
             tolerance,
         };
         parts.departures.post(message, departing);
+    }
+
+    /// Whether messages to a rank may gain by a tolerance. Segments that patience gives up are not
+    /// lost, so no path tells of them.
+    fn gains_by_loss(&self, to: Rank, parts: &EngineParts) -> bool {
+        let may_give_up = parts.memory.times.may_end(&self.operation);
+        may_give_up || parts.endpoint.favours_tolerance(to)
     }
 
     /// Sends a message out that the scheduler releases, unless it was sent.

@@ -24,9 +24,10 @@
 use smallvec::SmallVec;
 
 use super::Sender;
+use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
-use super::tail::{PathRecord, TailMark};
+use super::tail::TailMark;
 use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -165,7 +166,7 @@ impl Sender {
         sending.probe.count_vain(self.heard);
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
-            + match self.tail.record(self.judge) {
+            + match self.history.record() {
                 PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => {
                     doubled.min(longest)
                 }
@@ -278,7 +279,7 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
-        let (record, sending) = (self.tail.record(self.judge), &mut self.messages[at]);
+        let (record, sending) = (self.history.record(), &mut self.messages[at]);
         let ends_soon = record == PathRecord::Lossy && sending.all_sent();
         let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
         let is_asked = sending.probe.stage == SendStage::SaidAllSent;
@@ -381,7 +382,7 @@ impl Sender {
             };
             std::iter::repeat_n(mark, copies)
         });
-        self.tail.due.extend(marks);
+        self.marks_due.extend(marks);
     }
 
     /// Queues a PROBE on each of these paths. Those from `asks_from` on ask for a report; the last
@@ -407,7 +408,7 @@ impl Sender {
             false => 1,
         };
         let marks = marks.flat_map(|mark| std::iter::repeat_n(mark, of_mark(&mark)));
-        self.tail.due.extend(marks);
+        self.marks_due.extend(marks);
     }
 
     /// How many PROBEs ask for a report at a time: on lossy paths, two once one got no answer.
@@ -415,7 +416,7 @@ impl Sender {
         let sending = &self.messages[at];
         let probe = &sending.probe;
         let was_in_vain = probe.unanswered > 1 && probe.asks_twice(sending.in_flight());
-        match self.tail.record(self.judge) {
+        match self.history.record() {
             PathRecord::Lossy if was_in_vain => 2,
             _ => 1,
         }
@@ -427,7 +428,7 @@ impl Sender {
     fn ends_to_mark(&self, at: usize, stage: SendStage) -> SmallVec<[PathMark; 8]> {
         let mut ends = self.ends_in_flight(at);
         let sending = &self.messages[at];
-        let record = self.tail.record(self.judge);
+        let record = self.history.record();
         // A mark of an unproven path that no report answers is late rather than lost.
         let is_due = record == PathRecord::Lossy || stage == SendStage::Sending;
         let is_marked = is_due && sending.needs_marks(record);
@@ -484,7 +485,7 @@ impl Sender {
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         loop {
-            let mark = self.tail.due.pop_front()?;
+            let mark = self.marks_due.pop_front()?;
             let Some(at) = self.position(mark.message) else {
                 continue;
             };
@@ -492,7 +493,7 @@ impl Sender {
             sending.probe.marked = now.stamp();
             // Unless paths are lossy, a mark need not say again what the PROBE after it says.
             let is_bare =
-                mark.flags.has(Flags::MARKER) && self.tail.record(self.judge) != PathRecord::Lossy;
+                mark.flags.has(Flags::MARKER) && self.history.record() != PathRecord::Lossy;
             let is_short = sending.probe.is_short() || is_bare;
             match is_short {
                 true => body.clear(),

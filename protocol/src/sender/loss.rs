@@ -27,9 +27,9 @@ use std::collections::VecDeque;
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
+use super::history::{HoleJudge, PathRecord};
 use super::lateness::Lateness;
 use super::message::SendMessage;
-use super::tail::{HoleJudge, PathRecord};
 use crate::priority::EarlyDrop;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
@@ -188,6 +188,22 @@ impl FoundLost {
 }
 
 impl Sender {
+    /// Whether a packet to the peer was found lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.counters.found_lost > 0
+    }
+
+    /// Packets to another peer are lost, so these may be, too.
+    pub(crate) fn expect_loss(&mut self) {
+        self.history.expect_loss();
+    }
+
+    /// Whether a message may gain by a tolerance: the paths have lost or marked packets, or carried
+    /// few.
+    pub(crate) fn favours_tolerance(&self) -> bool {
+        self.history.favours_tolerance()
+    }
+
     /// Takes the stamp of a packet that has arrived; returns whether it is the newest of its class.
     pub(super) fn on_echo(&mut self, class: Class, echo: Stamp) -> bool {
         let class = self.classes.get_mut(usize::from(class.0));
@@ -203,7 +219,7 @@ impl Sender {
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
         let reordering = rtt.reordering(gap).max(self.late.horizon());
-        let horizons = LossHorizons::new(reordering, rtt, gap, self.judge);
+        let horizons = LossHorizons::new(reordering, rtt, gap, self.history.judge);
         let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {
             if !self.classes[class].flights.is_empty() {
@@ -262,7 +278,7 @@ impl Sender {
             return FoundLost::default();
         }
         let may_miss = self.messages[at].may_miss(flight.segment);
-        if may_miss && self.judge == HoleJudge::Paths {
+        if may_miss && self.history.judge == HoleJudge::Paths {
             self.messages[at].proof = HoleProof::Passed;
         }
         // A queue that drops early is long, but the path of the packet is sound.
@@ -295,7 +311,7 @@ impl Sender {
                 || (self.spray).has_passed(run.entropy, class, run.sent_at)
         };
         let is_speculative = sending.has_speculated_with(flight.segment);
-        if !may_miss || is_speculative || self.judge == HoleJudge::Sender || has_passed() {
+        if !may_miss || is_speculative || self.history.judge == HoleJudge::Sender || has_passed() {
             return self.lose(now, at, flight);
         }
         self.spray.on_loss(flight.entropy);
@@ -305,7 +321,7 @@ impl Sender {
     }
 
     fn note_loss(&mut self) {
-        self.tail.on_loss();
+        self.history.on_loss();
         self.counters.found_lost += 1;
     }
 

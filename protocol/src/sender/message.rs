@@ -7,11 +7,11 @@ use smallvec::{SmallVec, smallvec};
 
 use super::acked::NewlyAcked;
 use super::flight::{FlightRun, RunDeparture, SegmentFlight, count_alike};
+use super::history::PathRecord;
 use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
 use super::speculation::Speculation;
-use super::tail::PathRecord;
 use crate::bitmap::Bitmap;
 use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};

@@ -12,8 +12,8 @@
 //!    receiver restores before the sender finds it counts as a loss all the same
 //!    ([`MessageParity::hidden_losses`]), so parity hides no congestion.
 
+use super::history::PathRecord;
 use super::message::SendMessage;
-use super::tail::PathRecord;
 use super::{Burst, Sender, full_packet};
 use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
 use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
@@ -76,11 +76,12 @@ impl Sender {
 
     #[inline(never)]
     fn cover_end(&mut self, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
-        // A window is sent in a smoothed round trip.
+        // At most a window is sent in a smoothed round trip.
         let part = rtt.least().as_secs_f64() / rtt.smoothed().max(rtt.least()).as_secs_f64();
         let window = (self.window.bytes().get() as f64 * part.min(1.0)) as u64;
         let window = window / full_packet(settings);
-        let loss = match self.tail.record(self.judge) {
+        let window = window.min(self.pace.segments_in(rtt.least()));
+        let loss = match self.history.record() {
             PathRecord::Clean | PathRecord::Unproven(_) => 0.0,
             PathRecord::Lossy => self.losses.share(),
         };

@@ -14,8 +14,7 @@
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
-use std::collections::VecDeque;
-
+use super::history::{HoleJudge, PathRecord};
 use crate::units::MessageId;
 use crate::wire::{Flags, PathMark};
 
@@ -23,17 +22,6 @@ use crate::wire::{Flags, PathMark};
 /// each that is in flight then.
 const MARKED_SEGMENTS: u32 = 128;
 const MARKED_PART: u32 = 4;
-
-/// Whether the paths to the peer have lost packets recently.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum PathRecord {
-    /// None of many.
-    Clean,
-    /// None of few, on paths that keep order or may not.
-    Unproven(HoleJudge),
-    /// Some.
-    Lossy,
-}
 
 impl PathRecord {
     /// Whether marks follow the end of a message of this many segments, with this many in flight.
@@ -49,28 +37,6 @@ impl PathRecord {
     }
 }
 
-/// The word on which a receiver accepts a hole.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum HoleJudge {
-    /// The sender's, or a gap.
-    #[default]
-    Sender,
-    /// The paths', which may keep order.
-    Paths,
-}
-
-/// The marks that are to be sent, and whether they are needed.
-#[derive(Debug)]
-pub(super) struct TailMarks {
-    pub(super) due: VecDeque<TailMark>,
-    /// Packets until the paths count as clean.
-    lossy_for: u64,
-    /// Packets until the paths are proven clean.
-    unproven_for: u64,
-    /// As many after a loss, and at the start.
-    clean_packets: u64,
-}
-
 /// A PROBE that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailMark {
@@ -79,46 +45,4 @@ pub(super) struct TailMark {
     pub(super) path: PathMark,
     /// [`Flags::MARKER`], except for the last one.
     pub(super) flags: Flags,
-}
-
-impl TailMarks {
-    /// No marks. Paths that lose a packet count as clean again after `clean_packets`.
-    pub(super) fn new(clean_packets: u64) -> Self {
-        Self {
-            due: VecDeque::new(),
-            lossy_for: 0,
-            unproven_for: clean_packets,
-            clean_packets,
-        }
-    }
-
-    /// This many packets leave.
-    pub(super) fn on_sent(&mut self, packets: u64) {
-        self.lossy_for = self.lossy_for.saturating_sub(packets);
-        self.unproven_for = self.unproven_for.saturating_sub(packets);
-    }
-
-    /// A packet is lost.
-    pub(super) fn on_loss(&mut self) {
-        self.lossy_for = self.clean_packets;
-    }
-
-    /// Paths to another peer have lost packets.
-    pub(super) fn expect_loss(&mut self) {
-        self.lossy_for = self.lossy_for.max(self.unproven_for);
-    }
-
-    /// How the paths have performed recently.
-    pub(super) fn record(&self, judge: HoleJudge) -> PathRecord {
-        match (self.lossy_for, self.unproven_for) {
-            (0, 0) => PathRecord::Clean,
-            (0, _) => PathRecord::Unproven(judge),
-            _ => PathRecord::Lossy,
-        }
-    }
-
-    /// Whether one is to be sent.
-    pub(super) fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::tail::{HoleJudge, TailMarks};
+use super::history::{HoleJudge, PathHistory};
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
 use crate::job::Job;
@@ -340,7 +340,7 @@ fn probes_behind(
     let settings = with_room();
     let segments = request.bytes / settings.segment_bytes;
     let mut sender = Sender::new(Rank(1), &settings, 1);
-    sender.tail = TailMarks::new(clean_packets);
+    sender.history = PathHistory::new(clean_packets);
     let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut now = Instant::START;
     sender.send(now, request, &settings);
@@ -424,7 +424,7 @@ fn the_end_is_told_on_clean_paths_if_a_switch_has_cut_a_packet() {
     let (settings, now) = (with_room(), Instant::START);
     let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
     let mut sender = Sender::new(Rank(1), &settings, 1);
-    sender.tail = TailMarks::new(0);
+    sender.history = PathHistory::new(0);
     sender.send(now, tolerant_request(&settings, 100), &settings);
     let mut body = Vec::new();
     let mut send = |sender: &mut Sender| sender.poll_data(now, &rtt, &settings, &mut run);

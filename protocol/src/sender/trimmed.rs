@@ -58,7 +58,7 @@ impl Sender {
         rtt: &Rtt,
         settings: &EndpointSettings,
     ) {
-        let record = self.tail.record(self.judge);
+        let record = self.history.record();
         let sending = &mut self.messages[at];
         if sending.waits_for_grant() {
             let gap = settings.gap;

@@ -231,11 +231,45 @@ fn integers_products_and_sums_of_many_lose_nothing_under_any_tolerance() {
 #[test]
 fn a_message_shorter_than_the_jobs_minimum_is_lossless() {
     let mut job = large_chunks();
-    job.loss.min_message = gradwire_protocol::units::ByteCount::kib(64);
+    job.loss.min_message = Some(gradwire_protocol::units::ByteCount::kib(64));
     let mut world = World::new(3, &job, rough(0.1), 51);
     for (bytes, outcome) in world.perform(|rank| lossy(3, 0, weight(rank), HoleFilling::Rescale)) {
         assert_eq!((outcome.lost_segments, bytes), (0, constant(7.0)));
     }
+}
+
+#[test]
+fn a_tolerance_rests_on_quiet_paths_until_they_lose_packets() {
+    const LONG: usize = 1 << 16;
+    // Of so many segments each; paths are quiet after 2^16.
+    const OPERATIONS: u32 = 40;
+    let mut job = small_job();
+    job.collectives.chunk = gradwire_protocol::units::ByteCount::mib(1);
+    let drops = |drop| Profile {
+        jitter: Span::default(),
+        duplicate: Share::NONE,
+        ..rough(drop)
+    };
+    let mut world = World::new(2, &job, drops(0.0), 61);
+    let mut lost = Vec::new();
+    for sequence in 0..OPERATIONS + 2 {
+        if sequence == OPERATIONS {
+            for (from, to) in [(0, 1), (1, 0)] {
+                world.network.set_link(Rank(from), Rank(to), drops(0.02));
+            }
+        }
+        let ones = || tensor(DType::F32, std::iter::repeat_n(1.0, LONG));
+        let results = world.perform(|_| Operation {
+            loss: tolerating(0.3, HoleFilling::Rescale),
+            ..all_reduce(2, sequence, ones())
+        });
+        let of = results.iter().map(|(_, outcome)| outcome.lost_segments);
+        lost.push(of.sum::<u64>());
+    }
+    let (quiet, first) = (&lost[..OPERATIONS as usize], lost[OPERATIONS as usize]);
+    assert!(quiet.iter().all(|&lost| lost == 0), "{quiet:?}");
+    assert_eq!(first, 0, "sent as messages that must arrive");
+    assert!(lost[OPERATIONS as usize + 1] > 10, "{lost:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) fn small_job() -> Job {
     };
     job.transport.mtu = Mtu::Bytes(SEGMENT as u32 + 112);
     job.collectives.chunk = ByteCount::new(1000);
-    job.loss.min_message = ByteCount::new(0);
+    job.loss.min_message = Some(ByteCount::new(0));
     job.loss.protected_share = Share::NONE;
     job
 }

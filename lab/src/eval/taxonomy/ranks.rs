@@ -467,7 +467,7 @@ fn job(algorithm: Option<ReduceAlgorithm>) -> Job {
     };
     job.transport.mtu = Mtu::Bytes(SEGMENT + HEADERS);
     job.transport.gap = (LATENCY + JITTER) * 2;
-    job.loss.min_message = ByteCount::new(0);
+    job.loss.min_message = Some(ByteCount::new(0));
     job.loss.protected_share = Share::NONE;
     if let Some(algorithm) = algorithm {
         job.collectives.algorithm = algorithm;

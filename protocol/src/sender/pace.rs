@@ -1,0 +1,109 @@
+//! How fast segments leave.
+
+use crate::machine::SegmentRun;
+use crate::units::{Instant, MessageId, Span};
+
+/// After this many segments, older ones count half.
+const MEMORY: u64 = 1 << 10;
+
+/// How long the new segments of a message take to leave, whatever holds them up: the window, grants
+/// or this host.
+#[derive(Debug, Default)]
+pub(super) struct SendPace {
+    last: Option<PacedRun>,
+    segments: u64,
+    took: Span,
+}
+
+/// The last run that has left.
+#[derive(Clone, Copy, Debug)]
+struct PacedRun {
+    message: MessageId,
+    at: Instant,
+    segments: u64,
+}
+
+impl SendPace {
+    /// A run of segments of a message leaves. The time since the run of the same message before it
+    /// is that run's, unless one of them has waited for a loss to be found.
+    pub(super) fn on_run(&mut self, now: Instant, message: MessageId, run: &SegmentRun) {
+        if run.repairs() > 0 {
+            self.last = None;
+            return;
+        }
+        if let Some(last) = self.last.filter(|last| last.message == message) {
+            self.segments += last.segments;
+            self.took = self.took + (now - last.at);
+        }
+        if self.segments > MEMORY {
+            (self.segments, self.took) = (self.segments / 2, self.took.divided(2));
+        }
+        self.last = Some(PacedRun {
+            message,
+            at: now,
+            segments: run.len() as u64,
+        });
+    }
+
+    /// How many segments leave in this time; any number as long as that is not known.
+    pub(super) fn segments_in(&self, time: Span) -> u64 {
+        let took = self.took.as_picos();
+        if took == 0 {
+            return u64::MAX;
+        }
+        let segments = u128::from(self.segments) * u128::from(time.as_picos()) / u128::from(took);
+        u64::try_from(segments).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pace after runs of 40 segments at these times, in microseconds.
+    fn pace_of(runs: impl IntoIterator<Item = (u32, u64)>) -> SendPace {
+        let mut run = SegmentRun::default();
+        run.push_range(0..40);
+        let mut pace = SendPace::default();
+        for (message, micros) in runs {
+            let at = Instant::START + Span::from_micros(micros);
+            pace.on_run(at, MessageId(message), &run);
+        }
+        pace
+    }
+
+    #[test]
+    fn idle_time_between_messages_does_not_count() {
+        let runs = (0..300).map(|n| (n / 3, u64::from(n / 3 * 1_000 + n % 3 * 20)));
+        assert_eq!(pace_of(runs).segments_in(Span::from_micros(10)), 20);
+    }
+
+    #[test]
+    fn runs_at_one_time_have_no_pace() {
+        for runs in [&[][..], &[(1, 5)], &[(1, 5), (1, 5)]] {
+            let pace = pace_of(runs.iter().copied());
+            assert_eq!(pace.segments_in(Span::from_micros(10)), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn a_new_pace_replaces_the_old_one() {
+        let (before, since) = ((0..100).map(|n| n * 40), (0..400).map(|n| 4_000 + n * 80));
+        let now = pace_of(before.chain(since).map(|at| (1, at)));
+        let now = now.segments_in(Span::from_micros(100));
+        assert!((49..=51).contains(&now), "{now}");
+    }
+
+    #[test]
+    fn a_repair_ends_the_time_of_a_run() {
+        let mut pace = pace_of([(1, 0), (1, 40)]);
+        let mut run = SegmentRun::default();
+        run.push_repair(7);
+        let at = |micros| Instant::START + Span::from_micros(micros);
+        pace.on_run(at(5_000), MessageId(1), &run);
+        run.clear();
+        run.push_range(80..90);
+        pace.on_run(at(9_000), MessageId(1), &run);
+        assert_eq!(pace.segments_in(Span::from_micros(10)), 10);
+    }
+}
