@@ -181,7 +181,7 @@ fn all_reduce(rank: &LocalRank, sequence: u32, tensor: Vec<u8>) -> Vec<u8> {
         },
         step: Step(sequence),
         layers: Layers::default(),
-        tensor_key: 0,
+        tensor_key: 1,
         deadline: None,
     };
     let timeout = Some(Span::from_millis(PATIENCE.as_millis() as u64));

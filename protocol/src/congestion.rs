@@ -25,10 +25,10 @@
 //!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path
 //!    makes up for a cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
-//!    It shrinks the window only when more than [`LOSS_IGNORED`] of a round trip's segments are
-//!    lost, clearly and after round trips that lost less (`links`), then by half of their share:
-//!    some switches drop before they build measurable delay. But a tolerated loss beside a queue
-//!    counts as a mark: a queue that marks other packets drops droppable ones early.
+//!    It shrinks the window only when clearly more than 5 % of the segments of a round trip are
+//!    lost, or of several (`links`), then by half of their share: some switches drop before they
+//!    build measurable delay. But a tolerated loss beside a queue counts as a mark: a queue that
+//!    marks other packets drops droppable ones early.
 //! 6. For a round trip after a cut, signals concern the window before the cut, so they cut no
 //!    further (RFC 8257, section 3.3), but for marks of a standing queue.
 //! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` arrive marked though the window is at
@@ -56,9 +56,6 @@ const STANDING_SHARE: f64 = 0.15;
 const DELAY_CUT_MAX: f64 = 0.4;
 /// Share that a loss beside a queue takes from the window: Reno's.
 const QUEUE_LOSS_CUT: f64 = 0.5;
-/// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
-/// its specification, and about the random loss of a bad link.
-pub const LOSS_IGNORED: f64 = 0.05;
 /// A round trip is clearly longer than the minimum if it exceeds it by this part of the delay
 /// target.
 const QUEUE_PART: u64 = 4;
@@ -374,8 +371,7 @@ impl CongestionWindow {
         self.judge_marks(&round, rtt);
         let seen = f64::from(round.segments.max(1));
         let marked = (f64::from(round.marks) / seen).min(1.0);
-        let lost = f64::from(round.lost) / (seen + f64::from(round.lost));
-        if self.links.lost_too_many(round.segments, round.lost) {
+        if let Some(lost) = self.links.signal(round.segments, round.lost) {
             self.cut(now, lost / 2.0, rtt);
         } else if marked > 0.0 && self.is_exponential() {
             // The smoothed share would hardly contain the first marks yet.

@@ -562,8 +562,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether a message to a peer may gain by a tolerance: its paths have lost or marked packets
-    /// lately, or carried few so far.
+    /// Whether a message to a peer may gain by a tolerance: its paths have lost or marked one of
+    /// the last 65,536 packets, or not carried as many yet.
     pub fn favours_tolerance(&self, to: Rank) -> bool {
         (self.find(to)).is_none_or(|at| self.peers[at].sender.favours_tolerance())
     }

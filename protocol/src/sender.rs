@@ -461,7 +461,7 @@ impl Sender {
             return self.poll_parity(now, settings, run);
         };
         let most = room.min(self.longest_run(at, settings)) as usize;
-        self.cover(at, rtt, settings);
+        self.cover(at, most as u32, rtt, settings);
         let sending = &mut self.messages[at];
         sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
@@ -487,7 +487,7 @@ impl Sender {
             self.parity_due.push_back(sending.id());
         }
         self.history.on_sent(segments);
-        self.pace.on_run(now, sending.id(), run);
+        self.pace.on_run((now, rtt.smoothed()), sending.id(), run);
         let wait = ReportWait {
             rtt,
             gap: settings.gap,

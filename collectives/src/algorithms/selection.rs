@@ -357,8 +357,8 @@ impl Preference {
     }
 }
 
-/// Whether an operation is an all-reduce that one step carries as fast as two: it waits once, and
-/// loses nothing, since all ranks add the same values.
+/// Whether an operation is an all-reduce that takes less time in one step than in two. In one step
+/// all ranks add all contributions, so none may miss a part that others have.
 fn fits_one_step(operation: &Operation, world: usize) -> bool {
     let is_whole = operation.collective == Collective::AllReduce;
     is_whole && operation.buffer.len() * (world - 1) <= ONE_STEP_BYTES_MAX
@@ -407,7 +407,7 @@ mod tests {
     use crate::numbers::dtype::{DType, ReduceOp};
     use crate::operation::buffer::Buffer;
     use crate::operation::{Group, Layers, LossTerms};
-    use crate::plan::SegmentLanding;
+    use crate::plan::{PlannedSend, Reliability, SegmentLanding};
 
     fn operation(collective: Collective, world: u16, bytes: usize) -> Operation {
         let (buffer, input) = match collective {
@@ -622,6 +622,27 @@ mod tests {
             let hosts = hosts.expect("hosts are known");
             assert_eq!(preference.between(&whole, &hosts), between, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn small_tensors_take_one_step_whatever_the_job_tolerates_unless_it_says_how_small() {
+        let steps = |min_message, tolerance, bytes| {
+            let mut job = Job::default();
+            job.loss.min_message = min_message;
+            let mut reduced = operation(Collective::AllReduce, 2, bytes);
+            reduced.loss.tolerance = tolerance;
+            let seat = GroupSeat::new(&reduced.group.ranks, 0);
+            let plan = Preference::of(&job).plan(&reduced, seat);
+            let tolerant = |sent: PlannedSend| sent.reliability == Reliability::Tolerant;
+            (plan.outbounds().count(), plan.outbounds().any(tolerant))
+        };
+        let (one, two) = ((1, false), (2, true));
+        let said = Some(ByteCount::kib(16));
+        assert_eq!(steps(None, Share::NONE, 64 << 10), one);
+        assert_eq!(steps(None, Share::ALL, 64 << 10), one);
+        assert_eq!(steps(None, Share::ALL, 65 << 10), two);
+        assert_eq!(steps(said, Share::ALL, 64 << 10), two);
+        assert_eq!(steps(said, Share::ALL, 8 << 10), one);
     }
 
     #[test]

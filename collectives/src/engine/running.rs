@@ -42,6 +42,7 @@ use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
 use crate::numbers::holes::{HoleFilling, ResidualPiece, Residuals, TensorShape};
+use crate::numbers::magnitude::MeasuredMessage;
 use crate::operation::buffer::Buffer;
 use crate::operation::call::ContributionForm;
 use crate::operation::{
@@ -423,10 +424,17 @@ impl RunningOperation {
     /// cannot run ahead of one that it needs a message from in the next operation.
     fn ends_early(&self) -> bool {
         self.progress.has_received_all()
-            && !self.rules.may_lose()
             && self.plan.outbound_bytes() <= EARLY_BYTES_MAX
             && !self.operation.collective.is_point_to_point()
             && self.progress.has_started_all()
+            && self.learns_of_no_loss()
+    }
+
+    /// Whether the ends of its messages out tell it nothing about holes.
+    fn learns_of_no_loss(&self) -> bool {
+        let is_lossless = |outbound: PlannedSend| outbound.reliability == Reliability::Lossless;
+        let feeds_back = self.operation.holes() == HoleFilling::ErrorFeedback;
+        !self.rules.may_lose() || (!feeds_back && self.plan.outbounds().all(is_lossless))
     }
 
     /// Opens a gate, and every gate after it that waited only for this one.
@@ -505,10 +513,7 @@ impl RunningOperation {
         }
         let (region, reliability) = (outbound.region, outbound.reliability);
         let (rules, operation, policy) = (&self.rules, &self.operation, &parts.policy);
-        let tolerance = match self.gains_by_loss(outbound.to, parts) {
-            true => rules.tolerance(operation, region, reliability, policy),
-            false => Share::NONE,
-        };
+        let tolerance = rules.tolerance(operation, region, reliability, policy);
         let Some(urgency) = rules.urgency(operation, policy) else {
             return self.send(at, tolerance, now, parts);
         };
@@ -526,8 +531,8 @@ impl RunningOperation {
         parts.departures.post(message, departing);
     }
 
-    /// Whether messages to a rank may gain by a tolerance. Segments that patience gives up are not
-    /// lost, so no path tells of them.
+    /// Whether messages to a rank may gain by a tolerance: paths do not tell of segments that
+    /// patience gives up.
     fn gains_by_loss(&self, to: Rank, parts: &EngineParts) -> bool {
         let may_give_up = parts.memory.times.may_end(&self.operation);
         may_give_up || parts.endpoint.favours_tolerance(to)
@@ -548,6 +553,10 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbound(at);
+        let tolerance = match self.gains_by_loss(outbound.to, parts) {
+            true => tolerance,
+            false => Share::NONE,
+        };
         let (cut, me) = (self.cut_out(&outbound, parts), parts.me());
         let residuals = &mut parts.memory.residuals;
         if let Some(blocks) = cut.blocks {
@@ -595,7 +604,11 @@ impl RunningOperation {
         if tolerance.is_none() {
             return parts.policy.lossless(shape, &spans);
         }
-        let message = (self.operation.tensor_key, region.offset);
+        let message = MeasuredMessage {
+            tensor_key: self.operation.tensor_key,
+            offset: region.offset,
+            step: self.operation.step,
+        };
         let values = match cut.blocks {
             None => self.source(at),
             Some(_) => self.bytes.values(&self.operation, region),

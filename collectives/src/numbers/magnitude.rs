@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::slice::Chunks;
 
-use gradwire_protocol::units::Magnitude;
+use gradwire_protocol::units::{Magnitude, Step};
 
 use crate::numbers::dtype::DType;
 use crate::numbers::kernels::mean_abs;
@@ -46,34 +46,54 @@ pub(crate) struct RunningMeans {
     messages: BTreeMap<(u64, usize), MessageMeans>,
 }
 
+/// The message of a step whose values are measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeasuredMessage {
+    /// Of its tensor; 0 if it has none.
+    pub(crate) tensor_key: u64,
+    /// Where it begins in the tensor, in bytes.
+    pub(crate) offset: usize,
+    pub(crate) step: Step,
+}
+
 /// The running means of one message, by segment.
 #[derive(Clone, Debug, Default)]
 struct MessageMeans {
     means: Vec<f32>,
     magnitudes: Vec<Magnitude>,
-    /// Steps since all segments were measured.
-    steps: usize,
+    /// How often a part was measured since all segments were.
+    turns: usize,
+    /// The step in which it was measured last.
+    last: Step,
 }
 
 impl RunningMeans {
-    /// Measures a part of a message's values: at first, and when its length has changed, all of
-    /// them. Returns the magnitude of each of its segments.
+    /// Measures a part of a message's values: all of them at first, when its length has changed,
+    /// and when it was not measured for some steps. Returns the magnitude of each of its segments.
     pub(crate) fn update(
         &mut self,
-        message: (u64, usize),
+        message: MeasuredMessage,
         dtype: DType,
         values: &[u8],
         segment_bytes: usize,
     ) -> Vec<Magnitude> {
-        let of = self.messages.entry(message).or_default();
-        let mut segments = values.chunks(segment_bytes);
-        if of.means.len() == segments.len() {
+        let segments = values.chunks(segment_bytes);
+        if message.tensor_key == 0 {
+            // Tensors without a key may be different ones.
+            return segments
+                .map(|segment| quantised(mean_abs(dtype, segment)))
+                .collect();
+        }
+        let name = (message.tensor_key, message.offset);
+        let of = self.messages.entry(name).or_default();
+        let age = message.step.0.wrapping_sub(of.last.0);
+        of.last = message.step;
+        if of.means.len() == segments.len() && age <= MEASURED_PART as u32 {
             of.measure_part(dtype, segments);
         } else {
-            let mean = |segment| mean_abs(dtype, segment);
-            of.means = segments.by_ref().map(mean).collect();
+            of.means = segments.map(|segment| mean_abs(dtype, segment)).collect();
             of.magnitudes = of.means.iter().map(|&mean| quantised(mean)).collect();
-            of.steps = 0;
+            of.turns = 0;
         }
         of.magnitudes.clone()
     }
@@ -82,8 +102,8 @@ impl RunningMeans {
 impl MessageMeans {
     /// Measures the segments whose turn it is.
     fn measure_part(&mut self, dtype: DType, segments: Chunks<'_, u8>) {
-        let first = self.steps % MEASURED_PART;
-        self.steps += 1;
+        let first = self.turns % MEASURED_PART;
+        self.turns += 1;
         let measured = segments.enumerate().skip(first).step_by(MEASURED_PART);
         for (at, segment) in measured {
             let (mean, now) = (&mut self.means[at], mean_abs(dtype, segment));
@@ -107,23 +127,39 @@ mod tests {
         assert_eq!(quantised(f32::NAN), Magnitude(255));
     }
 
-    /// The magnitudes of a message of two segments in these steps: small values, then these.
-    fn magnitudes(steps: &[f32]) -> Vec<Vec<Magnitude>> {
+    /// A message in this step.
+    fn message(step: u32) -> MeasuredMessage {
+        MeasuredMessage {
+            tensor_key: 1,
+            offset: 0,
+            step: Step(step),
+        }
+    }
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    }
+
+    /// The magnitudes of a message of two segments, of small values and of these, by step.
+    fn magnitudes(steps: &[(u32, f32)]) -> Vec<Vec<Magnitude>> {
         let mut means = RunningMeans::default();
-        let measure = |&large: &f32| {
-            let values = [[0.01_f32; 4], [large; 4]].concat();
-            let bytes: Vec<u8> = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            means.update((1, 0), DType::F32, &bytes, 16)
+        let measure = |&(step, large): &(u32, f32)| {
+            let values = bytes(&[[0.01; 4], [large; 4]].concat());
+            means.update(message(step), DType::F32, &values, 16)
         };
         steps.iter().map(measure).collect()
     }
 
     #[test]
     fn quiet_steps_take_a_segments_magnitude_in_its_turn() {
-        let steps = magnitudes(&[[8.0].as_slice(), &[0.01; 8]].concat());
+        // Numbers of steps wrap.
+        let start = u32::MAX - 3;
+        let quiet = (1..9).map(|step| (start.wrapping_add(step), 0.01));
+        let steps: Vec<(u32, f32)> = [(start, 8.0)].into_iter().chain(quiet).collect();
+        let steps = magnitudes(&steps);
         let (small, loud) = (quantised(0.01), quantised(8.0));
         assert!(steps.iter().all(|step| step[0] == small), "{steps:?}");
         let second: Vec<Magnitude> = steps.iter().map(|step| step[1]).collect();
@@ -134,23 +170,37 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_was_not_measured_for_some_steps_is_measured_anew() {
+        let steps = magnitudes(&[(1, 8.0), (5, 1.0), (10, 1.0)]);
+        let second: Vec<Magnitude> = steps.iter().map(|step| step[1]).collect();
+        assert_eq!(second, [8.0, 8.0, 1.0].map(quantised));
+    }
+
+    #[test]
     fn one_overflow_does_not_spoil_the_mean() {
-        let steps = magnitudes(&[f32::INFINITY, 1.0, 1.0, 1.0, 1.0]);
+        let steps = [f32::INFINITY, 1.0, 1.0, 1.0, 1.0].into_iter().enumerate();
+        let steps: Vec<(u32, f32)> = steps.map(|(step, large)| (step as u32, large)).collect();
+        let steps = magnitudes(&steps);
         assert_eq!(steps[0][1], Magnitude(255));
         assert_eq!(steps[4][1], quantised(1.0));
     }
 
     #[test]
-    fn a_message_of_another_length_is_measured_anew() {
+    fn a_message_of_another_length_or_without_a_key_is_measured_anew() {
         let mut means = RunningMeans::default();
-        let mut measure = |values: &[f32]| {
-            let bytes: Vec<u8> = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            means.update((1, 0), DType::F32, &bytes, 4)
+        let mut measure = |tensor_key, values: &[f32]| {
+            let message = MeasuredMessage {
+                tensor_key,
+                ..message(3)
+            };
+            means.update(message, DType::F32, &bytes(values), 4)
         };
-        measure(&[1.0, 2.0]);
-        assert_eq!(measure(&[4.0, 8.0, 16.0]), [4.0, 8.0, 16.0].map(quantised));
+        measure(1, &[1.0, 2.0]);
+        assert_eq!(
+            measure(1, &[4.0, 8.0, 16.0]),
+            [4.0, 8.0, 16.0].map(quantised)
+        );
+        measure(0, &[1.0, 2.0]);
+        assert_eq!(measure(0, &[4.0, 8.0]), [4.0, 8.0].map(quantised));
     }
 }

@@ -5,8 +5,10 @@
 //! than calm round trips do, and if packets beside queues are not lost clearly more often. A loss
 //! is found a round trip late, when its queue may have gone, so a round trip is calm only some
 //! round trips after the last queue and the last cut.
+//!
+//! Whatever their cause, more losses than [`LOSS_IGNORED`] are a signal ([`LinkLosses::signal`]).
 
-use super::{Feedback, LOSS_IGNORED};
+use super::Feedback;
 
 /// After this many segments, older ones count half.
 const LINK_MEMORY: u64 = 1 << 14;
@@ -17,8 +19,13 @@ const EXPECTED_MIN: f64 = 0.02;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// about one of 50 round trips.
 const DEVIATIONS: f64 = 1.5;
-/// A round trip may lose what as many before it have spared.
+/// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
+/// its specification, and about the random loss of a bad link.
+const LOSS_IGNORED: f64 = 0.05;
+/// Losses spared earlier count up to as many as are ignored in so many round trips.
 const SPARED_ROUNDS: f64 = 2.0;
+/// So many losses more than are ignored may be an accident, beside [`DEVIATIONS`].
+const ACCIDENTS: f64 = 2.0;
 /// They explain none where more packets beside a queue are lost than this many times their share,
 /// by more than chance.
 const CLEARLY_MORE: f64 = 2.0;
@@ -90,24 +97,28 @@ impl LinkLosses {
             && self.queued.is_chance(CLEARLY_MORE * share)
     }
 
-    /// Whether a round trip in which so many segments arrived has lost clearly more than the share
-    /// that is ignored, or several in a row have lost more together. A loss is found up to a round
-    /// trip after the packets have arrived that were sent beside it, and later where reports are
-    /// lost, too: what the round trips before have lost less counts.
-    pub(super) fn lost_too_many(&mut self, segments: u32, lost: u32) -> bool {
+    /// The share that a round trip has lost, if it is clearly more than the share that is ignored,
+    /// or if several in a row have lost clearly more together. So many segments of it arrived. A
+    /// loss is found up to a round trip after the packets have arrived that were sent beside it,
+    /// and later where reports are lost, too: what the round trips before have lost less counts.
+    pub(super) fn signal(&mut self, segments: u32, lost: u32) -> Option<f64> {
         let beside = segments.max(std::mem::replace(&mut self.segments_before, segments));
-        let ignored = LOSS_IGNORED * (f64::from(beside) + f64::from(lost));
-        self.excess = (self.excess + f64::from(lost) - ignored).max(-SPARED_ROUNDS * ignored);
-        let is_signal = self.excess > 1.0 + DEVIATIONS * ignored.sqrt();
-        if is_signal {
-            self.excess = 0.0;
+        let (segments, lost) = (f64::from(segments), f64::from(lost));
+        if segments + lost == 0.0 {
+            return None;
         }
-        is_signal
+        let beside = f64::from(beside) + lost;
+        let spared_most = SPARED_ROUNDS * LOSS_IGNORED * beside;
+        self.excess += lost - LOSS_IGNORED * (segments + lost);
+        self.excess = self.excess.max(-spared_most);
+        let chance = ACCIDENTS + DEVIATIONS * (LOSS_IGNORED * beside).sqrt();
+        (lost > 0.0 && self.excess > chance).then_some(lost / beside)
     }
 
     /// The window was cut.
     pub(super) fn on_cut(&mut self) {
         self.calm_rounds = 0;
+        self.excess = 0.0;
     }
 
     /// A round trip is over.
@@ -124,50 +135,64 @@ mod tests {
 
     use super::*;
 
-    /// After how many round trips of so many segments, of which this share is lost, the losses are
-    /// too many. Every `told`-th round trip tells of its own losses and of those before.
-    fn signal_after(seed: u64, (share, segments): (f64, u32), told: usize) -> Option<usize> {
+    /// After how many round trips the losses are a signal. Round trips have these numbers of
+    /// segments in turn, of which this share is lost; every `told`-th one tells of its own losses
+    /// and of those before.
+    fn signal_after(seed: u64, (share, segments): (f64, &[u32]), told: usize) -> Option<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut links, mut untold) = (LinkLosses::default(), 0);
-        (0..10_000).find(|round| {
+        (0..4_000).find(|round| {
+            let segments = segments[round % segments.len()];
             let lost = (0..segments).filter(|_| rng.random_bool(share)).count() as u32;
             untold += lost;
-            let told = if round % told == 0 {
+            let is_told = round % told == 0;
+            let told = if is_told {
                 std::mem::take(&mut untold)
             } else {
                 0
             };
-            links.lost_too_many(segments - lost, told)
+            links.signal(segments - lost, told).is_some()
         })
     }
 
     #[test]
     fn chance_does_not_exceed_the_share_that_is_ignored() {
-        for segments in [30, 80, 300] {
-            for share in [0.001, 0.01] {
-                for told in [1, 2, 3] {
-                    let signal = signal_after(7, (share, segments), told);
-                    assert_eq!(signal, None, "{share} of {segments}, told each {told}");
+        for seed in 0..10 {
+            for segments in [10, 30, 80, 300] {
+                let ended = signal_after(seed, (0.01, &[segments]), 1);
+                assert_eq!(ended, None, "seed {seed}: {segments} segments");
+            }
+            for (segments, told) in [([300, 300], 2), ([300, 300], 3), ([300, 2], 1)] {
+                for share in [0.001, 0.01, 0.03] {
+                    let ended = signal_after(seed, (share, &segments), told);
+                    assert_eq!(ended, None, "seed {seed}: {share} of {segments:?}, {told}");
                 }
             }
         }
-        assert_eq!(signal_after(7, (0.03, 300), 2), None);
     }
 
     #[test]
-    fn a_larger_share_is_found_within_few_round_trips() {
-        for segments in [10, 30, 80, 300] {
-            let rounds = signal_after(7, (0.2, segments), 1).expect("it is found");
-            assert!(rounds < 8, "{rounds} round trips of {segments}");
+    fn a_larger_share_is_found_soon() {
+        for seed in 0..10 {
+            for segments in [[10, 10], [30, 30], [80, 80], [300, 300], [300, 2]] {
+                let ended = signal_after(seed, (0.2, &segments), 1);
+                let rounds = ended.expect("it is found");
+                assert!(rounds < 20, "seed {seed}: {rounds} rounds of {segments:?}");
+                let little = signal_after(seed, (0.08, &segments), 1);
+                assert!(little.is_some(), "seed {seed}: 8 % of {segments:?}");
+            }
         }
     }
 
     #[test]
     fn losses_found_after_their_round_trip_count_beside_it() {
         let mut links = LinkLosses::default();
-        assert!(!links.lost_too_many(400, 0));
-        assert!(!links.lost_too_many(5, 12), "beside the 400 before");
-        assert!(!links.lost_too_many(5, 12), "spared by them");
-        assert!(links.lost_too_many(5, 12), "of few");
+        assert_eq!(links.signal(400, 0), None);
+        assert_eq!(links.signal(5, 12), None, "beside the 400 before");
+        assert_eq!(links.signal(5, 12), None, "spared by them");
+        assert_eq!(links.signal(4, 12), Some(12.0 / 17.0), "of few");
+        assert_eq!(links.signal(1, 0), None, "nothing is lost now");
+        links.on_cut();
+        assert_eq!(links.signal(4, 1), None, "answered");
     }
 }

@@ -2,9 +2,9 @@
 //! whether they keep order.
 //!
 //! A message that tolerates loss costs more than a lossless one: its magnitudes are measured, and
-//! its segments leave out of order. It gains only where packets are dropped. So a tolerance is of
-//! use until paths have neither lost nor marked a packet for long. A mark counts, since a switch
-//! that marks others drops droppable packets in their place.
+//! its segments leave out of order. It gains only where packets are dropped. So a tolerance is used
+//! until 65,536 packets were neither lost nor marked. A mark counts, since a switch that marks
+//! others drops droppable packets in their place.
 
 use crate::wire::SegmentReport;
 

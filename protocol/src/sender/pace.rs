@@ -24,16 +24,25 @@ struct PacedRun {
 }
 
 impl SendPace {
-    /// A run of segments of a message leaves. The time since the run of the same message before it
-    /// is that run's, unless one of them has waited for a loss to be found.
-    pub(super) fn on_run(&mut self, now: Instant, message: MessageId, run: &SegmentRun) {
+    /// A run of segments of a message leaves, of which the smoothed round trip is known. The time
+    /// since the run of the same message before it is that run's, unless one of them has waited for
+    /// a loss to be found, or for a grant: longer than a round trip.
+    pub(super) fn on_run(
+        &mut self,
+        (now, round_trip): (Instant, Span),
+        message: MessageId,
+        run: &SegmentRun,
+    ) {
         if run.repairs() > 0 {
             self.last = None;
             return;
         }
         if let Some(last) = self.last.filter(|last| last.message == message) {
-            self.segments += last.segments;
-            self.took = self.took + (now - last.at);
+            let took = now - last.at;
+            if took <= round_trip {
+                self.segments += last.segments;
+                self.took = self.took + took;
+            }
         }
         if self.segments > MEMORY {
             (self.segments, self.took) = (self.segments / 2, self.took.divided(2));
@@ -60,6 +69,8 @@ impl SendPace {
 mod tests {
     use super::*;
 
+    const ROUND_TRIP: Span = Span::from_micros(100);
+
     /// The pace after runs of 40 segments at these times, in microseconds.
     fn pace_of(runs: impl IntoIterator<Item = (u32, u64)>) -> SendPace {
         let mut run = SegmentRun::default();
@@ -67,7 +78,7 @@ mod tests {
         let mut pace = SendPace::default();
         for (message, micros) in runs {
             let at = Instant::START + Span::from_micros(micros);
-            pace.on_run(at, MessageId(message), &run);
+            pace.on_run((at, ROUND_TRIP), MessageId(message), &run);
         }
         pace
     }
@@ -76,6 +87,13 @@ mod tests {
     fn idle_time_between_messages_does_not_count() {
         let runs = (0..300).map(|n| (n / 3, u64::from(n / 3 * 1_000 + n % 3 * 20)));
         assert_eq!(pace_of(runs).segments_in(Span::from_micros(10)), 20);
+    }
+
+    #[test]
+    fn a_wait_for_a_grant_is_no_pace() {
+        let runs = (0..200).map(|n| (n / 2, u64::from(n / 2 * 1_000 + n % 2 * 500)));
+        let pace = pace_of(runs.chain([(200, 200_000), (200, 200_040)]));
+        assert_eq!(pace.segments_in(Span::from_micros(10)), 10);
     }
 
     #[test]
@@ -99,11 +117,11 @@ mod tests {
         let mut pace = pace_of([(1, 0), (1, 40)]);
         let mut run = SegmentRun::default();
         run.push_repair(7);
-        let at = |micros| Instant::START + Span::from_micros(micros);
-        pace.on_run(at(5_000), MessageId(1), &run);
+        let at = |micros| (Instant::START + Span::from_micros(micros), ROUND_TRIP);
+        pace.on_run(at(60), MessageId(1), &run);
         run.clear();
         run.push_range(80..90);
-        pace.on_run(at(9_000), MessageId(1), &run);
+        pace.on_run(at(80), MessageId(1), &run);
         assert_eq!(pace.segments_in(Span::from_micros(10)), 10);
     }
 }

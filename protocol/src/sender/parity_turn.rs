@@ -1,8 +1,9 @@
 //! Parity behind messages: how much, and which packet is next.
 //!
-//! 1. Parity covers the last segments of a message, as many as are sent in the least round trip: a
-//!    loss before them is repaired while they are sent. More may be in flight, in the queues of
-//!    hosts. How much follows is decided when the first of them leaves, by the loss measured until
+//! 1. Parity covers the last segments of a message, as many as leave in the least round trip, by
+//!    the window and by the pace of the messages before, and at least the last run: a loss before
+//!    them is repaired while they leave. More may be in flight, in the queues of hosts. How much
+//!    follows is decided when the first of them leaves, by the loss measured until
 //!    then ([`Sender::cover`]).
 //! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
 //!    A group whose segments have all arrived needs none.
@@ -66,21 +67,23 @@ impl SendMessage {
 }
 
 impl Sender {
-    /// Decides about the parity of a message before the first segment leaves that it may cover.
+    /// Decides about the parity of a message before the first segment leaves that it may cover; a
+    /// run of up to `run` of them leaves now.
     #[inline]
-    pub(super) fn cover(&mut self, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
+    pub(super) fn cover(&mut self, at: usize, run: u32, rtt: &Rtt, settings: &EndpointSettings) {
         if settings.parity != ParityRule::None && !self.messages[at].parity.is_decided {
-            self.cover_end(at, rtt, settings);
+            self.cover_end(at, run, rtt, settings);
         }
     }
 
     #[inline(never)]
-    fn cover_end(&mut self, at: usize, rtt: &Rtt, settings: &EndpointSettings) {
+    fn cover_end(&mut self, at: usize, run: u32, rtt: &Rtt, settings: &EndpointSettings) {
         // At most a window is sent in a smoothed round trip.
         let part = rtt.least().as_secs_f64() / rtt.smoothed().max(rtt.least()).as_secs_f64();
         let window = (self.window.bytes().get() as f64 * part.min(1.0)) as u64;
         let window = window / full_packet(settings);
-        let window = window.min(self.pace.segments_in(rtt.least()));
+        let paced = self.pace.segments_in(rtt.least()).max(run.into());
+        let window = window.min(paced);
         let loss = match self.history.record() {
             PathRecord::Clean | PathRecord::Unproven(_) => 0.0,
             PathRecord::Lossy => self.losses.share(),

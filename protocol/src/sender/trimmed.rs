@@ -41,6 +41,7 @@ impl Sender {
         };
         let share = self.losses.share();
         self.spray.on_dropped(flight.entropy);
+        self.history.on_marks(1);
         self.land_lost(now, at, &flight, |sending, segment| {
             react(sending, segment, share);
         });
