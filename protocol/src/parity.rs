@@ -2,7 +2,7 @@
 //!
 //! A segment that is lost in midstream is repaired while others are sent; one that is lost at the
 //! end costs a round trip. So on lossy paths parity follows the last segments of a message, as many
-//! as are sent in a round trip: each packet of it is the XOR of a group of segments. A receiver
+//! as leave in a round trip: each packet of it is the XOR of a group of segments. A receiver
 //! that lacks one segment of a group has it from the others.
 //!
 //! 1. Segment i is in column i modulo the number of columns, so that a run of losses hits as many

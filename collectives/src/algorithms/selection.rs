@@ -8,6 +8,7 @@
 //!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
 //!    carry what all ranks send to all, or, in small groups, if the network is not known. Elsewhere
 //!    a tolerance does not affect the choice.
+//!    Small tensors are lossless, unless the job says how small (`fits_one_step`).
 //!    A reduction with a codec is an exchange everywhere: each algorithm that adds on the way would
 //!    encode partial sums again and again. Its chunks are so long that shards fill packets.
 //! 3. Without an exchange the job's measured table decides.

@@ -443,3 +443,25 @@ fn the_end_is_told_on_clean_paths_if_a_switch_has_cut_a_packet() {
     assert_eq!(told(&mut sender), Some(true), "of the end");
     assert_eq!(told(&mut sender), None);
 }
+
+#[test]
+fn a_mark_that_a_report_tells_of_makes_a_tolerance_useful() {
+    let (settings, now) = (with_room(), Instant::START);
+    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    for (marks, is_useful) in [(0, false), (1, true)] {
+        let mut sender = Sender::new(Rank(1), &settings, 1);
+        sender.send(now, request(&settings, 100), &settings);
+        let burst = sender.poll_data(now, &rtt, &settings, &mut run);
+        let (header, mut report) = report_of(&burst.expect("there is room").template, 1);
+        report.ce = marks;
+        sender.history = PathHistory::new(1);
+        sender.history.on_sent(1);
+        let packet = ReportPacket {
+            header: &header,
+            report,
+            bitmap: &[],
+        };
+        sender.handle_report(now, &packet, &mut rtt, &settings);
+        assert_eq!(sender.favours_tolerance(), is_useful, "{marks} marks");
+    }
+}
