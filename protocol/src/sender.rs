@@ -487,7 +487,7 @@ impl Sender {
             self.parity_due.push_back(sending.id());
         }
         self.history.on_sent(segments);
-        self.pace.on_run((now, rtt.smoothed()), sending.id(), run);
+        self.pace.on_run(now, rtt.smoothed(), sending.id(), run);
         let wait = ReportWait {
             rtt,
             gap: settings.gap,

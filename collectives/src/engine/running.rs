@@ -553,10 +553,8 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbound(at);
-        let tolerance = match self.gains_by_loss(outbound.to, parts) {
-            true => tolerance,
-            false => Share::NONE,
-        };
+        let is_used = !tolerance.is_none() && self.gains_by_loss(outbound.to, parts);
+        let tolerance = if is_used { tolerance } else { Share::NONE };
         let (cut, me) = (self.cut_out(&outbound, parts), parts.me());
         let residuals = &mut parts.memory.residuals;
         if let Some(blocks) = cut.blocks {

@@ -19,6 +19,9 @@ const EXPECTED_MIN: f64 = 0.02;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// about one of 50 round trips.
 const DEVIATIONS: f64 = 1.5;
+/// They explain none where more packets beside a queue are lost than this many times their share,
+/// by more than chance.
+const CLEARLY_MORE: f64 = 2.0;
 /// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
 /// its specification, and about the random loss of a bad link.
 const LOSS_IGNORED: f64 = 0.05;
@@ -26,9 +29,6 @@ const LOSS_IGNORED: f64 = 0.05;
 const SPARED_ROUNDS: f64 = 2.0;
 /// So many losses more than are ignored may be an accident, beside [`DEVIATIONS`].
 const ACCIDENTS: f64 = 2.0;
-/// They explain none where more packets beside a queue are lost than this many times their share,
-/// by more than chance.
-const CLEARLY_MORE: f64 = 2.0;
 
 /// The shares of segments that are lost without a queue and beside one.
 #[derive(Clone, Copy, Debug, Default)]

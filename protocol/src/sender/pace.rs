@@ -24,12 +24,13 @@ struct PacedRun {
 }
 
 impl SendPace {
-    /// A run of segments of a message leaves, of which the smoothed round trip is known. The time
-    /// since the run of the same message before it is that run's, unless one of them has waited for
-    /// a loss to be found, or for a grant: longer than a round trip.
+    /// A run of segments of a message leaves. The time since the run of the same message before it
+    /// is what that run took, unless one of them has waited for a loss to be found, or longer than
+    /// the smoothed round trip: for a grant.
     pub(super) fn on_run(
         &mut self,
-        (now, round_trip): (Instant, Span),
+        now: Instant,
+        round_trip: Span,
         message: MessageId,
         run: &SegmentRun,
     ) {
@@ -78,7 +79,7 @@ mod tests {
         let mut pace = SendPace::default();
         for (message, micros) in runs {
             let at = Instant::START + Span::from_micros(micros);
-            pace.on_run((at, ROUND_TRIP), MessageId(message), &run);
+            pace.on_run(at, ROUND_TRIP, MessageId(message), &run);
         }
         pace
     }
@@ -117,11 +118,11 @@ mod tests {
         let mut pace = pace_of([(1, 0), (1, 40)]);
         let mut run = SegmentRun::default();
         run.push_repair(7);
-        let at = |micros| (Instant::START + Span::from_micros(micros), ROUND_TRIP);
-        pace.on_run(at(60), MessageId(1), &run);
+        let at = |micros| Instant::START + Span::from_micros(micros);
+        pace.on_run(at(60), ROUND_TRIP, MessageId(1), &run);
         run.clear();
         run.push_range(80..90);
-        pace.on_run(at(80), MessageId(1), &run);
+        pace.on_run(at(80), ROUND_TRIP, MessageId(1), &run);
         assert_eq!(pace.segments_in(Span::from_micros(10)), 10);
     }
 }
