@@ -136,8 +136,18 @@ fn work(rank: &LocalRank, bytes: usize, count: u32, pause: u32) {
         each(|counts| counts.voluntary),
         each(|counts| counts.involuntary),
     );
-    let driver = rank.metrics().expect("the rank is open").driver;
-    println!("with warm-up: {driver:?}");
+    let metrics = rank.metrics().expect("the rank is open");
+    println!("with warm-up: {:?}", metrics.driver);
+    let peer = &metrics.peers[0];
+    let repaired = peer.classes.iter().map(|class| class.repaired_segments);
+    println!(
+        "packets, with warm-up: {} segments, {} of them again, {} found lost, {} PROBE, {} PARITY",
+        peer.sent_segments,
+        repaired.sum::<u64>(),
+        peer.found_lost_segments,
+        peer.probes,
+        peer.parity_packets,
+    );
     times.sort_by(f64::total_cmp);
     let share = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     println!(

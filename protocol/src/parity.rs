@@ -91,6 +91,31 @@ impl ParityGroups {
     }
 }
 
+/// Segments of a message that follow each other, all of them covered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CoveredRun {
+    layout: ParityLayout,
+    /// Segments of the message.
+    segments: u32,
+    first: u32,
+}
+
+impl CoveredRun {
+    /// The run from segment `first` on, in a message of `segments`.
+    pub(crate) fn new(layout: ParityLayout, segments: u32, first: u32) -> Self {
+        Self {
+            layout,
+            segments,
+            first,
+        }
+    }
+
+    /// The groups of the segment that is `ahead` of the first; `None` if it can have none.
+    pub fn groups(self, ahead: u32) -> Option<ParityGroups> {
+        self.layout.groups(self.segments, self.first + ahead)
+    }
+}
+
 /// The first segment that may be covered in a message of `segments`.
 fn window_start(segments: u32) -> u32 {
     segments.saturating_sub(PARITY_WINDOW)

@@ -90,11 +90,11 @@ use crate::machine::Ecn;
 use crate::message::{LengthRule, ReceiveRequest, find_open};
 use crate::order::{ArrivalOrder, OrderTrust};
 use crate::outlook::{ControlOutlook, earlier};
-use crate::parity::{ParityGroup, ParityGroups};
+use crate::parity::{CoveredRun, ParityGroup};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES};
+use crate::wire::{Flags, Header, PASSED_MAX, PacketKind, PathMark, REPORT_BYTES};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -114,7 +114,7 @@ pub struct Placement {
     /// Whether its message is posted.
     pub posting: Posting,
     /// The groups whose sums its bytes go into, if parity covers it.
-    pub parity: Option<ParityGroups>,
+    pub parity: Option<CoveredRun>,
 }
 
 /// A task for the owner of the payload after a packet, apart from placing its segment.
@@ -580,7 +580,7 @@ impl Receiver {
                 _ => Posting::Posted,
             },
             parity: match takes_parity {
-                true => receiving.cover(header),
+                true => receiving.cover(header, segments),
                 false => None,
             },
         };
@@ -703,8 +703,11 @@ impl Receiver {
         // and only when all that was given up is said, too.
         let is_said = !self.messages.iter().any(ReceiveMessage::says_late);
         if untold.is_none() && is_said && polled.is_whole {
-            let path = self.skipped.pop();
-            report.passed = path.map(|path| self.order.passed(path, settings.entropies));
+            let named = self.skipped.len().min(PASSED_MAX);
+            for path in self.skipped.drain(..named) {
+                body.extend(self.order.passed(path, settings.entropies).encoded());
+            }
+            report.passed = named as u8;
             let receiving = &mut self.messages[at];
             if !self.skipped.is_empty() && !receiving.is_in_midstream(settings) {
                 receiving.report.ack_now(now);
@@ -717,6 +720,7 @@ impl Receiver {
         body[..REPORT_BYTES].copy_from_slice(&report.encoded());
         Some(Header {
             number: settings.first_number.plus(number),
+            length: body.len() as u16,
             ..polled.header
         })
     }

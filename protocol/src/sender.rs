@@ -480,9 +480,12 @@ impl Sender {
         self.counters.sent_segments += segments - repairs;
         let flights = &mut self.classes[usize::from(class.0)].flights;
         let departure = RunDeparture { at: stamp, first };
+        let stage = sending.probe.stage;
         self.in_flight += sending.on_sent(run, departure, flights);
         self.spray.on_sent(entropy, stamp, segments as u32);
         self.losses.on_sent(segments);
+        self.keep_stage(at, stage, run.len(), rtt);
+        let sending = &mut self.messages[at];
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
@@ -587,7 +590,7 @@ impl Sender {
         let word = ReportWord {
             number: packet.header.number,
             echo: (report.echo_class, echo),
-            passed: report.passed,
+            passed: report.passed_paths(packet.bitmap).collect(),
             repeats: report.repeats,
         };
         self.reports.on_report(now, word, most);
@@ -736,7 +739,7 @@ pub struct ReportPacket<'a> {
     pub header: &'a Header,
     /// The report.
     pub report: SegmentReport,
-    /// The encoded bitmap after it.
+    /// The encoded bitmap after it, and the paths that it names.
     pub bitmap: &'a [u8],
 }
 

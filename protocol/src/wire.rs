@@ -59,12 +59,13 @@ use crate::units::{
 };
 
 pub use probe::{HoleProof, PathMark, ProbeBody};
+pub(crate) use report::{PASSED_MAX, bitmap_room};
 pub use report::{REPORT_BYTES, SegmentReport};
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 /// Offset of the job, 32 bits.
 pub const JOB_AT: usize = 4;
 /// Offset of the membership epoch, 16 bits.

@@ -8,6 +8,7 @@ use gradwire_protocol::machine::{
     ArrivedRun, Datagram, Ecn, Machine, Payload, RunLength, RunPayloads,
 };
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
+use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::receiver::Placement;
 use gradwire_protocol::segment::Segmentation;
@@ -21,20 +22,30 @@ const BYTES: u32 = 200_000;
 const KEY: MessageKey = MessageKey::new(1, 1, 0);
 
 fn endpoint(rank: u16) -> Endpoint {
+    endpoint_of(rank, &Job::default())
+}
+
+fn endpoint_of(rank: u16, job: &Job) -> Endpoint {
     let identity = Identity {
         rank: Rank(rank),
         world_size: 2,
         job: JobId(1),
         epoch: 0,
     };
-    let mut endpoint = Endpoint::new(identity, &Job::default(), 1);
+    let mut endpoint = Endpoint::new(identity, job, 1);
     endpoint.keep_metrics();
     endpoint
 }
 
 /// An endpoint that is about to send a message.
 fn sender(tolerance: Share) -> (Endpoint, u32) {
-    let mut sender = endpoint(1);
+    sender_of(tolerance, ParityRule::Auto)
+}
+
+fn sender_of(tolerance: Share, parity: ParityRule) -> (Endpoint, u32) {
+    let mut job = Job::default();
+    job.transport.parity = parity;
+    let mut sender = endpoint_of(1, &job);
     let segments = Segmentation::new(BYTES, sender.segment_bytes()).segments();
     let shape = MessageShape {
         segments,
@@ -60,8 +71,8 @@ fn sender(tolerance: Share) -> (Endpoint, u32) {
 }
 
 /// The DATA packets of a message, in the order in which they leave.
-fn packets(tolerance: Share) -> Vec<Header> {
-    let (mut sender, segments) = sender(tolerance);
+fn packets(tolerance: Share, parity: ParityRule) -> Vec<Header> {
+    let (mut sender, segments) = sender_of(tolerance, parity);
     let mut headers = Vec::new();
     while let Some(transmit) = sender.poll_transmit(Instant::START) {
         let run = (0..transmit.packets()).map(|index| transmit.header(index));
@@ -194,9 +205,12 @@ proptest! {
         arrivals in prop::collection::vec((0_usize..146, 1_usize..60, any::<bool>()), 1..24),
         posted in 0_usize..24,
         tolerated in any::<bool>(),
+        covered in any::<bool>(),
     ) {
-        let tolerance = Share::new(if tolerated { 0.1 } else { 0.0 }).expect("a share");
-        let headers = packets(tolerance);
+        let share = |is_some| Share::new(if is_some { 0.1 } else { 0.0 }).expect("a share");
+        let (tolerance, parity) = (share(tolerated), ParityRule::Share(share(covered)));
+        let headers = packets(tolerance, parity);
+        prop_assert_eq!(headers.iter().any(|header| header.parity.is_some()), covered);
         let (mut singles, mut runs) = (Receiving::new(), Receiving::new());
         let mut now = Instant::START;
         for (at, &(first, count, marked)) in arrivals.iter().enumerate() {
@@ -222,7 +236,7 @@ proptest! {
 
 #[test]
 fn a_run_is_processed_by_few_calls() {
-    let headers = packets(Share::NONE);
+    let headers = packets(Share::NONE, ParityRule::Auto);
     let mut runs = Receiving::new();
     runs.post(Instant::START, Share::NONE);
     runs.take_runs(Instant::START, &headers, Ecn::Ect);

@@ -4,6 +4,7 @@ mod meeting;
 mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,7 +14,8 @@ use gradwire_collectives::buffer::Buffer;
 use gradwire_collectives::dtype::ReduceOp;
 use gradwire_collectives::operation::Collective;
 use gradwire_protocol::job::{IdleMode, Job, WireChoice};
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::parity::ParityRule;
+use gradwire_protocol::units::{Rank, Share, Span};
 use gradwire_runtime::{EndError, OpenRank, Opening, RankTask};
 use gradwire_transport::uring;
 
@@ -100,6 +102,30 @@ fn sums_are_exact_over_every_wire() {
             rank.close(PATIENCE);
         });
     }
+}
+
+#[test]
+fn segments_that_parity_restores_from_runs_are_exact() {
+    let mut job = job_over(WireChoice::Udp, IdleMode::Adaptive);
+    job.transport.parity = ParityRule::Share(Share::new(0.1).expect("a share"));
+    job.faults.drop = Share::new(0.03).expect("a share");
+    let restored = AtomicU64::new(0);
+    on_ranks(2, &job, |rank| {
+        let factor = f32::from(rank.rank().0 + 1);
+        let own: Vec<f32> = pattern(100_003).map(|value| factor * value).collect();
+        for sequence in 1..=60 {
+            let task = all_reduce(2, sequence, &own);
+            let sum = values(&rank.run(task).expect("nothing fails").buffer);
+            assert!(
+                sum.into_iter()
+                    .eq(pattern(100_003).map(|value| 3.0 * value))
+            );
+        }
+        let peer = &rank.metrics().expect("it is open").peers[0];
+        restored.fetch_add(peer.restored_segments, Ordering::Relaxed);
+        rank.close(PATIENCE);
+    });
+    assert!(restored.into_inner() > 0);
 }
 
 #[test]

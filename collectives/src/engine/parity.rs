@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use gradwire_protocol::machine::{Payload, SegmentRun};
-use gradwire_protocol::parity::ParityGroup;
+use gradwire_protocol::parity::{CoveredRun, ParityGroup};
 use gradwire_protocol::units::{MessageKey, Rank};
 
 use crate::numbers::dtype::{DType, ReduceOp};
@@ -34,6 +34,19 @@ fn xor(sum: &mut [u8], bytes: &[u8]) {
     accumulate(DType::U8, ReduceOp::BitXor, &mut sum[..bytes.len()], bytes);
 }
 
+/// Adds bytes to the sum of a group of a message.
+fn add_to(sums: &mut Vec<Vec<u8>>, group: ParityGroup, bytes: &[u8]) {
+    let at = group.0 as usize;
+    if sums.len() <= at {
+        sums.resize(at + 1, Vec::new());
+    }
+    let sum = &mut sums[at];
+    if sum.len() < bytes.len() {
+        sum.resize(bytes.len(), 0);
+    }
+    xor(sum, bytes);
+}
+
 /// The sums of messages. A message gets them with its first covered segment.
 #[derive(Debug, Default)]
 pub(crate) struct ParitySums {
@@ -53,15 +66,29 @@ impl ParitySums {
             return;
         };
         let sums = self.messages.entry((from, key)).or_default();
-        let at = group.0 as usize;
-        if sums.len() <= at {
-            sums.resize(at + 1, Vec::new());
+        add_to(sums, group, bytes);
+    }
+
+    /// Adds the payloads of covered segments, one each, to the sums of their groups.
+    pub(crate) fn add_run<'p>(
+        &mut self,
+        message: (Rank, MessageKey),
+        covered: CoveredRun,
+        payloads: impl Iterator<Item = Payload<'p>>,
+    ) {
+        let segments = (0..).zip(payloads);
+        let mut segments = segments
+            .filter_map(|(ahead, payload)| Some((covered.groups(ahead)?, payload.bytes()?)))
+            .peekable();
+        if segments.peek().is_none() {
+            return;
         }
-        let sum = &mut sums[at];
-        if sum.len() < bytes.len() {
-            sum.resize(bytes.len(), 0);
+        let sums = self.messages.entry(message).or_default();
+        for (groups, bytes) in segments {
+            for group in groups.iter() {
+                add_to(sums, group, bytes);
+            }
         }
-        xor(sum, bytes);
     }
 
     /// The first `length` bytes of a group's sum: the segment that it restores.

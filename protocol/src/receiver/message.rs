@@ -1,6 +1,7 @@
 //! One incoming message: its stage, its grants, and how its holes and reports follow.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -15,13 +16,14 @@ use crate::budget::{BudgetVerdict, Ledger};
 use crate::grants::{GrantNeed, GrantTurn, TurnSegments};
 use crate::message::{MessageOutline, ReceiveRequest, SumName};
 use crate::order::ArrivalOrder;
-use crate::parity::{ParityGroup, ParityGroups, ParityLayout};
+use crate::parity::{CoveredRun, ParityGroup, ParityLayout};
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{
     Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport,
+    bitmap_room,
 };
 
 /// How often a gap restarts because a path has not passed the end of the message.
@@ -411,15 +413,15 @@ impl ReceiveMessage {
         self.parity.is_some()
     }
 
-    /// Notes a new segment for its groups, and returns them if parity covers it.
+    /// Notes this many new segments for their groups, and returns them if parity covers them.
     #[inline]
-    pub(super) fn cover(&mut self, header: &Header) -> Option<ParityGroups> {
-        self.cover_some(header.parity?, header.segment)
+    pub(super) fn cover(&mut self, header: &Header, segments: u32) -> Option<CoveredRun> {
+        self.cover_some(header.parity?, header.segment..header.segment + segments)
     }
 
     #[inline(never)]
-    fn cover_some(&mut self, layout: ParityLayout, segment: u32) -> Option<ParityGroups> {
-        self.parity_state(layout).on_segment(layout, segment)
+    fn cover_some(&mut self, layout: ParityLayout, segments: Range<u32>) -> Option<CoveredRun> {
+        self.parity_state(layout).on_segments(layout, segments)
     }
 
     /// Its groups, of this layout if a packet names one for the first time.
@@ -728,7 +730,7 @@ impl ReceiveMessage {
         let first = first.min(segments).max(cumulative);
         body.clear();
         body.resize(REPORT_BYTES, 0);
-        let bits = shown.encode(first, room - REPORT_BYTES, body);
+        let bits = shown.encode(first, bitmap_room(room), body);
         let report = SegmentReport {
             received: self.received.ones(),
             granted: self.grants.granted,
@@ -743,7 +745,6 @@ impl ReceiveMessage {
             kind,
             flags,
             class: CONTROL,
-            length: body.len() as u16,
             sent_at: now.wire_micros().max(1),
             ..self.header
         };

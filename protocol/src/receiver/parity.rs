@@ -6,8 +6,9 @@
 //! [`Restoration`](super::Restoration) tell it when.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::parity::{PARITY_WINDOW, ParityGroup, ParityGroups, ParityLayout};
+use crate::parity::{CoveredRun, PARITY_WINDOW, ParityGroup, ParityLayout};
 use crate::wire::Header;
 
 /// The segments of one group, as far as they are known.
@@ -41,23 +42,25 @@ impl ParityState {
         }
     }
 
-    /// A covered segment is there; returns its groups.
-    pub(super) fn on_segment(
+    /// Covered segments are there; returns them as a run if its groups take them.
+    pub(super) fn on_segments(
         &mut self,
         layout: ParityLayout,
-        segment: u32,
-    ) -> Option<ParityGroups> {
+        segments: Range<u32>,
+    ) -> Option<CoveredRun> {
         if layout != self.layout {
             return None;
         }
-        let groups = layout.groups(self.segments, segment)?;
-        for group in groups.iter() {
-            let (count, indices) = &mut self.groups[group.0 as usize].there;
-            *count = count.saturating_add(1);
-            *indices ^= segment as u16;
-            self.look(group);
+        for segment in segments.clone() {
+            let groups = layout.groups(self.segments, segment);
+            for group in groups.iter().flat_map(|groups| groups.iter()) {
+                let (count, indices) = &mut self.groups[group.0 as usize].there;
+                *count = count.saturating_add(1);
+                *indices ^= segment as u16;
+                self.look(group);
+            }
         }
-        Some(groups)
+        Some(CoveredRun::new(layout, self.segments, segments.start))
     }
 
     /// PARITY has come; returns the group whose sum needs its payload.

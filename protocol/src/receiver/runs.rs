@@ -8,10 +8,10 @@ use crate::wire::{Header, PathMark};
 impl Receiver {
     /// How many packets of a run of DATA that begins with this header are processed as one, because
     /// each does the same as the first: they continue their path, and all their segments are new,
-    /// or none is. A packet that opens a message or has parity is processed alone.
+    /// or none is. A packet that opens a message is processed alone.
     pub(crate) fn alike(&self, header: &Header, packets: u32, settings: &EndpointSettings) -> u32 {
         let continues = || self.order.expects(PathMark::of(header), settings);
-        if packets == 1 || header.parity.is_some() || !continues() {
+        if packets == 1 || !continues() {
             return 1;
         }
         let at = self.find(header.message);

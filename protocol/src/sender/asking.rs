@@ -21,13 +21,15 @@
 //!    message asks for all, after waits of up to a part of the silence, and the window restarts.
 //!    The first packet that answers ends the silence: all messages in doubt ask at once.
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
 use super::Sender;
 use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
-use super::tail::TailMark;
+use super::tail::{self, TailMark};
 use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -197,7 +199,7 @@ impl Sender {
         if unheard >= SILENT_PROBES && now - first >= wait * SILENT_WAITS {
             self.fall_silent(now, first, doubled.min(longest));
         }
-        self.queue_probe(at, stage, settings);
+        self.queue_probe(at, stage, rtt, settings);
         self.poll_queued(now, settings, body)
     }
 
@@ -324,10 +326,21 @@ impl Sender {
 
     /// Queues a PROBE for the message at `at`, and before it a mark on each path where the message
     /// ends. `stage` is the message's stage before this PROBE was due.
-    pub(super) fn queue_probe(&mut self, at: usize, stage: SendStage, settings: &EndpointSettings) {
+    pub(super) fn queue_probe(
+        &mut self,
+        at: usize,
+        stage: SendStage,
+        rtt: &Rtt,
+        settings: &EndpointSettings,
+    ) {
         let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_to_mark(at, stage);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
+        if is_first && self.messages[at].all_sent() && self.leaves_out_marks(ends.len(), rtt) {
+            // The lowest class, and of its paths the one that was used last.
+            ends.sort_by_key(|end| Reverse(end.class));
+            ends.truncate(1);
+        }
         self.messages[at].probe.marked_again = 0;
         if self.messages[at].probe.asks_elsewhere() {
             ends.clear();
@@ -349,6 +362,22 @@ impl Sender {
             false => 0,
         };
         self.queue_marks(at, ends, asks_from);
+    }
+
+    /// Repairs of the message at `at` leave, which was at this stage. If all of it was sent before,
+    /// and it must arrive, its receiver need not be asked at once.
+    pub(super) fn keep_stage(&mut self, at: usize, stage: SendStage, repairs: usize, rtt: &Rtt) {
+        let is_asked = stage == SendStage::SaidAllSent && self.messages[at].tolerance.is_none();
+        if is_asked && self.leaves_out_marks(repairs, rtt) {
+            self.messages[at].probe.stage = stage;
+        }
+    }
+
+    /// Whether no marks follow this many packets, since the next PROBE finds those that are lost.
+    fn leaves_out_marks(&self, packets: usize, rtt: &Rtt) -> bool {
+        let (share, lone) = (self.losses.share(), self.pace.lone());
+        let is_lossy = self.history.record() == PathRecord::Lossy;
+        is_lossy && tail::leaves_out_marks(packets, share, lone, rtt.answer_wait())
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
@@ -491,6 +520,7 @@ impl Sender {
             };
             let sending = &mut self.messages[at];
             sending.probe.marked = now.stamp();
+            self.pace.on_lone(now);
             // Unless paths are lossy, a mark need not say again what the PROBE after it says.
             let is_bare =
                 mark.flags.has(Flags::MARKER) && self.history.record() != PathRecord::Lossy;

@@ -1,8 +1,8 @@
 //! Which reports of the peer have come, and when their word is proven.
 //!
 //! 1. A report echoes a packet: packets that were sent long before it are lost, or earlier reports
-//!    have told of them. It may also say that a path has passed a number, which proves the same of
-//!    that path's earlier packets. Reports are numbered, since they may overtake each other, not
+//!    have told of them. It may also say that paths have passed a number, which proves the same of
+//!    their earlier packets. Reports are numbered, since they may overtake each other, not
 //!    least when a host that has stood still reads its sockets in turn, or be lost.
 //! 2. The word counts once all earlier reports have come. A report that repeats the news of the one
 //!    before it stands for that one, too.
@@ -23,14 +23,14 @@ const HELD_MAX: usize = 64;
 const REPORTS_APART_MAX: i32 = 1 << 30;
 
 /// What a report says about packets that it does not name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReportWord {
     /// Its number.
     pub(super) number: PathNumber,
     /// The packet that it echoes: its class, and when it was sent.
     pub(super) echo: (Class, Stamp),
-    /// A path that has passed a number.
-    pub(super) passed: Option<PathMark>,
+    /// Paths that have passed a number.
+    pub(super) passed: SmallVec<[PathMark; 2]>,
     /// Whether it has the news of the report before it, too.
     pub(super) repeats: bool,
 }
@@ -170,7 +170,7 @@ mod tests {
         ReportWord {
             number,
             echo: (Class(1), Stamp::default()),
-            passed: None,
+            passed: SmallVec::new(),
             repeats: false,
         }
     }

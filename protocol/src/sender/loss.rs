@@ -239,7 +239,7 @@ impl Sender {
             if let Some(class) = self.classes.get_mut(class) {
                 class.proven = class.proven.max(Some(echo));
             }
-            if let Some(passed) = passed {
+            for passed in passed {
                 lost.add(self.find_lost_on(now, passed));
             }
         }

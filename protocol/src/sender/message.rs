@@ -132,7 +132,7 @@ pub(super) struct SendMessage {
     header: Header,
     pub(super) tags: SegmentTags,
     pub(super) cut: Segmentation,
-    tolerance: Share,
+    pub(super) tolerance: Share,
     /// When it was given to the sender.
     pub(super) begun: Instant,
     /// When its first packet left, of its data or a PROBE.

@@ -5,6 +5,10 @@ use crate::units::{Instant, MessageId, Span};
 
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
+/// The time that a lone packet takes grows by a part of this, so that a host may become slower.
+const LONE_GROWTH: u64 = 32;
+/// No lone packet takes so many times as long as another.
+const LONE_SPREAD: u64 = 4;
 
 /// How long the new segments of a message take to leave, whatever holds them up: the window, grants
 /// or this host.
@@ -13,6 +17,30 @@ pub(super) struct SendPace {
     last: Option<PacedRun>,
     segments: u64,
     took: Span,
+    lone: LonePace,
+}
+
+/// How long a packet takes to leave that is not part of a run: the least time until the next one
+/// left, lately.
+#[derive(Debug, Default)]
+struct LonePace {
+    /// When the last packet left, if it was a lone one.
+    last: Option<Instant>,
+    least: Option<Span>,
+}
+
+impl LonePace {
+    /// Something leaves.
+    fn on_next(&mut self, now: Instant) {
+        let Some(took) = self.last.take().map(|last| now - last) else {
+            return;
+        };
+        let least = self.least.unwrap_or(took);
+        // After a longer time the sender has done something else, too.
+        if took <= least * LONE_SPREAD {
+            self.least = Some(took.min(least + least.divided(LONE_GROWTH)));
+        }
+    }
 }
 
 /// The last run that has left.
@@ -34,6 +62,7 @@ impl SendPace {
         message: MessageId,
         run: &SegmentRun,
     ) {
+        self.lone.on_next(now);
         if run.repairs() > 0 {
             self.last = None;
             return;
@@ -53,6 +82,17 @@ impl SendPace {
             at: now,
             segments: run.len() as u64,
         });
+    }
+
+    /// A packet leaves that is not part of a run.
+    pub(super) fn on_lone(&mut self, now: Instant) {
+        self.lone.on_next(now);
+        self.lone.last = Some(now);
+    }
+
+    /// How long such a packet takes to leave; no time as long as that is not known.
+    pub(super) fn lone(&self) -> Span {
+        self.lone.least.unwrap_or_default()
     }
 
     /// How many segments leave in this time; any number as long as that is not known.
@@ -111,6 +151,22 @@ mod tests {
         let now = pace_of(before.chain(since).map(|at| (1, at)));
         let now = now.segments_in(Span::from_micros(100));
         assert!((49..=51).contains(&now), "{now}");
+    }
+
+    #[test]
+    fn a_lone_packet_takes_the_least_time_until_the_next_leaves() {
+        let mut pace = SendPace::default();
+        assert_eq!(pace.lone(), Span::ZERO);
+        let at = |micros| Instant::START + Span::from_micros(micros);
+        for micros in [0, 3, 6, 100, 103] {
+            pace.on_lone(at(micros));
+        }
+        assert_eq!(pace.lone(), Span::from_micros(3));
+        for turn in 2..200 {
+            pace.on_lone(at(turn * 100));
+            pace.on_lone(at(turn * 100 + 6));
+        }
+        assert_eq!(pace.lone(), Span::from_micros(6), "the host is slower now");
     }
 
     #[test]

@@ -11,17 +11,33 @@
 //! tell only how far their path has come. A message is long if at most a quarter of it, from a
 //! certain length on, is in flight at its end, so that marks are few beside its packets.
 //!
+//! A mark saves time if the packet before it is lost, and costs hosts that send runs about as much
+//! as a run. Where it costs more than it saves in the mean, and it is likely that no packet at the
+//! end is lost, only one mark follows the end, which asks, and none follows repairs behind the end
+//! of a lossless message: the next PROBE finds the few that are lost ([`leaves_out_marks`]).
+//!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use super::history::{HoleJudge, PathRecord};
-use crate::units::MessageId;
+use crate::units::{MessageId, Span};
 use crate::wire::{Flags, PathMark};
 
 /// On unproven paths the end of a message is marked if it has this many segments, and this many for
 /// each that is in flight then.
 const MARKED_SEGMENTS: u32 = 128;
 const MARKED_PART: u32 = 4;
+/// Of packets of which fewer than this are lost in the mean, it is likely that none is.
+const FEW_LOST: f64 = 0.05;
+/// Both hosts work for a mark.
+const HOSTS: u64 = 2;
+
+/// Whether marks behind this many packets are left out, on paths that lose `share` of them. A mark
+/// takes `lone` to leave, and without it a lost packet is found `later`.
+pub(super) fn leaves_out_marks(packets: usize, share: f64, lone: Span, later: Span) -> bool {
+    let saved = later.as_secs_f64() * share;
+    packets as f64 * share < FEW_LOST && (lone * HOSTS).as_secs_f64() > saved
+}
 
 impl PathRecord {
     /// Whether marks follow the end of a message of this many segments, with this many in flight.
@@ -45,4 +61,24 @@ pub(super) struct TailMark {
     pub(super) path: PathMark,
     /// [`Flags::MARKER`], except for the last one.
     pub(super) flags: Flags,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_left_out_where_they_cost_more_than_they_save() {
+        let leaves_out = |packets, share, lone, later| {
+            let [lone, later] = [lone, later].map(Span::from_nanos);
+            leaves_out_marks(packets, share, lone, later)
+        };
+        // A host that sends runs, on a short path.
+        assert!(leaves_out(4, 0.01, 2_000, 200_000));
+        assert!(!leaves_out(6, 0.01, 2_000, 200_000), "one may be lost");
+        assert!(!leaves_out(1, 0.03, 2_000, 200_000), "more are lost");
+        assert!(!leaves_out(1, 0.01, 2_000, 20_000_000), "the path is long");
+        assert!(!leaves_out(1, 0.01, 8, 20_000), "packets cost little");
+        assert!(!leaves_out(1, 0.001, 0, 20_000), "their cost is unknown");
+    }
 }

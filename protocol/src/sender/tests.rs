@@ -213,6 +213,8 @@ fn lost_by_stop(flags: Flags) -> (u64, u32) {
         number: sent.number.plus(SEGMENTS),
     };
     let mut bitmap = Vec::new();
+    let bits = Bitmap::new(SEGMENTS).encode(0, 64, &mut bitmap);
+    bitmap.extend(passed.encoded());
     let header = Header {
         kind: PacketKind::Stop,
         flags,
@@ -222,8 +224,8 @@ fn lost_by_stop(flags: Flags) -> (u64, u32) {
     let packet = ReportPacket {
         header: &header,
         report: SegmentReport {
-            bits: Bitmap::new(SEGMENTS).encode(0, 64, &mut bitmap),
-            passed: Some(passed),
+            bits,
+            passed: 1,
             ..report_of(&sent, 0).1
         },
         bitmap: &bitmap,
@@ -464,4 +466,63 @@ fn a_mark_that_a_report_tells_of_makes_a_tolerance_useful() {
         sender.handle_report(now, &packet, &mut rtt, &settings);
         assert_eq!(sender.favours_tolerance(), is_useful, "{marks} marks");
     }
+}
+
+/// PROBEs that leave at once behind a message on lossy paths, and then behind its repair, on a host
+/// that takes so many nanoseconds for a packet of its own.
+fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
+    let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    rtt.sample(Span::from_micros(100));
+    sender.losses.on_sent(10_000);
+    sender.losses.on_lost(100);
+    for at in [0, lone] {
+        sender.pace.on_lone(Instant::START + Span::from_nanos(at));
+    }
+    sender.history.on_loss();
+    sender.send(now, request, &settings);
+    let mut first = None;
+    while let Some(burst) = sender.poll_data(now, &rtt, &settings, &mut run) {
+        if burst.template.kind == PacketKind::Data {
+            first.get_or_insert(burst.template);
+        }
+        now = now + Span::from_micros(10);
+    }
+    let mut body = Vec::new();
+    let mut probes = |sender: &mut Sender| {
+        let next = || sender.poll_control(now, &rtt, &settings, &mut body);
+        iter::from_fn(next).count()
+    };
+    let behind_end = probes(&mut sender);
+    let first = first.expect("it was sent");
+    let passed = PathMark {
+        class: first.class,
+        entropy: first.entropy,
+        number: first.number.plus(1),
+    };
+    let (header, report) = report_of(&first, 0);
+    let packet = ReportPacket {
+        header: &Header {
+            number: settings.first_number,
+            ..header
+        },
+        report: SegmentReport {
+            passed: 1,
+            ..report
+        },
+        bitmap: &passed.encoded(),
+    };
+    sender.handle_report(now, &packet, &mut rtt.clone(), &settings);
+    let repair = sender.poll_data(now, &rtt, &settings, &mut run);
+    assert!(repair.is_some() && run.repairs() == 1);
+    [behind_end, probes(&mut sender)]
+}
+
+#[test]
+fn where_lone_packets_cost_much_few_marks_follow_an_end() {
+    let lossless = || request(&settings(), 100);
+    let [end, repair] = probes_on_lossy_paths(lossless(), 8);
+    assert!(end > 1 && repair == 1, "{end} and {repair}");
+    assert_eq!(probes_on_lossy_paths(lossless(), 2_500), [1, 0]);
 }

@@ -14,7 +14,7 @@ use crate::units::{Class, Entropy, PathNumber};
 /// The maximum number of path ends that a PROBE names. A message that has used more names none.
 const PATH_MARKS_MAX: usize = 128;
 /// Bytes of a [`PathMark`].
-const MARK_BYTES: usize = 8;
+pub(super) const MARK_BYTES: usize = 8;
 /// Says that a mark is present: a body that is all zeros has none.
 const PRESENT: u8 = 1;
 

@@ -1,6 +1,7 @@
-//! The body of ACK, BITMAP and STOP: the progress of a message, and a bitmap.
+//! The body of ACK, BITMAP and STOP: the progress of a message, a bitmap, and paths that have
+//! skipped packets.
 
-use super::probe::PathMark;
+use super::probe::{MARK_BYTES, PathMark};
 use super::{get32, get64, put32};
 use crate::bitmap::{self, Bitmap};
 use crate::units::Class;
@@ -22,9 +23,10 @@ use crate::units::Class;
 ///    41  keeps order     u8, 1 where the sender's paths may keep order
 ///    42  repeats         u8, 1 if it has the news of the report before it, too
 ///    43  restored        u8, segments of the message that parity has restored so far, modulo 256
-///    44  passed          8 bytes: a path, and the number that its next packet will have; or zeros
-///    52  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
-///    60  bitmap          of the segments that arrived; see crate::bitmap
+///    44  awaited         u64, bit n: the end of path n, as PROBE has named it, has yet to pass
+///    52  passed          u8, how many paths follow the bitmap
+///    53  bitmap          of the segments that arrived; see crate::bitmap
+///        passed paths    8 bytes each: a path, and the number that its next packet will have
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SegmentReport {
@@ -53,9 +55,8 @@ pub struct SegmentReport {
     pub keeps_order: bool,
     /// Whether the news of the report with the number before is in this one, too.
     pub repeats: bool,
-    /// A path that keeps order and has skipped numbers: its packets before this number have arrived
-    /// and are reported, or are lost, once all reports before this one have come.
-    pub passed: Option<PathMark>,
+    /// How many paths the report names ([`SegmentReport::passed_paths`]).
+    pub passed: u8,
     /// Bit n is set when the receiver waits for a packet after the n-th end that PROBE has named.
     pub awaited: u64,
     /// Segments of the message that parity has restored so far, modulo 256.
@@ -63,7 +64,15 @@ pub struct SegmentReport {
 }
 
 /// Bytes of a [`SegmentReport`] before its bitmap.
-pub const REPORT_BYTES: usize = 60;
+pub const REPORT_BYTES: usize = 53;
+
+/// How many paths a report names at most. Others wait for the next one.
+pub(crate) const PASSED_MAX: usize = 8;
+
+/// Bytes after a report of `room` that its bitmap may fill.
+pub(crate) const fn bitmap_room(room: usize) -> usize {
+    room - REPORT_BYTES - PASSED_MAX * MARK_BYTES
+}
 
 impl SegmentReport {
     /// Appends the report to `out`.
@@ -86,15 +95,14 @@ impl SegmentReport {
         put32(&mut bytes, 36, self.bits);
         (bytes[40], bytes[41]) = (self.echo_class.0, u8::from(self.keeps_order));
         (bytes[42], bytes[43]) = (u8::from(self.repeats), self.restored);
-        if let Some(passed) = self.passed {
-            bytes[44..52].copy_from_slice(&passed.encoded());
-        }
-        put32(&mut bytes, 52, self.awaited as u32);
-        put32(&mut bytes, 56, (self.awaited >> 32) as u32);
+        put32(&mut bytes, 44, self.awaited as u32);
+        put32(&mut bytes, 48, (self.awaited >> 32) as u32);
+        bytes[52] = self.passed;
         bytes
     }
 
-    /// Reads a report and returns the encoded bitmap that follows it; `None` when it is cut short.
+    /// Reads a report and returns what follows it: the encoded bitmap, and the paths that it names.
+    /// `None` when it is cut short.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
         let report = Self {
@@ -110,11 +118,21 @@ impl SegmentReport {
             echo_class: Class(bytes[40]),
             keeps_order: bytes[41] == 1,
             repeats: bytes[42] == 1,
-            passed: PathMark::decode(bytes[44..].first_chunk()?),
-            awaited: get64(bytes, 52),
+            awaited: get64(bytes, 44),
+            passed: bytes[52],
             restored: bytes[43],
         };
         Some((report, bitmap))
+    }
+
+    /// Paths that keep order and have skipped numbers, out of what follows the report: the packets
+    /// of each before its number have arrived and are reported, or are lost, once all reports
+    /// before this one have come.
+    pub fn passed_paths<'a>(&self, rest: &'a [u8]) -> impl Iterator<Item = PathMark> + use<'a> {
+        let bytes = usize::from(self.passed) * MARK_BYTES;
+        let start = rest.len().checked_sub(bytes);
+        let marks = start.map_or(&[][..], |start| &rest[start..]);
+        marks.as_chunks().0.iter().filter_map(PathMark::decode)
     }
 
     /// The segments of the bitmap's window that did not arrive, in a message of `segments`.
@@ -148,11 +166,6 @@ mod tests {
             repeats: true,
             awaited: 1 << 63 | 1,
             restored: 7,
-            passed: Some(PathMark {
-                class: Class(2),
-                entropy: Entropy(9),
-                number: PathNumber(u32::MAX),
-            }),
             ..SegmentReport::default()
         };
         let mut bytes = Vec::new();
@@ -160,5 +173,26 @@ mod tests {
         bytes.push(42);
         assert_eq!(SegmentReport::decode(&bytes), Some((report, &[42][..])));
         assert_eq!(SegmentReport::decode(&bytes[..REPORT_BYTES - 1]), None);
+    }
+
+    #[test]
+    fn passed_paths_survive_the_wire_and_those_cut_short_are_none() {
+        let path = |entropy| PathMark {
+            class: Class(2),
+            entropy: Entropy(entropy),
+            number: PathNumber(u32::MAX),
+        };
+        let report = SegmentReport {
+            passed: 2,
+            ..SegmentReport::default()
+        };
+        let mut rest = vec![1, 2, 3];
+        for entropy in [9, 63] {
+            rest.extend(path(entropy).encoded());
+        }
+        let named = |rest| report.passed_paths(rest).collect::<Vec<_>>();
+        assert_eq!(named(&rest), [path(9), path(63)]);
+        assert_eq!(named(&rest[4..]), []);
+        assert_eq!(named(&[0; 40]), []);
     }
 }

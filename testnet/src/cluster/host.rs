@@ -84,9 +84,10 @@ pub(crate) struct ClusterHost {
     /// Whether the round did anything.
     pub(crate) worked: bool,
     pub(crate) idle_rounds: u32,
-    /// When holes were accepted of which no STOP has told yet.
+    /// When holes were accepted of which no BITMAP or STOP has told yet.
     pub(crate) decided: Option<Instant>,
-    lost_before: u64,
+    /// Segments that are lost, and bytes of holes that may still arrive.
+    holes_before: (u64, u64),
     ready_at: Instant,
     next: Option<Instant>,
     queue: BTreeMap<(Instant, u64), ArrivedPacket>,
@@ -137,7 +138,7 @@ impl ClusterHost {
             worked: false,
             idle_rounds: 0,
             decided: None,
-            lost_before: 0,
+            holes_before: (0, 0),
             ready_at: Instant::START,
             next: Some(Instant::START),
             queue: BTreeMap::new(),
@@ -257,10 +258,12 @@ impl ClusterHost {
     /// The machine may have accepted holes, by what it had read.
     pub(crate) fn note_holes(&mut self) {
         let lost = self.communicator.counters().receiver.lost_segments;
-        if lost > self.lost_before {
+        let reserved = self.communicator.endpoint().ledger().total().reserved_bytes;
+        let (lost_before, reserved_before) = self.holes_before;
+        if lost > lost_before || reserved > reserved_before {
             self.decided.get_or_insert(self.read_at);
         }
-        self.lost_before = lost;
+        self.holes_before = (lost, reserved);
     }
 
     /// Goes on to `step`, perhaps after a pause.

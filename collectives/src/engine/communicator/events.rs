@@ -25,12 +25,9 @@ impl Communicator {
         placement: Placement,
         parts: impl Iterator<Item = Payload<'p>> + Clone,
     ) {
-        if let Some(groups) = placement.parity {
+        if let Some(covered) = placement.parity {
             let message = (placement.from, placement.key);
-            for group in groups.iter() {
-                let payloads = parts.clone();
-                payloads.for_each(|payload| self.parity.add(message, group, payload));
-            }
+            self.parity.add_run(message, covered, parts.clone());
         }
         if placement.posting == Posting::Early {
             self.stash.keep(placement, parts);

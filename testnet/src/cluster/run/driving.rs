@@ -259,13 +259,13 @@ impl ClusterRun<'_> {
             return Ok(());
         };
         let key = packet.header.key;
+        let decided = self.hosts[usize::from(from)].decided;
+        let decided = decided.unwrap_or(self.now);
         if packet.header.kind == PacketKind::Bitmap {
-            self.evidence.accepted((to, from, key), report, self.now);
+            self.evidence.accepted((to, from, key), report, decided);
             return Ok(());
         }
-        let decided = self.hosts[usize::from(from)].decided;
         let terms = self.hole_terms(Rank(from), key);
-        let decided = decided.unwrap_or(self.now);
         self.evidence
             .stopped((to, from, key), report, decided, terms)
     }
