@@ -2,7 +2,7 @@
 //! costs the thread of a rank: processor time, the wait for a core, and switches of threads.
 //! Arguments: `sealed`, `aes` or `plain`, MTU, bytes of a tensor, number of operations, and units
 //! of other work between two operations, of about a microsecond each. Two more are optional: the
-//! shares that are tolerated and dropped.
+//! shares that are tolerated and dropped. Bytes are a multiple of 4.
 //!
 //! ```text
 //! cargo build --release -p gradwire-benches --example switches
@@ -97,6 +97,18 @@ fn main() {
     });
 }
 
+/// 32-bit floats whose magnitudes change from one KiB to the next, as gradients' do.
+fn values(bytes: usize) -> Vec<u8> {
+    let value = |at: usize| {
+        let block = (at / 256) as u32;
+        let octave = block.wrapping_mul(0x9E37_79B9) >> 29;
+        1.0 / (1_u32 << octave) as f32
+    };
+    (0..bytes / 4)
+        .flat_map(|at| value(at).to_le_bytes())
+        .collect()
+}
+
 fn open(rank: u16, job: &Job) -> OpenRank {
     let opened = OpenRank::open(Opening {
         job: job.clone(),
@@ -111,13 +123,16 @@ fn open(rank: u16, job: &Job) -> OpenRank {
 }
 
 fn work(rank: &LocalRank, bytes: usize, count: u32, pause: u32) {
-    let mut tensor = vec![0; bytes];
+    let values = values(bytes);
+    let mut tensor = values.clone();
     for sequence in 0..WARM_UP {
+        tensor.copy_from_slice(&values);
         tensor = all_reduce(rank, sequence, tensor);
     }
     let before = ThreadCounts::now();
     let mut times = Vec::new();
     for sequence in WARM_UP..WARM_UP + count {
+        tensor.copy_from_slice(&values);
         compute(pause);
         let start = now();
         tensor = all_reduce(rank, sequence, tensor);

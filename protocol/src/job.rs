@@ -131,7 +131,7 @@ job_keys! {
         /// Smaller messages are always lossless; "auto" stands for 16 KiB, and keeps tensors
         /// lossless that one step reduces: up to 64 KiB, divided by the number of other ranks.
         min_message: Option<ByteCount> = None, or("auto", Size(ByteCount::new(0)..=GIB));
-        /// Share of a message's segments, those of largest magnitude, that must arrive.
+        /// Share of a message's segments that must arrive: the stretches of largest magnitude.
         protected_share: Share = share(0.1), AnyShare;
         /// Share of the layers, counted from the back, that must arrive.
         protected_back_layers: Share = share(0.1), AnyShare;

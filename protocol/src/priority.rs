@@ -16,8 +16,8 @@
 //! late.
 
 mod need;
+mod protection;
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -205,25 +205,12 @@ impl Policy {
             }
         }
         if magnitudes.len() == shape.segments as usize {
-            self.protect_largest(&magnitudes, &mut protected);
+            protection::protect_largest(self.protected_share, &magnitudes, &mut protected);
             tags.magnitudes = magnitudes;
         }
         tags.protected = Some(protected);
         tags.arrange(self, shape);
         tags
-    }
-
-    fn protect_largest(&self, magnitudes: &[Magnitude], protected: &mut Bitmap) {
-        let share = self.protected_share.of_rounded_up(magnitudes.len() as u64) as usize;
-        let mut by_size: Vec<u32> = (0..magnitudes.len() as u32).collect();
-        if (1..by_size.len()).contains(&share) {
-            // Of equal ones, the first.
-            let key = |&segment: &u32| (Reverse(magnitudes[segment as usize]), segment);
-            by_size.select_nth_unstable_by_key(share - 1, key);
-        }
-        for &segment in &by_size[..share] {
-            protected.insert(segment);
-        }
     }
 
     /// Tags for a message that must arrive whole.
