@@ -46,7 +46,7 @@ pub use values::{
 pub const CHUNKS: RangeInclusive<ByteCount> = ByteCount::kib(64)..=GIB;
 
 /// Shorter messages are lossless if `loss.min_message` is "auto".
-pub const MIN_LOSSY_MESSAGE: ByteCount = ByteCount::kib(16);
+const MIN_LOSSY_MESSAGE: ByteCount = ByteCount::kib(16);
 
 const GIB: ByteCount = ByteCount::mib(1024);
 const ANY_COUNT: RangeInclusive<usize> = 0..=usize::MAX;
@@ -460,6 +460,11 @@ impl Job {
     pub fn greatest_tolerance(&self) -> Share {
         let layers = self.loss.layer_tolerances.iter().copied();
         layers.fold(self.tolerance, Share::max)
+    }
+
+    /// Shorter messages are lossless whatever the tolerance.
+    pub fn min_lossy_message(&self) -> ByteCount {
+        self.loss.min_message.unwrap_or(MIN_LOSSY_MESSAGE)
     }
 
     /// How the job encodes gradients between hosts.

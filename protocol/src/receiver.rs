@@ -94,7 +94,7 @@ use crate::parity::{CoveredRun, ParityGroup};
 use crate::path::{EcnWatch, PathFault};
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
-use crate::wire::{Flags, Header, PASSED_MAX, PacketKind, PathMark, REPORT_BYTES};
+use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES, paths_named};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -175,6 +175,8 @@ pub struct Receiver {
     reports: (u32, Option<MessageSerial>),
     /// Paths that have skipped numbers that no report has named yet.
     skipped: SmallVec<[PathMark; 2]>,
+    /// Those that the last report has named.
+    named: SmallVec<[PathMark; 2]>,
     /// Whether a message may end its gap when a path passes its end.
     watches_paths: bool,
     last: usize,
@@ -235,6 +237,7 @@ impl Receiver {
             granted: GrantWatch::new(),
             reports: (0, None),
             skipped: SmallVec::new(),
+            named: SmallVec::new(),
             watches_paths: false,
             last: 0,
             effect: DataEffect::Changed,
@@ -703,13 +706,14 @@ impl Receiver {
         // and only when all that was given up is said, too.
         let is_said = !self.messages.iter().any(ReceiveMessage::says_late);
         if untold.is_none() && is_said && polled.is_whole {
-            let named = self.skipped.len().min(PASSED_MAX);
-            for path in self.skipped.drain(..named) {
+            for path in self.paths_to_name(paths_named(room)) {
                 body.extend(self.order.passed(path, settings.entropies).encoded());
+                report.passed += 1;
             }
-            report.passed = named as u8;
+            // Where no other report is about to leave, the losses of several paths are told twice.
+            let is_once = self.skipped.is_empty() && self.named.len() < 2;
             let receiving = &mut self.messages[at];
-            if !self.skipped.is_empty() && !receiving.is_in_midstream(settings) {
+            if !is_once && !receiving.is_in_midstream(settings) {
                 receiving.report.ack_now(now);
             }
         }

@@ -27,8 +27,8 @@
 //!    that tolerates loss has lost more, or is sent completely on paths that are not proven clean.
 //!    It is sent in the lowest class that the message has used, so that it waits in queues as long
 //!    as the data does. Its body names the holes. Messages that only wait for their receiver ask in
-//!    turn (`sender/asking.rs`). On lossy paths PROBEs mark the end of each message at once, on
-//!    unproven ones that of long messages (`sender/tail.rs`).
+//!    turn (`sender/asking.rs`). On lossy paths PROBEs mark the end of each message at once, if
+//!    that saves time in the mean; on unproven ones that of long messages (`sender/tail.rs`).
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
 //! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
@@ -484,7 +484,7 @@ impl Sender {
         self.in_flight += sending.on_sent(run, departure, flights);
         self.spray.on_sent(entropy, stamp, segments as u32);
         self.losses.on_sent(segments);
-        self.keep_stage(at, stage, run.len(), rtt);
+        self.keep_stage(at, stage, run, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
@@ -718,8 +718,9 @@ impl Sender {
         };
         let ignored = self.window.ignores_marks();
         let blames_queue = self.window.on_feedback(now, feedback, rtt);
-        if !blames_queue {
-            self.losses.on_lost(lost.all);
+        match blames_queue {
+            true => self.losses.on_dropped(lost.all),
+            false => self.losses.on_lost(lost.all),
         }
         if self.window.ignores_marks() && !ignored {
             self.counters.false_marks += 1;

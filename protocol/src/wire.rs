@@ -59,8 +59,8 @@ use crate::units::{
 };
 
 pub use probe::{HoleProof, PathMark, ProbeBody};
-pub(crate) use report::{PASSED_MAX, bitmap_room};
-pub use report::{REPORT_BYTES, SegmentReport};
+pub use report::{PASSED_MAX, REPORT_BYTES, SegmentReport};
+pub(crate) use report::{bitmap_room, paths_named};
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;

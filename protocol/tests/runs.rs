@@ -14,18 +14,17 @@ use gradwire_protocol::receiver::Placement;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
+    Entropy, Instant, JobId, Layer, Magnitude, MessageKey, PathNumber, Rank, Share, Signature,
+    Span, Step,
 };
-use gradwire_protocol::wire::{Flags, HEADER_BYTES, Header, PacketKind};
+use gradwire_protocol::wire::{
+    Flags, HEADER_BYTES, Header, PASSED_MAX, PacketKind, PathMark, SegmentReport,
+};
 
 const BYTES: u32 = 200_000;
 const KEY: MessageKey = MessageKey::new(1, 1, 0);
 
-fn endpoint(rank: u16) -> Endpoint {
-    endpoint_of(rank, &Job::default())
-}
-
-fn endpoint_of(rank: u16, job: &Job) -> Endpoint {
+fn endpoint(rank: u16, job: &Job) -> Endpoint {
     let identity = Identity {
         rank: Rank(rank),
         world_size: 2,
@@ -45,7 +44,7 @@ fn sender(tolerance: Share) -> (Endpoint, u32) {
 fn sender_of(tolerance: Share, parity: ParityRule) -> (Endpoint, u32) {
     let mut job = Job::default();
     job.transport.parity = parity;
-    let mut sender = endpoint_of(1, &job);
+    let mut sender = endpoint(1, &job);
     let segments = Segmentation::new(BYTES, sender.segment_bytes()).segments();
     let shape = MessageShape {
         segments,
@@ -101,8 +100,12 @@ struct Receiving {
 
 impl Receiving {
     fn new() -> Self {
+        Self::with(&Job::default())
+    }
+
+    fn with(job: &Job) -> Self {
         Self {
-            endpoint: endpoint(0),
+            endpoint: endpoint(0, job),
             placed: Vec::new(),
             calls: 0,
         }
@@ -271,4 +274,46 @@ fn repairs_and_new_segments_leave_in_one_run() {
         assert_eq!(written, encoded(&header), "packet {index}");
     }
     assert_eq!(sender.counters().sender.repaired_segments, 2);
+}
+
+#[test]
+fn reports_name_all_paths_that_have_skipped_packets_and_name_them_twice() {
+    const PATHS: u8 = 20;
+    let mut job = Job::default();
+    job.transport.entropies = PATHS;
+    let mut receiving = Receiving::with(&job);
+    receiving.post(Instant::START, Share::NONE);
+    let packets = packets(Share::NONE, ParityRule::Auto);
+    let (before, last) = packets.split_at(packets.len() - usize::from(PATHS));
+    receiving.take_singles(Instant::START, &before[1..], Ecn::Ect);
+    while receiving.endpoint.poll_transmit(Instant::START).is_some() {}
+    let skipping = |(path, header): (u8, &Header)| Header {
+        entropy: Entropy(path),
+        number: PathNumber(1_000),
+        ..*header
+    };
+    let arrived: Vec<Header> = (0..PATHS).zip(last).map(skipping).collect();
+    receiving.take_singles(Instant::START, &arrived, Ecn::Ect);
+    let mut named: Vec<Vec<u8>> = Vec::new();
+    for micros in 0..10 {
+        let now = Instant::START + Span::from_micros(micros);
+        while let Some(transmit) = receiving.endpoint.poll_transmit(now) {
+            let body = transmit.message.bytes().expect("a report has a body");
+            let (report, rest) = SegmentReport::decode(body).expect("it is whole");
+            let paths = report.passed_paths(rest);
+            named.push(paths.map(|PathMark { entropy, .. }| entropy.0).collect());
+        }
+    }
+    assert!(named.iter().all(|paths| paths.len() <= PASSED_MAX));
+    assert_eq!(
+        named.len(),
+        4,
+        "as many as 20 paths need, and one more: {named:?}"
+    );
+    let mut all = named.concat();
+    let again = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all, (0..PATHS).collect::<Vec<u8>>());
+    assert!(again > all.len(), "{named:?}");
 }

@@ -21,7 +21,7 @@
 //!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few).
 //!      Otherwise the ring if its messages are long enough, and else halving-doubling.
 
-use gradwire_protocol::job::{AlgorithmChoice, Job, MIN_LOSSY_MESSAGE, ReduceAlgorithm};
+use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
 use gradwire_protocol::units::{ByteCount, Share};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
@@ -73,8 +73,10 @@ pub(crate) struct Preference {
     algorithm: ReduceAlgorithm,
     table: Vec<AlgorithmChoice>,
     chunk: ByteCount,
-    /// The job's `loss.min_message`; `None`: auto.
-    min_message: Option<ByteCount>,
+    /// Shorter messages are lossless.
+    min_lossy: ByteCount,
+    /// Whether tensors that one step reduces may lose segments, too.
+    steps_may_lose: bool,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
     /// The host of every rank; empty if each has one of its own.
@@ -113,7 +115,8 @@ impl Preference {
             table: job.collectives.table.clone(),
             hosts: Vec::new(),
             chunk: job.collectives.chunk,
-            min_message: job.loss.min_message,
+            min_lossy: job.min_lossy_message(),
+            steps_may_lose: job.loss.min_message.is_some(),
             core: job.collectives.core,
         }
     }
@@ -130,7 +133,7 @@ impl Preference {
 
     /// Shorter messages are lossless whatever the tolerance.
     pub(crate) fn min_lossy_bytes(&self) -> usize {
-        self.min_message.unwrap_or(MIN_LOSSY_MESSAGE).as_usize()
+        self.min_lossy.as_usize()
     }
 
     /// The messages of a valid operation in a group of two or more.
@@ -304,7 +307,7 @@ impl Preference {
 
     /// Whether an operation of so many ranks may lose segments.
     fn is_lossy(&self, operation: &Operation, world: usize) -> bool {
-        let takes_one_step = self.min_message.is_none() && fits_one_step(operation, world);
+        let takes_one_step = !self.steps_may_lose && fits_one_step(operation, world);
         let is_long = operation.tensor_bytes() >= self.min_lossy_bytes();
         operation.may_lose() && is_long && !takes_one_step
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{Job, MIN_LOSSY_MESSAGE};
+use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{Datagram, Machine, Payload, Transmit};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::{CONTROL, MessageShape, Policy};
@@ -261,7 +261,7 @@ impl FlowMessages {
             endpoint: Endpoint::new(identity(host, setup, FLOWS), job, seed),
             policy: job.policy(),
             tolerance: job.tolerance,
-            min_lossy: job.loss.min_message.unwrap_or(MIN_LOSSY_MESSAGE),
+            min_lossy: job.min_lossy_message(),
             arriving: BTreeMap::new(),
             received: BTreeMap::new(),
             sent: BTreeMap::new(),

@@ -22,8 +22,17 @@ pub(super) fn protect_largest(share: Share, magnitudes: &[Magnitude], protected:
     // Of equal ones, the first.
     let key = |(at, of): (usize, &[Magnitude])| (Reverse(mean_size(of)), at);
     let mut stretches: Vec<_> = stretches.map(key).collect();
+    // One more than there would be of full length: the last one may be shorter.
+    let most = left.div_ceil(length) + 1;
+    if most < stretches.len() {
+        stretches.select_nth_unstable(most);
+        stretches.truncate(most);
+    }
     stretches.sort_unstable();
     for (_, at) in stretches {
+        if left == 0 {
+            break;
+        }
         let start = at * length;
         let end = magnitudes.len().min(start + length.min(left));
         protected.insert_range(start as u32..end as u32);

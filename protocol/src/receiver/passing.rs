@@ -1,9 +1,11 @@
 //! Packets that come in order on their paths tell of losses, and of ends that have passed
 //! ([`crate::order`]).
 
+use smallvec::SmallVec;
+
 use super::{DataEffect, RankResources, Receiver};
 use crate::order::PathPassage;
-use crate::wire::{Flags, Header, PathMark};
+use crate::wire::{Flags, Header, PASSED_MAX, PathMark};
 
 impl Receiver {
     /// A packet of a path has arrived.
@@ -25,6 +27,7 @@ impl Receiver {
             PathPassage::Overtaken => {
                 self.counters.overtaken += 1;
                 self.skipped.clear();
+                self.named.clear();
             }
             PathPassage::Skips => {
                 let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
@@ -44,6 +47,24 @@ impl Receiver {
         if !header.flags.has(Flags::MARKER) && self.order.may_be_kept() && !is_known {
             self.skipped.push(packet);
         }
+    }
+
+    /// The paths that the next report names, at most `most`: those that have skipped numbers, the
+    /// latest first, and as far as there is room those that the last report has named, since it may
+    /// be lost.
+    pub(super) fn paths_to_name(&mut self, most: usize) -> SmallVec<[PathMark; PASSED_MAX]> {
+        let kept = self.skipped.len().saturating_sub(most);
+        let mut paths: SmallVec<[PathMark; PASSED_MAX]> =
+            self.skipped.drain(kept..).rev().collect();
+        let again = std::mem::take(&mut self.named);
+        self.named.extend_from_slice(&paths);
+        for path in again {
+            let is_new = !paths.iter().any(|named| named.shares_path(path));
+            if is_new && paths.len() < most {
+                paths.push(path);
+            }
+        }
+        paths
     }
 
     /// Has a report sent if a packet of this message, or of one that is closed, has shown that

@@ -30,6 +30,7 @@ use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::{self, TailMark};
+use crate::machine::SegmentRun;
 use crate::outlook::earlier;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -325,7 +326,7 @@ impl Sender {
     }
 
     /// Queues a PROBE for the message at `at`, and before it a mark on each path where the message
-    /// ends. `stage` is the message's stage before this PROBE was due.
+    /// ends, unless marks are left out. `stage` is the message's stage before this PROBE was due.
     pub(super) fn queue_probe(
         &mut self,
         at: usize,
@@ -336,7 +337,7 @@ impl Sender {
         let is_first = stage == SendStage::Sending;
         let mut ends = self.ends_to_mark(at, stage);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
-        if is_first && self.messages[at].all_sent() && self.leaves_out_marks(ends.len(), rtt) {
+        if is_first && self.leaves_out_marks(at, ends.len() as u32, (rtt, settings.gap)) {
             // The lowest class, and of its paths the one that was used last.
             ends.sort_by_key(|end| Reverse(end.class));
             ends.truncate(1);
@@ -364,20 +365,36 @@ impl Sender {
         self.queue_marks(at, ends, asks_from);
     }
 
-    /// Repairs of the message at `at` leave, which was at this stage. If all of it was sent before,
-    /// and it must arrive, its receiver need not be asked at once.
-    pub(super) fn keep_stage(&mut self, at: usize, stage: SendStage, repairs: usize, rtt: &Rtt) {
-        let is_asked = stage == SendStage::SaidAllSent && self.messages[at].tolerance.is_none();
-        if is_asked && self.leaves_out_marks(repairs, rtt) {
-            self.messages[at].probe.stage = stage;
+    /// A run of the message at `at` leaves, which was at this stage. If these are repairs behind
+    /// the end of a message that must arrive, its receiver need not be asked at once.
+    pub(super) fn keep_stage(
+        &mut self,
+        at: usize,
+        stage: SendStage,
+        run: &SegmentRun,
+        (rtt, gap): (&Rtt, Span),
+    ) {
+        let sending = &self.messages[at];
+        let is_behind = stage == SendStage::SaidAllSent && run.repairs() == run.len();
+        let unmarked = sending.probe.unmarked + run.len() as u32;
+        if is_behind
+            && sending.tolerance.is_none()
+            && self.leaves_out_marks(at, unmarked, (rtt, gap))
+        {
+            let probe = &mut self.messages[at].probe;
+            (probe.stage, probe.unmarked) = (stage, unmarked);
         }
     }
 
-    /// Whether no marks follow this many packets, since the next PROBE finds those that are lost.
-    fn leaves_out_marks(&self, packets: usize, rtt: &Rtt) -> bool {
-        let (share, lone) = (self.losses.share(), self.pace.lone());
-        let is_lossy = self.history.record() == PathRecord::Lossy;
-        is_lossy && tail::leaves_out_marks(packets, share, lone, rtt.answer_wait())
+    /// Whether no marks follow so many packets of the message at `at`, since the next PROBE finds
+    /// those that are lost. Most speculative packets may be.
+    fn leaves_out_marks(&self, at: usize, packets: u32, (rtt, gap): (&Rtt, Span)) -> bool {
+        let (share, lone) = (self.losses.of_all(), self.pace.lone());
+        let sending = &self.messages[at];
+        self.history.record() == PathRecord::Lossy
+            && sending.all_sent()
+            && !sending.is_in_doubt()
+            && tail::leaves_out_marks(packets, share, lone, rtt.retry_wait(gap, 0))
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
@@ -515,12 +532,17 @@ impl Sender {
     ) -> Option<Header> {
         loop {
             let mark = self.marks_due.pop_front()?;
+            // Only then does another packet leave as soon as this one has left.
+            let is_followed = !self.marks_due.is_empty() || !self.parity_due.is_empty();
             let Some(at) = self.position(mark.message) else {
                 continue;
             };
             let sending = &mut self.messages[at];
             sending.probe.marked = now.stamp();
-            self.pace.on_lone(now);
+            match is_followed {
+                true => self.pace.on_lone(now),
+                false => self.pace.on_next(now),
+            }
             // Unless paths are lossy, a mark need not say again what the PROBE after it says.
             let is_bare =
                 mark.flags.has(Flags::MARKER) && self.history.record() != PathRecord::Lossy;

@@ -5,10 +5,8 @@ use crate::units::{Instant, MessageId, Span};
 
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
-/// The time that a lone packet takes grows by a part of this, so that a host may become slower.
+/// The time that a lone packet takes grows by such a part, so that a host may become slower.
 const LONE_GROWTH: u64 = 32;
-/// No lone packet takes so many times as long as another.
-const LONE_SPREAD: u64 = 4;
 
 /// How long the new segments of a message take to leave, whatever holds them up: the window, grants
 /// or this host.
@@ -24,7 +22,7 @@ pub(super) struct SendPace {
 /// left, lately.
 #[derive(Debug, Default)]
 struct LonePace {
-    /// When the last packet left, if it was a lone one.
+    /// When the last packet left, if it was a lone one that another was to follow at once.
     last: Option<Instant>,
     least: Option<Span>,
 }
@@ -32,13 +30,9 @@ struct LonePace {
 impl LonePace {
     /// Something leaves.
     fn on_next(&mut self, now: Instant) {
-        let Some(took) = self.last.take().map(|last| now - last) else {
-            return;
-        };
-        let least = self.least.unwrap_or(took);
-        // After a longer time the sender has done something else, too.
-        if took <= least * LONE_SPREAD {
-            self.least = Some(took.min(least + least.divided(LONE_GROWTH)));
+        if let Some(took) = self.last.take().map(|last| now - last) {
+            let grown = |least: Span| least + least.divided(LONE_GROWTH) + Span::from_nanos(1);
+            self.least = Some(self.least.map_or(took, |least| took.min(grown(least))));
         }
     }
 }
@@ -84,10 +78,15 @@ impl SendPace {
         });
     }
 
-    /// A packet leaves that is not part of a run.
+    /// A packet leaves that is not part of a run, and another will as soon as it has left.
     pub(super) fn on_lone(&mut self, now: Instant) {
         self.lone.on_next(now);
         self.lone.last = Some(now);
+    }
+
+    /// A packet leaves that takes longer, or that no other may follow at once.
+    pub(super) fn on_next(&mut self, now: Instant) {
+        self.lone.on_next(now);
     }
 
     /// How long such a packet takes to leave; no time as long as that is not known.
@@ -158,13 +157,16 @@ mod tests {
         let mut pace = SendPace::default();
         assert_eq!(pace.lone(), Span::ZERO);
         let at = |micros| Instant::START + Span::from_micros(micros);
-        for micros in [0, 3, 6, 100, 103] {
-            pace.on_lone(at(micros));
-        }
+        [0, 80, 83]
+            .into_iter()
+            .for_each(|micros| pace.on_lone(at(micros)));
+        [86, 400]
+            .into_iter()
+            .for_each(|micros| pace.on_next(at(micros)));
         assert_eq!(pace.lone(), Span::from_micros(3));
-        for turn in 2..200 {
+        for turn in 5..200 {
             pace.on_lone(at(turn * 100));
-            pace.on_lone(at(turn * 100 + 6));
+            pace.on_next(at(turn * 100 + 6));
         }
         assert_eq!(pace.lone(), Span::from_micros(6), "the host is slower now");
     }

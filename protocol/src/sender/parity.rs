@@ -10,12 +10,12 @@ const LOSS_KNOWN: u64 = 1 << 12;
 /// The share that lossy paths are taken to lose until then.
 const LOSS_UNKNOWN: f64 = 0.001;
 
-/// The share of packets to one peer that links lose, over the latest tens of thousands. Packets
-/// that full queues drop do not count: parity would fill these queues.
+/// The share of packets to one peer that are lost, over the latest tens of thousands.
 #[derive(Debug, Default)]
 pub(super) struct LossShare {
     sent: u64,
     lost: u64,
+    dropped: u64,
 }
 
 impl LossShare {
@@ -24,14 +24,27 @@ impl LossShare {
         if self.sent > LOSS_MEMORY {
             self.sent /= 2;
             self.lost /= 2;
+            self.dropped /= 2;
         }
     }
 
+    /// Links have lost packets.
     pub(super) fn on_lost(&mut self, packets: u32) {
         self.lost += u64::from(packets);
     }
 
-    /// The share; [`LOSS_UNKNOWN`] at first.
+    /// A full queue has dropped packets.
+    pub(super) fn on_dropped(&mut self, packets: u32) {
+        self.dropped += u64::from(packets);
+    }
+
+    /// The share of all that is lost.
+    pub(super) fn of_all(&self) -> f64 {
+        self.share() + self.dropped as f64 / self.sent.max(1) as f64
+    }
+
+    /// The share that links lose; [`LOSS_UNKNOWN`] at first. What full queues drop does not count:
+    /// parity would fill these queues.
     pub(super) fn share(&self) -> f64 {
         match self.sent {
             0..LOSS_KNOWN if self.lost == 0 => LOSS_UNKNOWN,

@@ -137,7 +137,7 @@ impl Sender {
         sending.parity.in_flight += bytes;
         self.in_flight += bytes;
         self.path.on_sent(now);
-        self.pace.on_lone(now);
+        self.pace.on_next(now);
         self.counters.parity_packets += 1;
         let template = Header {
             kind: PacketKind::Parity,

@@ -30,7 +30,8 @@ pub(super) enum SendStage {
     Announced,
     /// Some of its segments were sent.
     Sending,
-    /// A PROBE has said that all of it was sent, and no segment was sent since.
+    /// A PROBE has said that all of it was sent. At most a few repairs were sent since, which are
+    /// likely to arrive.
     SaidAllSent,
 }
 
@@ -66,6 +67,8 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
+    /// Repairs since the last PROBE, sent behind the end of the message.
+    pub(super) unmarked: u32,
     /// Bytes of the last PROBE that was not short.
     pub(super) long_bytes: u64,
     /// Stamp of the last PROBE that was sent.
@@ -94,6 +97,7 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
+            unmarked: 0,
             long_bytes: 0,
             marked: Stamp::default(),
             is_awaited: false,
@@ -170,6 +174,7 @@ impl ProbeState {
             self.asked = now;
         }
         self.unanswered += 1;
+        self.unmarked = 0;
         self.retries += 1;
         self.last = now;
         self.at = next;

@@ -11,10 +11,11 @@
 //! tell only how far their path has come. A message is long if at most a quarter of it, from a
 //! certain length on, is in flight at its end, so that marks are few beside its packets.
 //!
-//! A mark saves time if the packet before it is lost, and costs hosts that send runs about as much
-//! as a run. Where it costs more than it saves in the mean, and it is likely that no packet at the
-//! end is lost, only one mark follows the end, which asks, and none follows repairs behind the end
-//! of a lossless message: the next PROBE finds the few that are lost ([`leaves_out_marks`]).
+//! A mark saves time if the packet before it is lost: without it, the next PROBE finds that. But it
+//! costs hosts that send runs as much as a short run. Where it costs more than it saves in the
+//! mean, and it is likely that none of the packets is lost, only one of the paths is marked, whose
+//! mark asks, and none behind repairs that follow the end of a lossless message
+//! ([`leaves_out_marks`]).
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
@@ -33,10 +34,11 @@ const FEW_LOST: f64 = 0.05;
 const HOSTS: u64 = 2;
 
 /// Whether marks behind this many packets are left out, on paths that lose `share` of them. A mark
-/// takes `lone` to leave, and without it a lost packet is found `later`.
-pub(super) fn leaves_out_marks(packets: usize, share: f64, lone: Span, later: Span) -> bool {
+/// takes `lone` to leave, and without it a lost packet is found `later`. Where the share is not
+/// known, none is.
+pub(super) fn leaves_out_marks(packets: u32, share: f64, lone: Span, later: Span) -> bool {
     let saved = later.as_secs_f64() * share;
-    packets as f64 * share < FEW_LOST && (lone * HOSTS).as_secs_f64() > saved
+    share > 0.0 && f64::from(packets) * share < FEW_LOST && (lone * HOSTS).as_secs_f64() > saved
 }
 
 impl PathRecord {
@@ -80,5 +82,6 @@ mod tests {
         assert!(!leaves_out(1, 0.01, 2_000, 20_000_000), "the path is long");
         assert!(!leaves_out(1, 0.01, 8, 20_000), "packets cost little");
         assert!(!leaves_out(1, 0.001, 0, 20_000), "their cost is unknown");
+        assert!(!leaves_out(1, 0.0, 2_000, 20_000), "their loss is unknown");
     }
 }

@@ -477,9 +477,8 @@ fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
     rtt.sample(Span::from_micros(100));
     sender.losses.on_sent(10_000);
     sender.losses.on_lost(100);
-    for at in [0, lone] {
-        sender.pace.on_lone(Instant::START + Span::from_nanos(at));
-    }
+    sender.pace.on_lone(Instant::START);
+    (sender.pace).on_next(Instant::START + Span::from_nanos(lone));
     sender.history.on_loss();
     sender.send(now, request, &settings);
     let mut first = None;

@@ -67,11 +67,17 @@ pub struct SegmentReport {
 pub const REPORT_BYTES: usize = 53;
 
 /// How many paths a report names at most. Others wait for the next one.
-pub(crate) const PASSED_MAX: usize = 8;
+pub const PASSED_MAX: usize = 8;
 
-/// Bytes after a report of `room` that its bitmap may fill.
-pub(crate) const fn bitmap_room(room: usize) -> usize {
-    room - REPORT_BYTES - PASSED_MAX * MARK_BYTES
+/// How many paths a report names in packets with `room` bytes of payload: they take no more than
+/// half of what follows the report.
+pub(crate) fn paths_named(room: usize) -> usize {
+    PASSED_MAX.min((room - REPORT_BYTES) / 2 / MARK_BYTES)
+}
+
+/// The bytes that the bitmap of a report may fill in packets with `room` bytes of payload.
+pub(crate) fn bitmap_room(room: usize) -> usize {
+    room - REPORT_BYTES - paths_named(room) * MARK_BYTES
 }
 
 impl SegmentReport {
@@ -129,8 +135,8 @@ impl SegmentReport {
     /// of each before its number have arrived and are reported, or are lost, once all reports
     /// before this one have come.
     pub fn passed_paths<'a>(&self, rest: &'a [u8]) -> impl Iterator<Item = PathMark> + use<'a> {
-        let bytes = usize::from(self.passed) * MARK_BYTES;
-        let start = rest.len().checked_sub(bytes);
+        let count = Some(usize::from(self.passed)).filter(|&count| count <= PASSED_MAX);
+        let start = count.and_then(|count| rest.len().checked_sub(count * MARK_BYTES));
         let marks = start.map_or(&[][..], |start| &rest[start..]);
         marks.as_chunks().0.iter().filter_map(PathMark::decode)
     }
@@ -166,6 +172,7 @@ mod tests {
             repeats: true,
             awaited: 1 << 63 | 1,
             restored: 7,
+            passed: 2,
             ..SegmentReport::default()
         };
         let mut bytes = Vec::new();
@@ -194,5 +201,11 @@ mod tests {
         assert_eq!(named(&rest), [path(9), path(63)]);
         assert_eq!(named(&rest[4..]), []);
         assert_eq!(named(&[0; 40]), []);
+        let too_many = SegmentReport {
+            passed: PASSED_MAX as u8 + 1,
+            ..report
+        };
+        let rest = path(9).encoded().repeat(PASSED_MAX + 1);
+        assert_eq!(too_many.passed_paths(&rest).count(), 0);
     }
 }

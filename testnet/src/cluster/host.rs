@@ -84,8 +84,10 @@ pub(crate) struct ClusterHost {
     /// Whether the round did anything.
     pub(crate) worked: bool,
     pub(crate) idle_rounds: u32,
-    /// When holes were accepted of which no BITMAP or STOP has told yet.
+    /// When messages ended with holes of which no STOP has told yet.
     pub(crate) decided: Option<Instant>,
+    /// When holes were accepted of which no BITMAP has told yet.
+    pub(crate) reserved: Option<Instant>,
     /// Segments that are lost, and bytes of holes that may still arrive.
     holes_before: (u64, u64),
     ready_at: Instant,
@@ -138,6 +140,7 @@ impl ClusterHost {
             worked: false,
             idle_rounds: 0,
             decided: None,
+            reserved: None,
             holes_before: (0, 0),
             ready_at: Instant::START,
             next: Some(Instant::START),
@@ -260,8 +263,11 @@ impl ClusterHost {
         let lost = self.communicator.counters().receiver.lost_segments;
         let reserved = self.communicator.endpoint().ledger().total().reserved_bytes;
         let (lost_before, reserved_before) = self.holes_before;
-        if lost > lost_before || reserved > reserved_before {
+        if lost > lost_before {
             self.decided.get_or_insert(self.read_at);
+        }
+        if reserved > reserved_before {
+            self.reserved.get_or_insert(self.read_at);
         }
         self.holes_before = (lost, reserved);
     }

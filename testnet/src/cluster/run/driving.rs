@@ -138,7 +138,7 @@ impl ClusterRun<'_> {
             let room = host.draw_room();
             let reading = host.clock.reading(self.now);
             let Some(transmit) = host.communicator.poll_transmit(reading) else {
-                host.decided = None;
+                (host.decided, host.reserved) = (None, None);
                 return Ok(RoundEnd::Sleep);
             };
             host.worked = true;
@@ -259,12 +259,13 @@ impl ClusterRun<'_> {
             return Ok(());
         };
         let key = packet.header.key;
-        let decided = self.hosts[usize::from(from)].decided;
-        let decided = decided.unwrap_or(self.now);
+        let host = &self.hosts[usize::from(from)];
         if packet.header.kind == PacketKind::Bitmap {
-            self.evidence.accepted((to, from, key), report, decided);
+            let reserved = host.reserved.unwrap_or(self.now);
+            self.evidence.accepted((to, from, key), report, reserved);
             return Ok(());
         }
+        let decided = host.decided.unwrap_or(self.now);
         let terms = self.hole_terms(Rank(from), key);
         self.evidence
             .stopped((to, from, key), report, decided, terms)
