@@ -26,7 +26,9 @@ use crate::world::{SEED, fabric, flow, flows, setup};
 const FAIR: f64 = 0.1;
 /// How much later the second flow begins, in microseconds. Simulated senders do not jitter, so that
 /// one meeting alone may repeat the same accident forever; a mean of several does not.
-const LATER: [u64; 6] = [0, 137, 1_777, 5_003, 8_770, 12_655];
+const LATER: [u64; 12] = [
+    0, 137, 900, 1_777, 2_500, 4_100, 5_003, 6_100, 7_700, 8_770, 11_000, 12_655,
+];
 
 /// The sender of the second flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -45,17 +45,15 @@ impl Receiver {
         let packet = PathMark::of(header);
         let is_known = self.skipped.iter().any(|path| path.shares_path(packet));
         if !header.flags.has(Flags::MARKER) && self.order.may_be_kept() && !is_known {
-            self.skipped.push(packet);
+            self.skipped.insert(0, packet);
         }
     }
 
-    /// The paths that the next report names, at most `most`: those that have skipped numbers, the
-    /// latest first, and as far as there is room those that the last report has named, since it may
-    /// be lost.
+    /// The paths that the next report names, at most `most`: those that have skipped numbers, and as
+    /// far as there is room those that the last report has named, since it may be lost.
     pub(super) fn paths_to_name(&mut self, most: usize) -> SmallVec<[PathMark; PASSED_MAX]> {
-        let kept = self.skipped.len().saturating_sub(most);
-        let mut paths: SmallVec<[PathMark; PASSED_MAX]> =
-            self.skipped.drain(kept..).rev().collect();
+        let named = self.skipped.len().min(most);
+        let mut paths: SmallVec<[PathMark; PASSED_MAX]> = self.skipped.drain(..named).collect();
         let again = std::mem::take(&mut self.named);
         self.named.extend_from_slice(&paths);
         for path in again {
