@@ -49,8 +49,8 @@ impl Receiver {
         }
     }
 
-    /// The paths that the next report names, at most `most`: those that have skipped numbers, and as
-    /// far as there is room those that the last report has named, since it may be lost.
+    /// The paths that the next report names, at most `most`: those that have skipped numbers, and
+    /// as far as there is room those that the last report has named, since it may be lost.
     pub(super) fn paths_to_name(&mut self, most: usize) -> SmallVec<[PathMark; PASSED_MAX]> {
         let named = self.skipped.len().min(most);
         let mut paths: SmallVec<[PathMark; PASSED_MAX]> = self.skipped.drain(..named).collect();
