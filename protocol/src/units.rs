@@ -480,7 +480,8 @@ name!(
     PathNumber(u32)
 );
 name!(
-    /// log2 of a segment's running mean |g|, offset so that 255 is largest; 0 = not known.
+    /// log2 of a segment's running mean |g|, in quarters, offset so that 255 is largest; 0 = not
+    /// known.
     Magnitude(u8)
 );
 name!(

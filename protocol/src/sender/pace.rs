@@ -157,12 +157,12 @@ mod tests {
         let mut pace = SendPace::default();
         assert_eq!(pace.lone(), Span::ZERO);
         let at = |micros| Instant::START + Span::from_micros(micros);
-        [0, 80, 83]
-            .into_iter()
-            .for_each(|micros| pace.on_lone(at(micros)));
-        [86, 400]
-            .into_iter()
-            .for_each(|micros| pace.on_next(at(micros)));
+        for micros in [0, 80, 83] {
+            pace.on_lone(at(micros));
+        }
+        for micros in [86, 400] {
+            pace.on_next(at(micros));
+        }
         assert_eq!(pace.lone(), Span::from_micros(3));
         for turn in 5..200 {
             pace.on_lone(at(turn * 100));

@@ -110,7 +110,7 @@ impl SegmentReport {
     /// Reads a report and returns what follows it: the encoded bitmap, and the paths that it names.
     /// `None` when it is cut short.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
-        let (bytes, bitmap) = payload.split_first_chunk::<REPORT_BYTES>()?;
+        let (bytes, rest) = payload.split_first_chunk::<REPORT_BYTES>()?;
         let report = Self {
             echo: get32(bytes, 0),
             held: get32(bytes, 4),
@@ -128,7 +128,7 @@ impl SegmentReport {
             passed: bytes[52],
             restored: bytes[43],
         };
-        Some((report, bitmap))
+        Some((report, rest))
     }
 
     /// Paths that keep order and have skipped numbers, out of what follows the report: the packets
