@@ -2,8 +2,11 @@
 //!
 //! 1. *Growth*: exponential until the first signal, then one packet per round trip, as in TCP, so
 //!    that both share a link. Above the window of the last signal, the growth rate doubles again
-//!    and again (as in the convex part of CUBIC, RFC 9438). Marked bytes add nothing, and a window
-//!    that the sender does not fill does not grow (RFC 7661).
+//!    and again (as in the convex part of CUBIC, RFC 9438). Where a queue has marked before, and a
+//!    round trip shows neither marks nor a queue, others have left room: the window grows by a
+//!    third of it in the next one, or of what the queue held when it marked, if that is less. So
+//!    it cannot overfill that queue by much. Marked bytes add nothing, and a window that the
+//!    sender does not fill does not grow (RFC 7661).
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
 //!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share. The
 //!    first round trips count alike: a sender whose first packets found a short queue would
@@ -39,9 +42,11 @@
 
 mod delay_trial;
 mod links;
+mod room;
 
 use self::delay_trial::DelayTrial;
 use self::links::LinkLosses;
+use self::room::LeftRoom;
 use crate::job::QueueSignal;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span, Stamp};
@@ -148,6 +153,7 @@ pub struct CongestionWindow {
     /// Marks of the round trip, also those that are ignored.
     round_marks: u32,
     round_ends: Instant,
+    room: LeftRoom,
     /// [`RUN_TIME`] in round trips.
     run_rounds: f64,
     /// Until then signals concern the window before the last cut.
@@ -185,6 +191,7 @@ impl CongestionWindow {
             round: Feedback::default(),
             round_marks: 0,
             round_ends: Instant::START,
+            room: LeftRoom::default(),
             run_rounds: f64::INFINITY,
             answered_until: Instant::START,
             losses_answered: None,
@@ -323,8 +330,7 @@ impl CongestionWindow {
         if round.segments == 0 {
             return;
         }
-        let most = rtt.least() + rtt.least().divided(4);
-        let most = most + self.limits.delay_target.divided(NO_QUEUE_PART);
+        let most = rtt.least() + self.no_queue(rtt);
         let reason = self.bytes > self.floor(2) || rtt.smoothed() > most;
         if marks < round.segments {
             self.falsely_marked = 0;
@@ -333,6 +339,11 @@ impl CongestionWindow {
         } else {
             self.falsely_marked = 0;
         }
+    }
+
+    /// The longest delay that is no sign of a queue.
+    fn no_queue(&self, rtt: &Rtt) -> Span {
+        rtt.least().divided(4) + self.limits.delay_target.divided(NO_QUEUE_PART)
     }
 
     /// Whether no signal has come since growth is exponential.
@@ -355,7 +366,9 @@ impl CongestionWindow {
                 false => peak * DOUBLING_UNMARKED,
             };
             let packets = 1_u64 << (self.beyond_peak / rounds as u32).min(16);
-            (packet * packets * acked / self.bytes.max(1)).min(acked)
+            (packet * packets * acked / self.bytes.max(1))
+                .min(acked)
+                .max(self.room.growth(acked))
         };
         self.bytes = (self.bytes + by).min(self.limits.most.get());
     }
@@ -369,6 +382,7 @@ impl CongestionWindow {
         }
         self.run_rounds = RUN_TIME.as_secs_f64() / rtt.smoothed().as_secs_f64();
         self.judge_marks(&round, rtt);
+        self.room.end_round(round.marks, self.no_queue(rtt), rtt);
         let seen = f64::from(round.segments.max(1));
         let marked = (f64::from(round.marks) / seen).min(1.0);
         if let Some(lost) = self.links.signal(round.segments, round.lost) {
@@ -467,8 +481,7 @@ impl CongestionWindow {
     /// recent delay.
     fn has_queue(&self, rtt: &Rtt) -> bool {
         let target = self.limits.delay_target;
-        let no_queue = rtt.least().divided(4) + target.divided(NO_QUEUE_PART);
-        let full = self.delay_most.divided(2).max(no_queue);
+        let full = self.delay_most.divided(2).max(self.no_queue(rtt));
         rtt.smoothed().beyond(rtt.least()) > full.min(target.divided(QUEUE_PART))
     }
 

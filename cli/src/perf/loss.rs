@@ -24,7 +24,7 @@ use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
 /// Widths of the columns.
-const WIDTHS: [usize; 11] = [9, 9, 10, 11, 8, 11, 8, 7, 13, 8, 8];
+const WIDTHS: [usize; 13] = [11, 9, 9, 10, 10, 10, 10, 10, 8, 7, 13, 8, 8];
 /// The tolerance that is measured when the job has none.
 const TOLERANCE: f64 = 0.1;
 
@@ -33,7 +33,9 @@ const TOLERANCE: f64 = 0.1;
 /// # Errors
 /// [`CommandError`] when options make no sense, ranks fail, or a result is wrong.
 pub fn run(options: &LossOptions) -> Result<(), CommandError> {
-    let bytes = one_size(options.ranks, options.bytes)?;
+    let sizes = options.bytes.iter();
+    let sizes = sizes.map(|bytes| one_size(options.ranks, *bytes));
+    let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
     let jobs = Jobs::new(options)?;
     let rounds = options.comparison.rounds.unwrap_or(5);
     let place = options.ground.place(options.ranks)?;
@@ -41,7 +43,6 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let mut free = Crew::of_ranks(options.ranks, &jobs.free, &place)?;
     let mut report = LossReport {
         form: options.ground.form(),
-        bytes,
         ranks: options.ranks,
         rounds,
         network: place.network(),
@@ -50,39 +51,37 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
         shares: Map::new(),
     };
     report.head();
-    let progress = progress_bar(options.drops.len());
-    let plan = RoundsPlan {
-        kind: PerfCollective::AllReduce,
-        bytes,
-        rounds,
-        iterations: None,
-        warmup: 1,
-    };
+    let progress = progress_bar(options.drops.len() * sizes.len());
     let mut wrong = Vec::new();
     for drop in &options.drops {
-        progress.set_message(format!("{} dropped", show_share(*drop)));
         let (lossless, tolerant) = (jobs.lossless(*drop), jobs.tolerant(*drop));
         let mut lossless_crew = Crew::of_ranks(options.ranks, &lossless, &place)?;
         let mut tolerant_crew = Crew::of_ranks(options.ranks, &tolerant, &place)?;
         let contestants = if gloo.is_some() { 5 } else { 3 };
-        let series = plan.alternate(contestants, &mut |at, round| match (at, &mut gloo) {
-            (0, _) => free.round(round, ROUND_PATIENCE),
-            (1, _) => lossless_crew.round(round, ROUND_PATIENCE),
-            (2, _) => tolerant_crew.round(round, ROUND_PATIENCE),
-            (3, Some(gloo)) => gloo.round(round, Share::NONE),
-            (_, Some(gloo)) => gloo.round(round, *drop),
-            (_, None) => unreachable!("without Gloo there are three contestants"),
-        })?;
-        for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
-            wrong.extend(verdict::faults(
-                PerfCollective::AllReduce,
+        for bytes in sizes.iter().copied() {
+            progress.set_message(format!("{bytes} bytes, {} dropped", show_share(*drop)));
+            let plan = RoundsPlan {
+                kind: PerfCollective::AllReduce,
                 bytes,
-                series,
-                job,
-            ));
+                rounds,
+                iterations: options.iterations,
+                warmup: 1,
+            };
+            let series = plan.alternate(contestants, &mut |at, round| match (at, &mut gloo) {
+                (0, _) => free.round(round, ROUND_PATIENCE),
+                (1, _) => lossless_crew.round(round, ROUND_PATIENCE),
+                (2, _) => tolerant_crew.round(round, ROUND_PATIENCE),
+                (3, Some(gloo)) => gloo.round(round, Share::NONE),
+                (_, Some(gloo)) => gloo.round(round, *drop),
+                (_, None) => unreachable!("without Gloo there are three contestants"),
+            })?;
+            for (job, series) in [&jobs.free, &lossless, &tolerant].into_iter().zip(&series) {
+                let kind = PerfCollective::AllReduce;
+                wrong.extend(verdict::faults(kind, bytes, series, job));
+            }
+            progress.suspend(|| report.print((bytes, *drop), jobs.tolerance, &series));
+            progress.inc(1);
         }
-        progress.suspend(|| report.print(*drop, jobs.tolerance, &series));
-        progress.inc(1);
         lossless_crew.end()?;
         tolerant_crew.end()?;
     }
@@ -182,28 +181,54 @@ impl Gloo<'_> {
 /// Prints the measurements.
 struct LossReport {
     form: OutputForm,
-    bytes: u64,
     ranks: u16,
     rounds: u32,
     network: &'static str,
     wire: String,
     security: &'static str,
-    /// The printed shares, for the last object.
+    /// The printed shares by size and drop, for the last object.
     shares: Map<String, Value>,
 }
 
 /// One line: who, of which series, beside which other one.
 struct GoodputRow<'a> {
+    bytes: u64,
+    drop: Share,
     backend: &'static str,
     tolerance: Share,
     free: &'a RoundSeries,
     lossy: &'a RoundSeries,
 }
 
+impl GoodputRow<'_> {
+    fn share(&self) -> Ratio {
+        Ratio::of(self.free, self.lossy)
+    }
+
+    fn text(&self) -> String {
+        let share = self.share();
+        let (free, lossy) = (self.free.time_us(), self.lossy.time_us());
+        let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
+        format!(
+            "{:>11} {:>9} {:>9} {:>10} {free:>10.1} {:>10.1} {lossy:>10.1} {:>10.1} {:>8.3} \
+             {:>7.1} {spread:>13} {:>8} {:>8}",
+            self.bytes,
+            show_share(self.drop),
+            self.backend,
+            show_share(self.tolerance),
+            self.free.p99_us(),
+            self.lossy.p99_us(),
+            gigabytes(self.bytes, lossy),
+            share.median * 100.0,
+            sum(self.lossy, |rank| rank.lost_segments),
+            sum(self.lossy, |rank| rank.repaired_segments),
+        )
+    }
+}
+
 impl LossReport {
     fn head(&self) {
         let Self {
-            bytes,
             ranks,
             wire,
             security,
@@ -212,21 +237,23 @@ impl LossReport {
             ..
         } = self;
         self.form.remark(format_args!(
-            "# all-reduce of {bytes} bytes, {ranks} ranks on this machine ({network}) over {wire}, \
+            "# all-reduce, {ranks} ranks on this machine ({network}) over {wire}, \
              security {security}, rounds {rounds}\n\
-             # goodput is size / time; its share is of the same ranks' when nothing is dropped, \
-             measured in turn"
+             # times are medians and 99th percentiles; goodput is size / time; its share is of the \
+             same ranks' when nothing is dropped, measured in turn"
         ));
-        let names = "dropped | backend | tolerance | loss-free | goodput | lossy | goodput | share \
-                     | rounds | lost | repaired";
-        let units = "||| us | GB/s | us | GB/s | % | min-max | segments | segments";
+        let names = "size | dropped | backend | tolerance | loss-free | p99 | lossy | p99 \
+                     | goodput | share | rounds | lost | repaired";
+        let units = "B |||| us | us | us | us | GB/s | % | min-max | segments | segments";
         for line in [names, units].map(|line| heads(&WIDTHS, line)) {
             self.form.remark(format_args!("{line}"));
         }
     }
 
-    fn print(&mut self, drop: Share, tolerance: Share, series: &[RoundSeries]) {
+    fn print(&mut self, (bytes, drop): (u64, Share), tolerance: Share, series: &[RoundSeries]) {
         let ours = |tolerance, lossy| GoodputRow {
+            bytes,
+            drop,
             backend: "gradwire",
             tolerance,
             free: &series[0],
@@ -236,18 +263,16 @@ impl LossReport {
         if let [_, _, _, free, lossy] = series {
             lines.push(GoodputRow {
                 backend: "gloo",
-                tolerance: Share::NONE,
                 free,
-                lossy,
+                ..ours(Share::NONE, lossy)
             });
         }
         for line in lines {
-            self.form
-                .print(|| self.text(drop, &line), || self.json(drop, &line));
+            self.form.print(|| line.text(), || self.json(&line));
             let key = format!("{}, {}", line.backend, show_share(line.tolerance));
-            let of_drop = self.shares.entry(show_share(drop));
-            let of_drop = of_drop.or_insert_with(|| json!({}));
-            of_drop[key] = ratio_json(&Ratio::of(line.free, line.lossy));
+            let of_size = self.shares.entry(bytes.to_string());
+            let of_size = of_size.or_insert_with(|| json!({}));
+            of_size[show_share(drop)][key] = ratio_json(&line.share());
         }
     }
 
@@ -259,7 +284,6 @@ impl LossReport {
             json!({
                 "summary": {
                     "collective": "all-reduce",
-                    "size_bytes": self.bytes,
                     "ranks": self.ranks,
                     "rounds": self.rounds,
                     "network": self.network,
@@ -272,39 +296,24 @@ impl LossReport {
         self.form.print(|| text.to_owned(), summary);
     }
 
-    fn text(&self, drop: Share, line: &GoodputRow<'_>) -> String {
-        let share = Ratio::of(line.free, line.lossy);
-        let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
-        let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
-        format!(
-            "{:>9} {:>9} {:>10} {free:>11.1} {:>8.3} {lossy:>11.1} {:>8.3} {:>7.1} {spread:>13} \
-             {:>8} {:>8}",
-            show_share(drop),
-            line.backend,
-            show_share(line.tolerance),
-            gigabytes(self.bytes, free),
-            gigabytes(self.bytes, lossy),
-            share.median * 100.0,
-            sum(line.lossy, |rank| rank.lost_segments),
-            sum(line.lossy, |rank| rank.repaired_segments),
-        )
-    }
-
-    fn json(&self, drop: Share, line: &GoodputRow<'_>) -> Value {
-        let share = Ratio::of(line.free, line.lossy);
+    fn json(&self, line: &GoodputRow<'_>) -> Value {
+        let share = line.share();
         let (free, lossy) = (line.free.time_us(), line.lossy.time_us());
         let ours = line.backend == "gradwire";
         json!({
             "backend": line.backend,
             "wire": if ours { self.wire.as_str() } else { "tcp" },
             "security": if ours { self.security } else { "none" },
-            "size_bytes": self.bytes,
+            "size_bytes": line.bytes,
             "ranks": self.ranks,
-            "dropped": drop.get(),
+            "dropped": line.drop.get(),
             "tolerance": line.tolerance.get(),
+            "iterations": line.lossy.iterations(),
             "loss_free_time_us": rounded(free),
+            "loss_free_p99_us": rounded(line.free.p99_us()),
             "time_us": rounded(lossy),
-            "goodput_gbps": rounded(gigabytes(self.bytes, lossy) * 8.0),
+            "p99_us": rounded(line.lossy.p99_us()),
+            "goodput_gbps": rounded(gigabytes(line.bytes, lossy) * 8.0),
             "goodput_share": rounded(share.median),
             "goodput_share_min": rounded(share.min),
             "goodput_share_max": rounded(share.max),

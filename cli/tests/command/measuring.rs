@@ -167,20 +167,27 @@ fn rows_say_who_did_them_and_over_what() {
 
 #[test]
 fn goodput_is_a_share_of_the_lossless_one() {
-    let (rows, last) = measured("loss --bytes 256K --drops 1%,5% --rounds 2");
-    let told: Vec<(f64, f64)> = rows
+    let line = "loss --bytes 128K,256K --drops 1%,5% --rounds 2 --iterations 41";
+    let (rows, last) = measured(line);
+    let told = rows
         .iter()
-        .map(|row| (number(row, "dropped"), number(row, "tolerance")))
-        .collect();
-    assert_eq!(told, [(0.01, 0.0), (0.01, 0.1), (0.05, 0.0), (0.05, 0.1)]);
+        .map(|row| ["dropped", "size_bytes", "tolerance"].map(|name| number(row, name)));
+    let cells = [0.01, 0.05].into_iter().flat_map(|dropped| {
+        let sizes = [131_072.0, 262_144.0].into_iter();
+        sizes.flat_map(move |size| [[dropped, size, 0.0], [dropped, size, 0.1]])
+    });
+    assert!(told.eq(cells), "{rows:?}");
     for row in &rows {
+        assert_eq!(number(row, "iterations"), 42.0, "as many in each round");
+        assert!(number(row, "p99_us") >= number(row, "time_us"), "{row}");
+        assert!(number(row, "loss_free_p99_us") > 0.0, "{row}");
         assert!(number(row, "faults_dropped") > 0.0, "{row}");
         let share = number(row, "loss_free_time_us") / number(row, "time_us");
         assert!((share - number(row, "goodput_share")).abs() < 0.01, "{row}");
         let may_lose = number(row, "tolerance") > 0.0;
         assert_eq!(number(row, "lost_segments") > 0.0, may_lose, "{row}");
     }
-    let last = &last["goodput_shares"]["5%"]["gradwire, 10%"];
+    let last = &last["goodput_shares"]["262144"]["5%"]["gradwire, 10%"];
     assert!(number(last, "min") <= number(last, "max"), "{last}");
 }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use gradwire_netsim::results::statistics::percentile;
+
 use super::kind::PerfCollective;
 use super::messages::{Measured, Round};
 use crate::error::LabError;
@@ -94,6 +96,20 @@ impl RoundSeries {
         median(self.medians_us())
     }
 
+    /// The 99th percentile of all timed iterations, in microseconds, by nearest rank; 0 of none.
+    pub fn p99_us(&self) -> f64 {
+        let mut times: Vec<f64> = self
+            .rounds
+            .iter()
+            .flat_map(|round| slowest(round))
+            .collect();
+        times.sort_by(f64::total_cmp);
+        match times.is_empty() {
+            true => 0.0,
+            false => percentile(&times, 990),
+        }
+    }
+
     /// How many iterations were timed.
     pub fn iterations(&self) -> usize {
         self.rounds.iter().map(|round| slowest(round).len()).sum()
@@ -181,6 +197,18 @@ mod tests {
     #[test]
     fn the_slowest_rank_counts() {
         assert_eq!(slowest(&[rank(&[1.0, 5.0]), rank(&[2.0, 3.0])]), [2.0, 5.0]);
+    }
+
+    #[test]
+    fn the_99th_percentile_is_of_all_rounds() {
+        let times: Vec<f64> = (1..=150).map(f64::from).collect();
+        let rounds = times.chunks(50).map(|round| vec![rank(round)]);
+        let series = RoundSeries {
+            warmup: vec![vec![rank(&[1e9])]],
+            rounds: rounds.collect(),
+        };
+        assert_eq!(series.p99_us(), 149.0);
+        assert_eq!(RoundSeries::default().p99_us(), 0.0);
     }
 
     #[test]

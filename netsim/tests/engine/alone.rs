@@ -102,7 +102,10 @@ fn a_flow_waits_one_round_trip_for_its_grant() {
         let mut setup = setup(fabric.clone(), flows(vec![flow(ends.0, ends.1, bytes)]));
         setup.job.transport.unscheduled = ByteCount::new(2 * sizes[0]);
         setup.job.transport.speculative = ByteCount::new(0);
-        setup.job.transport.initial_window = setup.job.transport.window;
+        // Two bandwidth-delay products, which the queues of slow links hold without a mark.
+        let held = ByteCount::new(setup.job.transport.initial_window.get() / 5 * 8);
+        setup.job.transport.initial_window = held;
+        setup.job.transport.window = held;
         setup.job.transport.entropies = 1;
         let there = stored_and_forwarded(&fabric, ends, &sizes[..1]);
         let grant = first_answer(&setup, there);
