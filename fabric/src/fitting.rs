@@ -109,7 +109,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
     }
     if open("transport.window") {
-        transport.window = of_bdp(19, 64 << 10);
+        transport.window = of_bdp(18, 64 << 10);
     }
     if open("transport.initial_window") {
         transport.initial_window = of_bdp(10, 16 << 10).min(transport.window);

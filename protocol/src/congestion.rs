@@ -2,11 +2,9 @@
 //!
 //! 1. *Growth*: exponential until the first signal, then one packet per round trip, as in TCP, so
 //!    that both share a link. Above the window of the last signal, the growth rate doubles again
-//!    and again (as in the convex part of CUBIC, RFC 9438). Where a queue has marked before, and a
-//!    round trip shows neither marks nor a queue, others have left room: the window grows by a
-//!    third of it in the next one, or of what the queue held when it marked, if that is less. So
-//!    it cannot overfill that queue by much. Marked bytes add nothing, and a window that the
-//!    sender does not fill does not grow (RFC 7661).
+//!    and again (as in the convex part of CUBIC, RFC 9438). On a path that has marked, it grows by
+//!    up to a third in the round trip after one without marks and without a queue (`spare`). Marked
+//!    bytes add nothing, and a window that the sender does not fill does not grow (RFC 7661).
 //! 2. *Marks*: the window shrinks by half of the smoothed share of CE marks, as in DCTCP (Alizadeh
 //!    et al., SIGCOMM 2010, section 3.3); the first time by half of the round trip's own share. The
 //!    first round trips count alike: a sender whose first packets found a short queue would
@@ -42,11 +40,11 @@
 
 mod delay_trial;
 mod links;
-mod room;
+mod spare;
 
 use self::delay_trial::DelayTrial;
 use self::links::LinkLosses;
-use self::room::LeftRoom;
+use self::spare::SpareCapacity;
 use crate::job::QueueSignal;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span, Stamp};
@@ -153,7 +151,7 @@ pub struct CongestionWindow {
     /// Marks of the round trip, also those that are ignored.
     round_marks: u32,
     round_ends: Instant,
-    room: LeftRoom,
+    spare: SpareCapacity,
     /// [`RUN_TIME`] in round trips.
     run_rounds: f64,
     /// Until then signals concern the window before the last cut.
@@ -191,7 +189,7 @@ impl CongestionWindow {
             round: Feedback::default(),
             round_marks: 0,
             round_ends: Instant::START,
-            room: LeftRoom::default(),
+            spare: SpareCapacity::default(),
             run_rounds: f64::INFINITY,
             answered_until: Instant::START,
             losses_answered: None,
@@ -280,6 +278,7 @@ impl CongestionWindow {
 
     /// Several probes in a row were not answered: the window restarts at its minimum size.
     pub fn on_silence(&mut self) {
+        self.spare = SpareCapacity::default();
         self.bytes = self.floor(1);
         self.linear_above = self.limits.most.get();
     }
@@ -287,6 +286,7 @@ impl CongestionWindow {
     /// Data is to be sent while none is in flight; perhaps the peer has been silent for a long
     /// time.
     pub fn on_restart(&mut self, now: Instant, rtt: &Rtt, gap: Span) {
+        self.spare.on_cut();
         let initial = self.limits.initial.get();
         if self.bytes <= initial {
             return;
@@ -305,6 +305,7 @@ impl CongestionWindow {
     /// queue shows. If a queue of other senders was mistaken for a longer path, this would flood
     /// it.
     pub(crate) fn on_new_path(&mut self) {
+        self.spare = SpareCapacity::default();
         self.linear_above = self.limits.most.get();
         self.is_path_new = true;
         self.delay_trial = None;
@@ -325,8 +326,7 @@ impl CongestionWindow {
         self.falsely_marked >= FALSE_MARK_ROUNDS
     }
 
-    fn judge_marks(&mut self, round: &Feedback, rtt: &Rtt) {
-        let marks = std::mem::take(&mut self.round_marks);
+    fn judge_marks(&mut self, marks: u32, round: &Feedback, rtt: &Rtt) {
         if round.segments == 0 {
             return;
         }
@@ -368,7 +368,7 @@ impl CongestionWindow {
             let packets = 1_u64 << (self.beyond_peak / rounds as u32).min(16);
             (packet * packets * acked / self.bytes.max(1))
                 .min(acked)
-                .max(self.room.growth(acked))
+                .max(self.spare.growth(acked))
         };
         self.bytes = (self.bytes + by).min(self.limits.most.get());
     }
@@ -381,8 +381,13 @@ impl CongestionWindow {
             self.linear_above = self.linear_above.min(self.bytes);
         }
         self.run_rounds = RUN_TIME.as_secs_f64() / rtt.smoothed().as_secs_f64();
-        self.judge_marks(&round, rtt);
-        self.room.end_round(round.marks, self.no_queue(rtt), rtt);
+        let marks = std::mem::take(&mut self.round_marks);
+        self.judge_marks(marks, &round, rtt);
+        let no_queue = match self.has_queue(rtt) {
+            true => Span::ZERO,
+            false => self.no_queue(rtt),
+        };
+        self.spare.end_round((marks, round.lost), no_queue, rtt);
         let seen = f64::from(round.segments.max(1));
         let marked = (f64::from(round.marks) / seen).min(1.0);
         if let Some(lost) = self.links.signal(round.segments, round.lost) {
@@ -470,6 +475,7 @@ impl CongestionWindow {
         self.answered_until = now + rtt.smoothed();
         self.delay_trial = None;
         self.links.on_cut();
+        self.spare.on_cut();
         self.peak = self.bytes;
         self.beyond_peak = 0;
         let kept = (self.bytes as f64 * (1.0 - share)) as u64;
@@ -501,10 +507,10 @@ impl CongestionWindow {
 mod tests {
     use super::*;
 
-    const PACKET: u64 = 1440;
+    pub(super) const PACKET: u64 = 1440;
     const GAP: Span = Span::from_millis(1);
 
-    fn window() -> CongestionWindow {
+    pub(super) fn window() -> CongestionWindow {
         CongestionWindow::new(WindowLimits {
             initial: ByteCount::kib(256),
             most: ByteCount::mib(1),
@@ -515,7 +521,7 @@ mod tests {
     }
 
     /// A round trip that was 100 us at first, and then this long.
-    fn round_trip(now: Span) -> Rtt {
+    pub(super) fn round_trip(now: Span) -> Rtt {
         let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_micros(100));
         for _ in 0..100 {
@@ -528,12 +534,17 @@ mod tests {
         round_trip(Span::from_micros(100))
     }
 
-    fn at(millis: u64) -> Instant {
+    pub(super) fn at(millis: u64) -> Instant {
         Instant::START + Span::from_millis(millis)
     }
 
     /// News of a full window.
-    fn news(window: &CongestionWindow, segments: u32, marks: u32, lost: u32) -> Feedback {
+    pub(super) fn news(
+        window: &CongestionWindow,
+        segments: u32,
+        marks: u32,
+        lost: u32,
+    ) -> Feedback {
         Feedback {
             acked: ByteCount::new(u64::from(segments) * PACKET),
             segments,

@@ -24,7 +24,7 @@ use gradwire_lab::crew::verdict;
 use gradwire_lab::error::LabError;
 
 /// Widths of the columns.
-const WIDTHS: [usize; 13] = [11, 9, 9, 10, 10, 10, 10, 10, 8, 7, 13, 8, 8];
+const WIDTHS: [usize; 14] = [11, 9, 9, 10, 5, 10, 10, 10, 10, 8, 7, 13, 8, 8];
 /// The tolerance that is measured when the job has none.
 const TOLERANCE: f64 = 0.1;
 
@@ -35,7 +35,8 @@ const TOLERANCE: f64 = 0.1;
 pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     let sizes = options.bytes.iter();
     let sizes = sizes.map(|bytes| one_size(options.ranks, *bytes));
-    let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
+    let sizes = each_once(&sizes.collect::<Result<Vec<u64>, _>>()?);
+    let drops = each_once(&options.drops);
     let jobs = Jobs::new(options)?;
     let rounds = options.comparison.rounds.unwrap_or(5);
     let place = options.ground.place(options.ranks)?;
@@ -51,9 +52,10 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
         shares: Map::new(),
     };
     report.head();
-    let progress = progress_bar(options.drops.len() * sizes.len());
+    let progress = progress_bar(drops.len() * sizes.len());
     let mut wrong = Vec::new();
-    for drop in &options.drops {
+    for drop in &drops {
+        progress.set_message(format!("{} dropped", show_share(*drop)));
         let (lossless, tolerant) = (jobs.lossless(*drop), jobs.tolerant(*drop));
         let mut lossless_crew = Crew::of_ranks(options.ranks, &lossless, &place)?;
         let mut tolerant_crew = Crew::of_ranks(options.ranks, &tolerant, &place)?;
@@ -90,6 +92,13 @@ pub fn run(options: &LossOptions) -> Result<(), CommandError> {
     free.end()?;
     gloo.map_or(Ok(()), |gloo| gloo.crew.end())?;
     Ok(passed(wrong)?)
+}
+
+/// The values in their order, without those that came before.
+fn each_once<T: Copy + PartialEq>(values: &[T]) -> Vec<T> {
+    let is_new = |&at: &usize| !values[..at].contains(&values[at]);
+    let places = (0..values.len()).filter(is_new);
+    places.map(|at| values[at]).collect()
 }
 
 /// The jobs that are compared: equal but for drops and tolerance.
@@ -210,12 +219,13 @@ impl GoodputRow<'_> {
         let (free, lossy) = (self.free.time_us(), self.lossy.time_us());
         let spread = format!("{:.1}-{:.1}", share.min * 100.0, share.max * 100.0);
         format!(
-            "{:>11} {:>9} {:>9} {:>10} {free:>10.1} {:>10.1} {lossy:>10.1} {:>10.1} {:>8.3} \
+            "{:>11} {:>9} {:>9} {:>10} {:>5} {free:>10.1} {:>10.1} {lossy:>10.1} {:>10.1} {:>8.3} \
              {:>7.1} {spread:>13} {:>8} {:>8}",
             self.bytes,
             show_share(self.drop),
             self.backend,
             show_share(self.tolerance),
+            self.lossy.iterations(),
             self.free.p99_us(),
             self.lossy.p99_us(),
             gigabytes(self.bytes, lossy),
@@ -242,9 +252,9 @@ impl LossReport {
              # times are medians and 99th percentiles; goodput is size / time; its share is of the \
              same ranks' when nothing is dropped, measured in turn"
         ));
-        let names = "size | dropped | backend | tolerance | loss-free | p99 | lossy | p99 \
+        let names = "size | dropped | backend | tolerance | times | loss-free | p99 | lossy | p99 \
                      | goodput | share | rounds | lost | repaired";
-        let units = "B |||| us | us | us | us | GB/s | % | min-max | segments | segments";
+        let units = "B ||||| us | us | us | us | GB/s | % | min-max | segments | segments";
         for line in [names, units].map(|line| heads(&WIDTHS, line)) {
             self.form.remark(format_args!("{line}"));
         }
@@ -309,6 +319,7 @@ impl LossReport {
             "dropped": line.drop.get(),
             "tolerance": line.tolerance.get(),
             "iterations": line.lossy.iterations(),
+            "loss_free_iterations": line.free.iterations(),
             "loss_free_time_us": rounded(free),
             "loss_free_p99_us": rounded(line.free.p99_us()),
             "time_us": rounded(lossy),

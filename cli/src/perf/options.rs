@@ -49,9 +49,11 @@ Examples:
   sudo gradwire perf loss -n 4 --bytes 1M,8M,64M --drops 0%,1% --iterations 300 --netns
 
 Goodput is size / time, as a share of the same ranks' goodput without drops, all in
-alternation; times are medians, beside the 99th percentile of all timed all-reduces. gradwire's packets are dropped by its receivers, one by one. Gloo's are dropped by
-the kernel where they arrive, by a filter on the link (tc, BPF), which sees a packet as it travels
-because segmentation offload is off on that link while Gloo is measured, also without loss.";
+alternation, five rounds unless --rounds says otherwise. Times are medians; p99 is the 99th
+percentile of all timed all-reduces, and their maximum where they are fewer than 100. gradwire's
+packets are dropped by its receivers, one by one. Gloo's are dropped by the kernel where they
+arrive, by a filter on the link (tc, BPF), which sees a packet as it travels because segmentation
+offload is off on that link while Gloo is measured, also without loss.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
@@ -305,8 +307,8 @@ pub struct LossOptions {
         value_name = "SHARES"
     )]
     pub drops: Vec<Share>,
-    /// Timed all-reduces per size, drop and backend; by default about half a second's worth in each
-    /// round.
+    /// Timed all-reduces per size, drop and backend, over all rounds and at least one in each; by
+    /// default about half a second's worth, 5 to 200.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
     pub iterations: Option<u32>,
     /// Place of the ranks, their job, and the form of the output.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gradwire_netsim::results::statistics::percentile;
+use gradwire_netsim::results::statistics::Spread;
 
 use super::kind::PerfCollective;
 use super::messages::{Measured, Round};
@@ -98,16 +98,8 @@ impl RoundSeries {
 
     /// The 99th percentile of all timed iterations, in microseconds, by nearest rank; 0 of none.
     pub fn p99_us(&self) -> f64 {
-        let mut times: Vec<f64> = self
-            .rounds
-            .iter()
-            .flat_map(|round| slowest(round))
-            .collect();
-        times.sort_by(f64::total_cmp);
-        match times.is_empty() {
-            true => 0.0,
-            false => percentile(&times, 990),
-        }
+        let times = self.rounds.iter().flat_map(|round| slowest(round));
+        Spread::of(times.collect()).map_or(0.0, |spread| spread.p99)
     }
 
     /// How many iterations were timed.

@@ -117,11 +117,41 @@ impl Host for MeetingHost {
     }
 }
 
+/// The rates of the links.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Speed {
+    /// A bottleneck of 100 Mb/s: windows of some packets.
+    Slow,
+    /// One of 10 Gb/s, on which the two meet for a hundredth of the time.
+    Fast,
+}
+
+impl Speed {
+    fn rates(self) -> &'static str {
+        match self {
+            Self::Slow => "1G/100M",
+            Self::Fast => "100G/10G",
+        }
+    }
+
+    fn scaled(self, time: Span) -> Span {
+        match self {
+            Self::Slow => time,
+            Self::Fast => time.divided(100),
+        }
+    }
+}
+
 /// Bytes of data that the receivers of gradwire and of its rival have when the two part.
-fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2] {
+fn received(
+    (fabric, speed): (Fabric, Speed),
+    launch: Launch,
+    rival: Rival,
+    later: u64,
+) -> [u64; 2] {
     const ENDLESS: u64 = 2_000_000_000;
     let second = Flow {
-        start: Start::At(Instant::START + Span::from_micros(later)),
+        start: Start::At(Instant::START + speed.scaled(Span::from_micros(later))),
         ..flow(1, 3, ENDLESS)
     };
     let mut setup = setup(fabric, flows(vec![flow(0, 2, ENDLESS), second]));
@@ -153,16 +183,16 @@ fn received(fabric: Fabric, launch: Launch, rival: Rival, later: u64) -> [u64; 2
     for (at, host, flow) in due_at_times(&setup.workload) {
         region.begin_at(at, host, flow);
     }
-    region.run(Instant::START + rival.meeting(), u64::MAX);
+    region.run(Instant::START + speed.scaled(rival.meeting()), u64::MAX);
     let (hosts, ..) = region.into_parts();
     let received: Vec<u64> = hosts.iter().map(|host| host.received).collect();
     [received[2], received[3]]
 }
 
 /// Gradwire's mean share of what both received.
-fn share(fabric: &Fabric, launch: Launch, rival: Rival) -> f64 {
+fn share(fabric: &Fabric, speed: Speed, launch: Launch, rival: Rival) -> f64 {
     let shares = LATER.map(|later| {
-        let [ours, theirs] = received(fabric.clone(), launch, rival, later);
+        let [ours, theirs] = received((fabric.clone(), speed), launch, rival, later);
         ours as f64 / (ours + theirs) as f64
     });
     shares.iter().sum::<f64>() / shares.len() as f64
@@ -179,13 +209,13 @@ enum Launch {
 
 const LAUNCHES: [Launch; 2] = [Launch::Fitted, Launch::Default];
 
-fn unfair(paths: &[&str], launches: &[Launch], rival: Rival) -> Vec<String> {
+fn unfair(speed: Speed, paths: &[&str], launches: &[Launch], rival: Rival) -> Vec<String> {
     let mut unfair = Vec::new();
     for options in paths {
-        let shape = format!("leaf-spine:2x2x1@1G/100M,mtu=1500,{options}");
+        let shape = format!("leaf-spine:2x2x1@{},mtu=1500,{options}", speed.rates());
         for &launch in launches {
-            let share = share(&fabric(&shape), launch, rival);
-            let what = format!("{options}, {rival:?}, {launch:?}: {share:.3}");
+            let share = share(&fabric(&shape), speed, launch, rival);
+            let what = format!("{speed:?}, {options}, {rival:?}, {launch:?}: {share:.3}");
             println!("{what}");
             if (share - 0.5).abs() > FAIR {
                 unfair.push(what);
@@ -217,20 +247,39 @@ const UNFITTED: [&str; 2] = [
 /// With a round trip of 2 ms DCTCP takes 61 % (not asserted here).
 #[test]
 fn a_job_beside_dctcp_gets_a_fair_share() {
-    let unfair = unfair(&MARKING[..1], &LAUNCHES, Rival::Tcp);
+    let unfair = unfair(Speed::Slow, &MARKING[..1], &LAUNCHES, Rival::Tcp);
     assert_eq!(unfair, Vec::<String>::new());
 }
 
 #[test]
 fn a_job_beside_reno_gets_a_fair_share() {
-    let mut found = unfair(&DROPPING, &LAUNCHES, Rival::Tcp);
-    found.extend(unfair(&UNFITTED, &[Launch::Default], Rival::Tcp));
+    let mut found = unfair(Speed::Slow, &DROPPING, &LAUNCHES, Rival::Tcp);
+    found.extend(unfair(
+        Speed::Slow,
+        &UNFITTED,
+        &[Launch::Default],
+        Rival::Tcp,
+    ));
     assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]
 fn two_jobs_get_fair_shares_with_and_without_marks() {
     let paths = [MARKING.as_slice(), &DROPPING, &UNFITTED].concat();
-    let unfair = unfair(&paths, &LAUNCHES, Rival::Gradwire);
+    let unfair = unfair(Speed::Slow, &paths, &LAUNCHES, Rival::Gradwire);
+    assert_eq!(unfair, Vec::<String>::new());
+}
+
+/// With the defaults of a job, the first of two keeps 64 % in these 50 ms (not asserted here).
+#[test]
+fn on_a_fast_link_that_marks_two_jobs_get_fair_shares() {
+    let unfair = unfair(Speed::Fast, &MARKING, &LAUNCHES[..1], Rival::Gradwire);
+    assert_eq!(unfair, Vec::<String>::new());
+}
+
+/// With the defaults of a job, DCTCP gets 61 % in these 100 ms (not asserted here).
+#[test]
+fn on_a_fast_link_that_marks_a_job_beside_dctcp_gets_a_fair_share() {
+    let unfair = unfair(Speed::Fast, &MARKING[..1], &LAUNCHES[..1], Rival::Tcp);
     assert_eq!(unfair, Vec::<String>::new());
 }
