@@ -68,9 +68,10 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// keep their values. The defaults of a job suit hosts whose kernel delays packets by milliseconds;
 /// a simulated host has no kernel.
 ///
-/// The window is a little more than two bandwidth-delay products. A link and its queue up to the
-/// marks hold two: a sender whose window ended there would not hear of a queue that it shares, and
-/// would keep more than its part.
+/// The window is two bandwidth-delay products, as many as a link and its queue up to the marks
+/// hold. Where the core is oversubscribed, flows share queues there, and it is a little larger: a
+/// sender whose window ended there would not hear of such a queue, and would keep more than its
+/// part.
 ///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
@@ -109,7 +110,10 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
     }
     if open("transport.window") {
-        transport.window = of_bdp(18, 64 << 10);
+        transport.window = match exchange::core_share(fabric).get() {
+            FULL_CORE.. => of_bdp(16, 64 << 10),
+            _ => of_bdp(19, 64 << 10),
+        };
     }
     if open("transport.initial_window") {
         transport.initial_window = of_bdp(10, 16 << 10).min(transport.window);
