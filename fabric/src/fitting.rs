@@ -68,11 +68,6 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// keep their values. The defaults of a job suit hosts whose kernel delays packets by milliseconds;
 /// a simulated host has no kernel.
 ///
-/// The window is two bandwidth-delay products, as many as a link and its queue up to the marks
-/// hold. Where the core is oversubscribed, flows share queues there, and it is a little larger: a
-/// sender whose window ended there would not hear of such a queue, and would keep more than its
-/// part.
-///
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
@@ -90,8 +85,8 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     let open = |key: &str| !written.contains(key);
     let rtt = Span::from_micros(round_trip(fabric).as_micros() + 1);
     let bdp = bytes_during(rtt, fabric.host_rate());
-    let of_bdp = |eighths: u64, least: u64| {
-        let bytes = (bdp * eighths / 8).max(least);
+    let of_bdp = |times: u64, least: u64| {
+        let bytes = (bdp * times / 4).max(least);
         ByteCount::new(bytes.next_multiple_of(1 << 10))
     };
     if open("security") {
@@ -110,20 +105,17 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
     }
     if open("transport.window") {
-        transport.window = match exchange::core_share(fabric).get() {
-            FULL_CORE.. => of_bdp(16, 64 << 10),
-            _ => of_bdp(19, 64 << 10),
-        };
+        transport.window = of_bdp(8, 64 << 10);
     }
     if open("transport.initial_window") {
-        transport.initial_window = of_bdp(10, 16 << 10).min(transport.window);
+        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
     }
     if open("transport.unscheduled") {
         let packets = |packets| ByteCount::new(packets * u64::from(fabric.mtu));
         transport.unscheduled = match senders {
             SendPattern::ToRoots => packets(1),
-            SendPattern::InTurns => of_bdp(8, 16 << 10),
-            SendPattern::Unannounced if trims => of_bdp(6, 16 << 10),
+            SendPattern::InTurns => of_bdp(4, 16 << 10),
+            SendPattern::Unannounced if trims => of_bdp(3, 16 << 10),
             SendPattern::Unannounced => packets(2),
         };
     }
@@ -131,7 +123,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.speculative = speculative(fabric, bdp);
     }
     if open("transport.grant_window") {
-        let one = of_bdp(12, 16 << 10);
+        let one = of_bdp(6, 16 << 10);
         let held = ByteCount::new(fabric.buffer.port_bytes().get() / 4 * 3);
         transport.grant_window = Some(GrantWindow::Bytes(match senders {
             SendPattern::ToRoots | SendPattern::InTurns => one.max(held),

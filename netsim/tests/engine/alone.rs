@@ -95,8 +95,7 @@ fn a_sprayed_flow_of_2_mb_over_6_hops_takes_170_183_040_ps() {
 #[test]
 fn a_flow_waits_one_round_trip_for_its_grant() {
     for (shape, hops) in SHAPES {
-        // A window that is open from the beginning holds more than slow links do without marks.
-        let fabric = fabric(&format!("{shape},mark=off"));
+        let fabric = fabric(shape);
         let ends = (0, fabric.hosts - 1);
         let bytes = 2_000_000;
         let sizes = sizes(&fabric, bytes);
