@@ -167,13 +167,13 @@ fn rows_say_who_did_them_and_over_what() {
 
 #[test]
 fn goodput_is_a_share_of_the_lossless_one() {
-    let line = "loss --bytes 128K,256K,128K --drops 1%,5%,1% --rounds 2 --iterations 41";
+    let line = "loss --bytes 256K,512K,256K --drops 1%,5%,1% --rounds 2 --iterations 41";
     let (rows, last) = measured(line);
     let told = rows
         .iter()
         .map(|row| ["dropped", "size_bytes", "tolerance"].map(|name| number(row, name)));
     let cells = [0.01, 0.05].into_iter().flat_map(|dropped| {
-        let sizes = [131_072.0, 262_144.0].into_iter();
+        let sizes = [262_144.0, 524_288.0].into_iter();
         sizes.flat_map(move |size| [[dropped, size, 0.0], [dropped, size, 0.1]])
     });
     assert!(told.eq(cells), "{rows:?}");
