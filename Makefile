@@ -78,10 +78,11 @@ test-switch: $(VENV)/tests.stamp  ## check switch configurations against the pla
 	switch-config/schemas/test.sh lint
 	switch-config/schemas/test.sh test
 
+# A process of tests that crashed is not replaced: pytest-xdist would then wait for ever (3.8.0).
 .PHONY: test-python
 test-python: $(VENV)/tested.stamp  ## run the Python tests, two files at a time
 	$(say) 'test: Python'
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not alone'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m 'not alone'
 	$(BIN)/python -m pytest -m alone
 	@echo "left out: the checks on a GPU (python/tests/gpu/run.sh); they last ran: $$(cat python/tests/gpu/last_run)"
 
@@ -122,7 +123,7 @@ test-torch: $(VENV)/tested.stamp  ## run PyTorch's own tests over gradwire, with
 test-staged: $(VENV)/tested.stamp  ## run PyTorch's tests and ours with every CPU tensor on the way of a device's; for the night
 	$(say) 'test: every CPU tensor through the stager'
 	GRADWIRE_STAGE=host $(BIN)/python python/tests/pytorch/run.py --world $(WORLD_SIZE)
-	GRADWIRE_STAGE=host $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not alone'
+	GRADWIRE_STAGE=host $(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m 'not alone'
 
 .PHONY: test-frameworks
 test-frameworks: $(VENV)/tested.stamp $(VENV)/frameworks.stamp  ## run the examples of Lightning, DeepSpeed and Ray Train beside Gloo; not part of make test

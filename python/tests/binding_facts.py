@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import gradwire
+import launching
 from gradwire import build
 
 
@@ -29,3 +30,8 @@ def the_stub_declares_what_the_binding_has() -> None:
 
 def loading_twice_gives_the_same_module() -> None:
     assert build.load() is build.load()
+
+
+def threads_may_make_and_drop_backends_at_the_same_time() -> None:
+    (ended,) = launching.Launch("making.py", world=1).run()
+    assert ended.succeeded() == 8000

@@ -14,6 +14,7 @@ using gradwire::Backend;
 using gradwire::Rank;
 using BoundBackend = py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>;
 using GroupArguments = std::tuple<uint32_t, std::vector<uint32_t>, int>;
+// Not for py::init, which registers the new object after its factory, and needs the GIL for that.
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 py::dict counters_of(Backend& backend) {
@@ -50,13 +51,14 @@ void bind_rank(py::module_& module) {
              const auto& [job, trace, log] = settings;
              const auto& [rank, world, local] = place;
              const auto& [token, certificate, key, authority] = credentials;
+             const py::gil_scoped_release no_gil;
              return std::make_shared<Rank>(Rank::Settings{job, trace, log},
                                            Rank::Place{rank, world, local}, host,
                                            Rank::Credentials{token, certificate, key, authority},
                                            name);
            }),
            py::arg("settings"), py::arg("place"), py::arg("host"), py::arg("credentials"),
-           py::arg("job"), NoGil())
+           py::arg("job"))
       .def("rendezvous", &Rank::rendezvous, NoGil())
       .def("join", &Rank::join, py::arg("rendezvous"), py::arg("timeout_seconds"), NoGil())
       .def("trace", &Rank::trace_json, NoGil())
@@ -149,12 +151,13 @@ void bind_backend(py::module_& module) {
                        const c10::intrusive_ptr<c10d::Backend::Options>& options,
                        const gradwire::Staging& staging) {
              const auto& [number, ranks, position] = group;
+             const py::gil_scoped_release no_gil;
              return c10::make_intrusive<Backend>(
                  std::move(rank), gradwire::Group{number, position, ranks}, options,
                  std::move(store), staging);
            }),
            py::arg("rank"), py::arg("group"), py::arg("store"), py::arg("options"),
-           py::arg("staging"), NoGil())
+           py::arg("staging"))
       .def("perform_nocolor_split", [](Backend&, const at::Device&) {})
       .def("counters", &counters_of)
       .def("job",

@@ -1,0 +1,40 @@
+"""Makes backends and drops them, on several threads at the same time."""
+
+import json
+import sys
+import threading
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
+
+from gradwire import build
+from gradwire.ps.link import open_core
+
+THREADS = 8
+BACKENDS = 1000
+"""Of each thread. A constructor that did not hold the GIL ended each of three such runs."""
+
+
+def make() -> None:
+    """Make backends of one rank, and drop each at once."""
+    binding = build.load()
+    rank = open_core((0, 2), "127.0.0.1", "t" * 64)
+    for _ in range(BACKENDS):
+        binding.Backend(
+            rank=rank,
+            group=(0, [0, 1], 0),
+            store=dist.HashStore(),
+            options=Backend.Options("gradwire", timedelta(seconds=1)),
+            staging=binding.Staging(stream_wait=False, of_host=False),
+        )
+
+
+if __name__ == "__main__":
+    threads = [threading.Thread(target=make) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open(sys.argv[1], "w") as report:
+        json.dump(THREADS * BACKENDS, report)
