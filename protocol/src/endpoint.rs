@@ -18,7 +18,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use self::peer::{EndpointPeer, NextTurn};
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
-use crate::job::Job;
+use crate::job::{Job, ToleranceUse};
 use crate::machine::{ArrivedRun, Datagram, Machine, RunLength, SegmentRun, Transmit, UnsentRun};
 use crate::message::{LengthRule, ReceiveRequest, SendRequest, is_consistent};
 use crate::metrics::{ClassTimes, EndpointCounters, PeerStanding};
@@ -562,10 +562,14 @@ impl Endpoint {
         }
     }
 
-    /// Whether a message to a peer may gain by a tolerance: its paths have lost or marked one of
-    /// the last 65,536 packets, or not carried as many yet.
-    pub fn favours_tolerance(&self, to: Rank) -> bool {
-        (self.find(to)).is_none_or(|at| self.peers[at].sender.favours_tolerance())
+    /// Whether a message of so many segments to a peer may gain by a tolerance: the paths have lost
+    /// or marked one of the last 65,536 packets, or not carried as many yet. Without marks it must
+    /// also be likely to pay, if only such messages use theirs.
+    pub fn favours_tolerance(&self, to: Rank, segments: u32, uses: ToleranceUse) -> bool {
+        self.find(to).is_none_or(|at| {
+            let peer = &self.peers[at];
+            (peer.sender).favours_tolerance(segments, uses, &peer.rtt)
+        })
     }
 
     /// Whether any message has not ended.

@@ -39,7 +39,7 @@ pub use redundancy::{RedundancyFamily, RedundancyTerms};
 pub use values::{
     AlgorithmChoice, Checksum, CodecName, CodecTerms, DropFrom, GradientTransform, GrantWindow,
     HoleFilling, IdleMode, MetricsAccess, Mtu, PacketCipher, PacketOrder, PacketSecurity,
-    QueueSignal, ReduceAlgorithm, SumOrder, WireChoice,
+    QueueSignal, ReduceAlgorithm, SumOrder, ToleranceUse, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -128,8 +128,9 @@ job_keys! {
 
     /// Protection from loss.
     [loss] pub struct LossKeys {
-        /// Smaller messages are always lossless; "auto" stands for 16 KiB, and keeps tensors
-        /// lossless that one step reduces: up to 64 KiB, divided by the number of other ranks.
+        /// Smaller messages are always lossless; "auto" stands for 16 KiB, and keeps lossless those
+        /// that would gain no time by a tolerance, and tensors that one step reduces: up to 64 KiB,
+        /// divided by the number of other ranks.
         min_message: Option<ByteCount> = None, or("auto", Size(ByteCount::new(0)..=GIB));
         /// Share of a message's segments that must arrive: the stretches of largest magnitude.
         protected_share: Share = share(0.1), AnyShare;
@@ -465,6 +466,14 @@ impl Job {
     /// Shorter messages are lossless whatever the tolerance.
     pub fn min_lossy_message(&self) -> ByteCount {
         self.loss.min_message.unwrap_or(MIN_LOSSY_MESSAGE)
+    }
+
+    /// Which longer messages use their tolerance.
+    pub fn tolerance_use(&self) -> ToleranceUse {
+        match self.loss.min_message {
+            Some(_) => ToleranceUse::Always,
+            None => ToleranceUse::WhereItPays,
+        }
     }
 
     /// How the job encodes gradients between hosts.

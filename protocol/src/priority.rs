@@ -28,6 +28,8 @@ use crate::machine::Ecn;
 use crate::parity::{PARITY_WINDOW, ParityLayout, ParityRule};
 use crate::units::{Class, Dscp, Layer, Magnitude, Share};
 
+pub(crate) use self::protection::STRETCH_MAX;
+
 pub use self::need::{RepairNeed, TieBreaker};
 
 /// The class of control packets.

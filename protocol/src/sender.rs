@@ -62,6 +62,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod trimmed;
+mod worth;
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -12,6 +12,8 @@ LOSSY = """
 [transport]
 wire = "udp"
 mtu = 1500
+[loss]
+min_message = 0
 [faults]
 drop = "5%"
 seed = 3

@@ -9,7 +9,7 @@ import pytest
 from launching import Launch
 from programs.checkpointing import STEPS
 
-LOSSLESS = 'holes = "error-feedback"\n[transport]\nmtu = 1500\n'
+LOSSLESS = 'holes = "error-feedback"\n[loss]\nmin_message = 0\n[transport]\nmtu = 1500\n'
 LOSSY = LOSSLESS + '[faults]\nseed = 5\ndrop = "10%"\n'
 
 

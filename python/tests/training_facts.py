@@ -10,7 +10,10 @@ from programs.training import STEPS
 
 DROPS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "2%"\n'
 FAULTS = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
-TOLERANT = 'tolerance = "20%"\n' + FAULTS
+MAY_LOSE = '[loss]\nmin_message = "16KiB"\n'
+"""Also where a tolerance saves no time."""
+
+TOLERANT = 'tolerance = "20%"\n' + MAY_LOSE + FAULTS
 
 
 def _trained(backend: str, way: str, job: str = "") -> list[dict[str, Any]]:
@@ -44,14 +47,14 @@ def replicas_stay_identical_when_segments_are_lost() -> None:
 
 @pytest.mark.parametrize("transform", ["none", "hadamard"])
 def layers_may_lose_what_the_job_says_of_them_however_it_is_spread(transform: str) -> None:
-    loss = f'[loss]\nlayer_tolerances = ["20%", 0]\ntransform = "{transform}"\n'
+    loss = f'{MAY_LOSE}layer_tolerances = ["20%", 0]\ntransform = "{transform}"\n'
     ranks = _trained("gradwire", "hook", loss + FAULTS)
     assert sum(rank["counters"]["lost_segments"] for rank in ranks) > 0
     assert ranks[0]["hash"] == ranks[1]["hash"]
 
 
 def _lost(loss: str) -> int:
-    ranks = _trained("gradwire", "hook", f'tolerance = "20%"\n[loss]\n{loss}\n{FAULTS}')
+    ranks = _trained("gradwire", "hook", f'tolerance = "20%"\n{MAY_LOSE}{loss}\n{FAULTS}')
     return sum(rank["counters"]["lost_segments"] for rank in ranks)
 
 
@@ -69,7 +72,10 @@ def the_loss_budget_is_kept_by_steps() -> None:
 
 ENCODED = '[collectives]\ncodec_min = 0\n[transport]\nmtu = 1500\nwire = "udp"\n'
 ENCODED_LOSSY = (
-    'tolerance = "10%"\nholes = "error-feedback"\n' + ENCODED + '[faults]\nseed = 3\ndrop = "5%"\n'
+    'tolerance = "10%"\nholes = "error-feedback"\n'
+    + MAY_LOSE
+    + ENCODED
+    + '[faults]\nseed = 3\ndrop = "5%"\n'
 )
 
 

@@ -133,7 +133,10 @@ fn collectives_other_than_all_reduce_survive_loss_too() {
 
 #[test]
 fn error_feedback_brings_missing_values_a_step_later() {
-    let job = file("feedback.toml", "holes = \"error-feedback\"\n");
+    let job = file(
+        "feedback.toml",
+        "holes = \"error-feedback\"\n[loss]\nmin_message = 0\n",
+    );
     let job = job.to_str().expect("a plain path");
     for collective in ["all-reduce", "reduce-scatter"] {
         let line = format!("{collective} -n 3 -b 256K -e 1M -f 4 --iterations 5 --drop 8%");
@@ -167,8 +170,9 @@ fn rows_say_who_did_them_and_over_what() {
 
 #[test]
 fn goodput_is_a_share_of_the_lossless_one() {
-    let line = "loss --bytes 256K,512K,256K --drops 1%,5%,1% --rounds 2 --iterations 41";
-    let (rows, last) = measured(line);
+    let job = file("goodput.toml", "[loss]\nmin_message = 0\n");
+    let line = "loss --bytes 256K,512K,256K --drops 1%,5%,1% --rounds 2 --iterations 41 --job";
+    let (rows, last) = measured(&format!("{line} {}", job.to_str().expect("a plain path")));
     let told = rows
         .iter()
         .map(|row| ["dropped", "size_bytes", "tolerance"].map(|name| number(row, name)));

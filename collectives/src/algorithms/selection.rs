@@ -21,7 +21,7 @@
 //!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few).
 //!      Otherwise the ring if its messages are long enough, and else halving-doubling.
 
-use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm};
+use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm, ToleranceUse};
 use gradwire_protocol::units::{ByteCount, Share};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
@@ -75,8 +75,7 @@ pub(crate) struct Preference {
     chunk: ByteCount,
     /// Shorter messages are lossless.
     min_lossy: ByteCount,
-    /// Whether tensors that one step reduces may lose segments, too.
-    steps_may_lose: bool,
+    tolerance_use: ToleranceUse,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
     /// The host of every rank; empty if each has one of its own.
@@ -116,7 +115,7 @@ impl Preference {
             hosts: Vec::new(),
             chunk: job.collectives.chunk,
             min_lossy: job.min_lossy_message(),
-            steps_may_lose: job.loss.min_message.is_some(),
+            tolerance_use: job.tolerance_use(),
             core: job.collectives.core,
         }
     }
@@ -134,6 +133,11 @@ impl Preference {
     /// Shorter messages are lossless whatever the tolerance.
     pub(crate) fn min_lossy_bytes(&self) -> usize {
         self.min_lossy.as_usize()
+    }
+
+    /// Which longer messages use their tolerance.
+    pub(crate) fn tolerance_use(&self) -> ToleranceUse {
+        self.tolerance_use
     }
 
     /// The messages of a valid operation in a group of two or more.
@@ -307,9 +311,12 @@ impl Preference {
 
     /// Whether an operation of so many ranks may lose segments.
     fn is_lossy(&self, operation: &Operation, world: usize) -> bool {
-        let takes_one_step = !self.steps_may_lose && fits_one_step(operation, world);
-        let is_long = operation.tensor_bytes() >= self.min_lossy_bytes();
-        operation.may_lose() && is_long && !takes_one_step
+        let is_long = operation.tensor_bytes() >= self.min_lossy_bytes()
+            && match self.tolerance_use {
+                ToleranceUse::WhereItPays => !fits_one_step(operation, world),
+                ToleranceUse::Always => true,
+            };
+        operation.may_lose() && is_long
     }
 
     /// Whether a reduction is direct because of its tolerance or its codec.

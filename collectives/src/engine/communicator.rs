@@ -233,8 +233,9 @@ impl Communicator {
         plan: Arc<OperationPlan>,
     ) {
         self.matching.take(&operation);
-        let min_lossy = self.planner.min_lossy_bytes();
-        let limits = self.parts.loss_limits(&operation, min_lossy);
+        let planner = &self.planner;
+        let lossy = (planner.min_lossy_bytes(), planner.tolerance_use());
+        let limits = self.parts.loss_limits(&operation, lossy);
         let running = Box::new(RunningOperation::new(id, operation, plan, limits));
         let slot = self.table.insert(running);
         if let Some(mismatch) = self.enter(slot) {

@@ -1,7 +1,7 @@
 //! The parts of a communicator that running operations work with.
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{GradientTransform, SumOrder};
+use gradwire_protocol::job::{GradientTransform, SumOrder, ToleranceUse};
 use gradwire_protocol::priority::Policy;
 use gradwire_protocol::reach::Reach;
 use gradwire_protocol::units::Rank;
@@ -45,9 +45,14 @@ impl EngineParts {
 
     /// The limits of an operation that is submitted now; messages shorter than `min_lossy` bytes
     /// are lossless.
-    pub(crate) fn loss_limits(&mut self, operation: &Operation, min_lossy: usize) -> LossLimits {
+    pub(crate) fn loss_limits(
+        &mut self,
+        operation: &Operation,
+        (min_lossy, tolerance_use): (usize, ToleranceUse),
+    ) -> LossLimits {
         LossLimits {
             min_lossy,
+            tolerance_use,
             segment_bytes: self.endpoint.segment_bytes(),
             cap: self.memory.phases.cap(operation),
             transform: self.transform_of(operation),

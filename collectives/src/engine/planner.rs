@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, ToleranceUse};
 use gradwire_protocol::units::ByteCount;
 
 use crate::algorithms::operation_plan::OperationPlan;
@@ -47,6 +47,11 @@ impl Planner {
     /// Messages shorter than this many bytes are lossless.
     pub(crate) fn min_lossy_bytes(&self) -> usize {
         self.preference.min_lossy_bytes()
+    }
+
+    /// Which longer messages use their tolerance.
+    pub(crate) fn tolerance_use(&self) -> ToleranceUse {
+        self.preference.tolerance_use()
     }
 
     /// The plan that is kept for an operation like this one. Its group was checked then.

@@ -531,11 +531,12 @@ impl RunningOperation {
         parts.departures.post(message, departing);
     }
 
-    /// Whether messages to a rank may gain by a tolerance: paths do not tell of segments that
-    /// patience gives up.
-    fn gains_by_loss(&self, to: Rank, parts: &EngineParts) -> bool {
+    /// Whether a message of so many segments to a rank may gain by a tolerance: paths do not tell
+    /// of segments that patience gives up.
+    fn gains_by_loss(&self, to: Rank, segments: u32, parts: &EngineParts) -> bool {
+        let uses = self.rules.tolerance_use();
         let may_give_up = parts.memory.times.may_end(&self.operation);
-        may_give_up || parts.endpoint.favours_tolerance(to)
+        may_give_up || parts.endpoint.favours_tolerance(to, segments, uses)
     }
 
     /// Sends a message out that the scheduler releases, unless it was sent.
@@ -553,9 +554,10 @@ impl RunningOperation {
 
     fn send(&mut self, at: usize, tolerance: Share, now: Instant, parts: &mut EngineParts) {
         let outbound = self.plan.outbound(at);
-        let is_used = !tolerance.is_none() && self.gains_by_loss(outbound.to, parts);
-        let tolerance = if is_used { tolerance } else { Share::NONE };
         let (cut, me) = (self.cut_out(&outbound, parts), parts.me());
+        let gains = || self.gains_by_loss(outbound.to, cut.wire.segments(), parts);
+        let is_used = !tolerance.is_none() && gains();
+        let tolerance = if is_used { tolerance } else { Share::NONE };
         let residuals = &mut parts.memory.residuals;
         if let Some(blocks) = cut.blocks {
             self.coding.send(at, blocks);

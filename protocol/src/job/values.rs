@@ -213,6 +213,15 @@ pub struct AlgorithmChoice {
     pub algorithm: ReduceAlgorithm,
 }
 
+/// Which messages may lose segments, of those that are long enough and tolerate it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ToleranceUse {
+    /// Those that are likely to end sooner so, and none of a tensor that one step reduces.
+    WhereItPays,
+    /// All.
+    Always,
+}
+
 /// A transform of contributions to a sum, so that a lost segment is not a hole of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]

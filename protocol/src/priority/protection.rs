@@ -9,7 +9,7 @@ use crate::bitmap::Bitmap;
 use crate::units::{Magnitude, Share};
 
 /// The maximum number of segments of a stretch.
-const STRETCH_MAX: usize = 16;
+pub(crate) const STRETCH_MAX: usize = 16;
 /// Large segments are protected in at least so many stretches, if there are so many segments.
 const STRETCHES_LEAST: usize = 4;
 

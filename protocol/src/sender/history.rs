@@ -3,8 +3,9 @@
 //!
 //! A message that tolerates loss costs more than a lossless one: its magnitudes are measured, and
 //! its segments leave out of order. It gains only where packets are dropped. So a tolerance is used
-//! until 65,536 packets were neither lost nor marked. A mark counts, since a switch that marks
-//! others drops droppable packets in their place.
+//! until 65,536 packets were neither lost nor marked, and without marks only where it pays
+//! ([`super::worth`]). A mark counts, since a switch that marks others drops droppable packets in
+//! their place.
 
 use crate::wire::SegmentReport;
 
@@ -39,6 +40,17 @@ impl HoleJudge {
     }
 }
 
+/// Why a message may gain by a tolerance.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ToleranceNeed {
+    /// It does not: the paths are clean.
+    None,
+    /// They have dropped packets lately, or carried few.
+    Drops,
+    /// They have marked packets lately.
+    Marks,
+}
+
 /// What is known of the paths to one peer.
 #[derive(Debug)]
 pub(super) struct PathHistory {
@@ -50,6 +62,8 @@ pub(super) struct PathHistory {
     unproven_for: u64,
     /// Packets until a tolerance counts as useless.
     eventful_for: u64,
+    /// Packets until no mark is remembered.
+    marked_for: u64,
     /// As many after a loss, and at the start.
     clean_packets: u64,
 }
@@ -63,6 +77,7 @@ impl PathHistory {
             lossy_for: 0,
             unproven_for: clean_packets,
             eventful_for: clean_packets,
+            marked_for: 0,
             clean_packets,
         }
     }
@@ -73,6 +88,7 @@ impl PathHistory {
             &mut self.lossy_for,
             &mut self.unproven_for,
             &mut self.eventful_for,
+            &mut self.marked_for,
         ] {
             *left = left.saturating_sub(packets);
         }
@@ -87,7 +103,7 @@ impl PathHistory {
     /// So many packets came marked.
     pub(super) fn on_marks(&mut self, marks: u32) {
         if marks > 0 {
-            self.eventful_for = self.clean_packets;
+            self.marked_for = self.clean_packets;
         }
     }
 
@@ -105,9 +121,13 @@ impl PathHistory {
         }
     }
 
-    /// Whether a message gains by a tolerance.
-    pub(super) fn favours_tolerance(&self) -> bool {
-        self.eventful_for > 0
+    /// Why a message may gain by a tolerance.
+    pub(super) fn need_of_tolerance(&self) -> ToleranceNeed {
+        match (self.marked_for, self.eventful_for) {
+            (0, 0) => ToleranceNeed::None,
+            (0, _) => ToleranceNeed::Drops,
+            _ => ToleranceNeed::Marks,
+        }
     }
 }
 
@@ -117,22 +137,22 @@ mod tests {
 
     #[test]
     fn a_tolerance_is_of_use_until_nothing_was_lost_or_marked_for_long() {
-        let events: [fn(&mut PathHistory); 3] = [
-            |_| {},
-            |history| history.on_loss(),
-            |history| history.on_marks(1),
+        let events: [(ToleranceNeed, fn(&mut PathHistory)); 3] = [
+            (ToleranceNeed::Drops, |_| {}),
+            (ToleranceNeed::Drops, |history| history.on_loss()),
+            (ToleranceNeed::Marks, |history| history.on_marks(1)),
         ];
         let mut history = PathHistory::new(100);
-        for event in events {
+        for (need, event) in events {
             event(&mut history);
             history.on_sent(99);
-            assert!(history.favours_tolerance());
+            assert_eq!(history.need_of_tolerance(), need);
             history.on_sent(1);
-            assert!(!history.favours_tolerance());
+            assert_eq!(history.need_of_tolerance(), ToleranceNeed::None);
         }
         history.on_marks(0);
         history.expect_loss();
-        assert!(!history.favours_tolerance());
+        assert_eq!(history.need_of_tolerance(), ToleranceNeed::None);
         assert_eq!(history.record(), PathRecord::Clean);
     }
 }

@@ -27,9 +27,11 @@ use std::collections::VecDeque;
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
-use super::history::{HoleJudge, PathRecord};
+use super::history::{HoleJudge, PathRecord, ToleranceNeed};
 use super::lateness::Lateness;
 use super::message::SendMessage;
+use super::worth::TolerancePrice;
+use crate::job::ToleranceUse;
 use crate::priority::EarlyDrop;
 use crate::rtt::Rtt;
 use crate::units::{Class, Instant, Span, Stamp};
@@ -198,10 +200,21 @@ impl Sender {
         self.history.expect_loss();
     }
 
-    /// Whether a message may gain by a tolerance: the paths have lost or marked packets, or carried
-    /// few.
-    pub(crate) fn favours_tolerance(&self) -> bool {
-        self.history.favours_tolerance()
+    /// Whether a message of so many segments may gain by a tolerance: the paths have marked packets,
+    /// or have lost some or carried few and it pays.
+    pub(crate) fn favours_tolerance(&self, segments: u32, uses: ToleranceUse, rtt: &Rtt) -> bool {
+        let price = || TolerancePrice {
+            segments,
+            round: self.pace.segments_in(rtt.least()),
+            round_trip: rtt.least(),
+            lost: self.losses.of_all(),
+            lone: self.pace.lone(),
+        };
+        match (self.history.need_of_tolerance(), uses) {
+            (ToleranceNeed::None, _) => false,
+            (ToleranceNeed::Drops, ToleranceUse::WhereItPays) => price().pays(),
+            (ToleranceNeed::Drops, ToleranceUse::Always) | (ToleranceNeed::Marks, _) => true,
+        }
     }
 
     /// Takes the stamp of a packet that has arrived; returns whether it is the newest of its class.

@@ -5,7 +5,7 @@ use std::iter;
 use super::history::{HoleJudge, PathHistory};
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
-use crate::job::Job;
+use crate::job::{Job, ToleranceUse};
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
 use crate::priority::{MessageShape, UrgencyUnit};
@@ -464,7 +464,8 @@ fn a_mark_that_a_report_tells_of_makes_a_tolerance_useful() {
             bitmap: &[],
         };
         sender.handle_report(now, &packet, &mut rtt, &settings);
-        assert_eq!(sender.favours_tolerance(), is_useful, "{marks} marks");
+        let favours = sender.favours_tolerance(100, ToleranceUse::WhereItPays, &rtt);
+        assert_eq!(favours, is_useful, "{marks} marks");
     }
 }
 

@@ -3,7 +3,7 @@
 //! The rules are fixed when the operation is submitted, from the job, the operation and the step.
 //! They are asked once per message.
 
-use gradwire_protocol::job::GradientTransform;
+use gradwire_protocol::job::{GradientTransform, ToleranceUse};
 use gradwire_protocol::message::ReceiveUrgency;
 use gradwire_protocol::priority::{Policy, Urgency};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
@@ -19,6 +19,8 @@ use crate::plan::region::{TensorMemory, TensorRegion};
 pub(crate) struct LossLimits {
     /// Messages shorter than this many bytes are lossless.
     pub(crate) min_lossy: usize,
+    /// Which longer ones use their tolerance.
+    pub(crate) tolerance_use: ToleranceUse,
     /// Payload bytes of a full packet of the network.
     pub(crate) segment_bytes: u32,
     /// No message of this step tolerates more.
@@ -58,6 +60,11 @@ impl LossRules {
     /// Whether any message of the operation may lose segments.
     pub(super) fn may_lose(&self) -> bool {
         self.may_lose
+    }
+
+    /// Which messages use their tolerance.
+    pub(super) fn tolerance_use(&self) -> ToleranceUse {
+        self.limits.tolerance_use
     }
 
     /// Payload bytes of a full packet of the network.
@@ -197,6 +204,7 @@ mod tests {
         operation.loss.tolerance = Share::ALL;
         let limits = LossLimits {
             min_lossy: 0,
+            tolerance_use: ToleranceUse::Always,
             segment_bytes: 1024,
             cap: Share::ALL,
             transform: GradientTransform::None,
