@@ -639,7 +639,9 @@ impl Sender {
         self.land_late(at, header);
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
-        self.history.on_marks(marks);
+        if !self.window.ignores_marks() {
+            self.history.on_marks(marks);
+        }
         if header.kind == PacketKind::Bitmap {
             self.repair_missing(now, at, packet, &settings.policy);
         }

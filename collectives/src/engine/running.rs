@@ -531,10 +531,10 @@ impl RunningOperation {
         parts.departures.post(message, departing);
     }
 
-    /// Whether a message of so many segments to a rank may gain by a tolerance: paths do not tell
-    /// of segments that patience gives up.
+    /// Whether a message of so many segments to a rank may gain by a tolerance.
     fn gains_by_loss(&self, to: Rank, segments: u32, parts: &EngineParts) -> bool {
         let uses = self.rules.tolerance_use();
+        // Paths do not tell of segments that patience gives up.
         let may_give_up = parts.memory.times.may_end(&self.operation);
         may_give_up || parts.endpoint.favours_tolerance(to, segments, uses)
     }

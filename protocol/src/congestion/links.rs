@@ -17,7 +17,7 @@ const CALM_AFTER: u32 = 4;
 /// Links explain no loss where fewer than this many are expected in a round trip.
 const EXPECTED_MIN: f64 = 0.02;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
-/// about one of 5,000 round trips. A window that was halved on a long path needs seconds to grow
+/// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to grow
 /// back, so even one of 50 would keep it small.
 const EXPLAINED_DEVIATIONS: f64 = 3.5;
 /// They explain none where more packets beside a queue are lost than this many times their share,
@@ -43,8 +43,8 @@ pub(super) struct LinkLosses {
     round: LossCount,
     /// Segments that arrived in the round trip before.
     segments_before: u32,
-    /// Segments of the round trips before, of each half of those of the one after it: a loss is
-    /// found late.
+    /// Segments of earlier round trips. Each round trip counts half as much as the one after it,
+    /// since losses are found late.
     recent: f64,
     /// Losses beyond the share that is ignored, less those that earlier round trips have spared.
     excess: f64,
@@ -69,9 +69,8 @@ impl LossCount {
         self.lost as f64 / self.segments.max(1) as f64
     }
 
-    /// Whether chance may lose this many of them, and of `earlier` ones, where this share is lost.
-    fn is_chance(self, earlier: f64, share: f64) -> bool {
-        let expected = share * (self.segments as f64 + earlier);
+    /// Whether chance may lose this many where so many are expected to be lost.
+    fn is_chance(self, expected: f64) -> bool {
         let beyond = self.lost.saturating_sub(1) as f64 - expected;
         beyond <= EXPLAINED_DEVIATIONS * expected.sqrt()
     }
@@ -97,9 +96,10 @@ impl LinkLosses {
     pub(super) fn explain_losses(&self) -> bool {
         let share = self.calm.share();
         let expected = share * (self.round.segments as f64 + self.recent);
+        let queued = self.queued.segments as f64;
         expected >= EXPECTED_MIN
-            && self.round.is_chance(self.recent, share)
-            && self.queued.is_chance(0.0, CLEARLY_MORE * share)
+            && self.round.is_chance(expected)
+            && self.queued.is_chance(CLEARLY_MORE * share * queued)
     }
 
     /// The share that a round trip has lost, if it is clearly more than the share that is ignored,
@@ -206,14 +206,16 @@ mod tests {
     const REPORTS: usize = 10;
     const SEGMENTS: u32 = 60;
 
-    /// How many round trips beside a queue are blamed for their losses, of 2,000. A link loses this
-    /// share, which is found a round trip later; the queue comes and goes.
-    fn blamed(seed: u64, share: f64) -> usize {
+    /// How many round trips beside a queue are blamed for their losses, of 2,000. A link loses the
+    /// first share, which is found a round trip later; the queue comes and goes, and loses the
+    /// second one.
+    fn blamed(seed: u64, (share, dropped): (f64, f64)) -> usize {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut links, mut found) = (LinkLosses::default(), [0; REPORTS]);
         let is_blamed = |round: &usize| {
             let has_queue = round / 6 % 2 == 1;
             let mut is_blamed = false;
+            let share = if has_queue { share + dropped } else { share };
             for lost in &mut found {
                 let now = (0..SEGMENTS).filter(|_| rng.random_bool(share)).count() as u32;
                 let feedback = Feedback {
@@ -237,9 +239,22 @@ mod tests {
     fn a_queue_is_hardly_blamed_for_what_a_link_loses() {
         for share in [0.001, 0.01, 0.03] {
             for seed in 0..5 {
-                let blamed = blamed(seed, share);
+                let blamed = blamed(seed, (share, 0.0));
                 assert!(
                     blamed <= 4,
+                    "seed {seed}, {share} lost: {blamed} round trips"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_that_drops_three_times_as_many_is_blamed() {
+        for share in [0.001, 0.01] {
+            for seed in 0..5 {
+                let blamed = blamed(seed, (share, 3.0 * share));
+                assert!(
+                    blamed > 700,
                     "seed {seed}, {share} lost: {blamed} round trips"
                 );
             }

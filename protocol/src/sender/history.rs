@@ -2,10 +2,10 @@
 //! whether they keep order.
 //!
 //! A message that tolerates loss costs more than a lossless one: its magnitudes are measured, and
-//! its segments leave out of order. It gains only where packets are dropped. So a tolerance is used
-//! until 65,536 packets were neither lost nor marked, and without marks only where it pays
-//! ([`super::worth`]). A mark counts, since a switch that marks others drops droppable packets in
-//! their place.
+//! its segments leave out of order. It gains only where packets are dropped. So no tolerance is used
+//! once 65,536 packets were neither lost nor marked. A mark counts, since a switch that marks others
+//! drops droppable packets in their place. Where packets are only lost, a tolerance must pay
+//! ([`super::worth`]).
 
 use crate::wire::SegmentReport;
 
@@ -60,7 +60,7 @@ pub(super) struct PathHistory {
     lossy_for: u64,
     /// Packets until the paths are proven clean.
     unproven_for: u64,
-    /// Packets until a tolerance counts as useless.
+    /// Packets until losses no longer make a tolerance useful.
     eventful_for: u64,
     /// Packets until no mark is remembered.
     marked_for: u64,

@@ -205,7 +205,7 @@ impl Sender {
     pub(crate) fn favours_tolerance(&self, segments: u32, uses: ToleranceUse, rtt: &Rtt) -> bool {
         let price = || TolerancePrice {
             segments,
-            round: self.pace.segments_in(rtt.least()),
+            round: self.pace.segments_in(rtt.least()).max(1),
             round_trip: rtt.least(),
             lost: self.losses.of_all(),
             lone: self.pace.lone(),

@@ -4,16 +4,19 @@
 //! part of a short run; at the end of a message it takes a round trip. But a tolerant message leaves
 //! in more runs than a lossless one: its protected segments lie in stretches between the others
 //! (`priority/protection.rs`). Both hosts handle each run by itself, in the time of a lone packet
-//! ([`super::pace`]). So on short paths between hosts that send runs a tolerance costs more than it
-//! saves, unless an eighth of the packets is lost; on long paths, and where packets cost hosts
-//! little, it pays.
+//! ([`super::pace`]). So on short paths between hosts that send runs a tolerance costs a long message
+//! more than it saves, unless so many packets are lost that repairs need as many runs
+//! ([`REPAIRS_OF_RUN`]); on long paths, and where packets cost hosts little, it pays.
+//!
+//! Until the time of a lone packet is known, a tolerance is used. The share of losses is that by
+//! which parity is decided, before the first loss, too.
 
 use crate::priority::STRETCH_MAX;
 use crate::units::Span;
 
 /// Both hosts work for a run.
 const HOSTS: u64 = 2;
-/// Where many segments are lost, so many are repaired by a run.
+/// The mean number of segments that one run repairs, where many are lost.
 const REPAIRS_OF_RUN: f64 = 2.0;
 
 /// A message, and the paths that it would take.

@@ -72,7 +72,9 @@ class Cell:
             f'holes = "{self.holes}"',
         ]
         lines += ["[transport]", 'wire = "udp"', "mtu = 1500", "[loss]"]
-        if self.part != "bounded":
+        if self.part == "bounded":
+            lines += ['min_message = "16KiB"']  # "auto" would lose nothing on one host
+        else:
             lines += ['min_message = "0B"', "protected_share = 0.0", "protected_back_layers = 0.0"]
         if self.transform != "none":
             lines += [f'transform = "{self.transform}"']

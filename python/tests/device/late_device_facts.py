@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 CONTRACT = re.findall(r"^@check\ndef (\w+)", (HERE / "contract.py").read_text(), re.MULTILINE)
 SLOW = os.environ.get("GRADWIRE_SLOW") == "1"
 TIMES = 1000 if SLOW else 30
-LOSSES = '[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
+LOSSES = '[loss]\nmin_message = "16KiB"\n[transport]\nmtu = 1500\n[faults]\nseed = 3\ndrop = "5%"\n'
 
 
 WITHOUT_COMPILER = (("GRADWIRE_BINDING", "python"),)

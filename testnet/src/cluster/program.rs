@@ -606,7 +606,7 @@ fn job(rng: &mut ChaCha8Rng) -> Job {
     transport.gap = Span::from_micros(pick(rng, &[100, 500, 1000, 5000]));
     transport.delay_target = Span::from_micros(pick(rng, &[50, 10_000]));
     transport.peer_timeout = PEER_TIMEOUT;
-    job.loss.min_message = Some(ByteCount::new(pick(rng, &[0, 1000])));
+    job.loss.min_message = pick(rng, &[None, Some(0), Some(1000)]).map(ByteCount::new);
     job.loss.protected_share = Share::new(pick(rng, &[0.0, 0.1, 0.3])).expect("a share");
     if rng.random_bool(0.2) {
         job.loss.step_tolerance = Share::new(0.05);

@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::files;
 
 /// Version of the journal's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The settings of all trials of a journal that affect their results.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -273,7 +273,8 @@ fn losses(seed: u64) -> (f64, f64) {
 
 /// Returns the user's job with this setting and these losses of this seed. Shares are written as
 /// numbers with all their digits. A trial of the metric must lose what the job may ever lose, also
-/// where a message would gain no time on this machine: so it says which messages may.
+/// where a message would gain no time on this machine: so it says which messages may. Small tensors
+/// then lose more than they would in the job.
 pub fn job_text(
     job: &Job,
     setting: &ToleranceSetting,
@@ -488,7 +489,7 @@ fn fits(
         };
     }
     if told.sum.owed_bytes == 0 {
-        // On these paths its messages may gain no time.
+        // A trial of time lets no tensor lose that one step reduces.
         if request.purpose == TrialPurpose::Time {
             return Ok(());
         }
