@@ -2,23 +2,22 @@
 
 The hosts are network namespaces. A process carries each packet between them: it waits for half a
 round trip, and loses a share of the packets, TCP's and UDP's alike; so it needs no traffic control
-in the kernel. The command runs in the first namespace. With ``--there COMMAND`` another one runs in
-the second. Addresses are 10.9.0.1 and 10.9.0.2. Needs root, and ends with the command.
+in the kernel, but a C++ compiler. The command runs in the first namespace. With ``--there COMMAND``
+another one runs in the second. Addresses are 10.9.0.1 and 10.9.0.2. Needs root, and ends with the
+command.
 """
 
 import argparse
-import collections
 import ctypes
 import fcntl
 import os
-import random
-import select
 import shlex
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
-import time
+from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
@@ -47,7 +46,7 @@ class Side:
         own = ADDRESSES[number]
         for line in (
             f"address add {own}/24 dev far",
-            f"link set dev far mtu {MTU} up",
+            f"link set dev far mtu {MTU} txqueuelen 30000 up",
             "link set dev lo up",
         ):
             subprocess.run(["ip", *line.split()], check=True)
@@ -61,20 +60,14 @@ class Side:
         subprocess.run(["ip", "netns", "delete", self.name], check=True)
 
 
-def carry(sides: tuple[Side, Side], delay: float, loss: float) -> None:
-    """Carry packets both ways for as long as the process lives."""
-    draws = random.Random(1)
-    waiting: collections.deque[tuple[float, int, bytes]] = collections.deque()
-    ends = {sides[0].tun: sides[1].tun, sides[1].tun: sides[0].tun}
-    while True:
-        patience = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
-        for tun in select.select(list(ends), [], [], patience)[0]:
-            packet = os.read(tun, 1 << 16)
-            if draws.random() >= loss:
-                waiting.append((time.monotonic() + delay, ends[tun], packet))
-        while waiting and waiting[0][0] <= time.monotonic():
-            _, tun, packet = waiting.popleft()
-            os.write(tun, packet)
+def carry(sides: tuple[Side, Side], delay: float, loss: float) -> subprocess.Popen[bytes]:
+    """Start to carry packets both ways."""
+    with tempfile.TemporaryDirectory() as folder:
+        carrier = f"{folder}/carrier"
+        source = Path(__file__).with_name("carrier.cpp")
+        subprocess.run(["c++", "-std=c++17", "-O2", "-o", carrier, source], check=True)
+        command = [carrier, str(delay), str(loss)]
+        return subprocess.Popen(command, stdin=sides[0].tun, stdout=sides[1].tun)
 
 
 def main() -> None:
@@ -87,13 +80,14 @@ def main() -> None:
     chosen = parser.parse_args()
     delay, loss = float(chosen.delay.removesuffix("ms")) / 1e3, float(chosen.loss.strip("%")) / 100
     sides = (Side(0), Side(1))
+    carrier = carry(sides, delay, loss)
     try:
-        threading.Thread(target=carry, args=(sides, delay, loss), daemon=True).start()
         there = [sides[1].start(chosen.there)] if chosen.there else []
         code = sides[0].start(chosen.command).wait()
         for process in there:
             process.terminate() if code else process.wait()
     finally:
+        carrier.kill()
         for side in sides:
             side.end()
     sys.exit(code)

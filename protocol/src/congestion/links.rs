@@ -17,8 +17,8 @@ const CALM_AFTER: u32 = 4;
 /// Links explain no loss where fewer than this many are expected in a round trip.
 const EXPECTED_MIN: f64 = 0.02;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
-/// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to grow
-/// back, so even one of 50 would keep it small.
+/// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to
+/// grow back, so even one of 50 would keep it small.
 const EXPLAINED_DEVIATIONS: f64 = 3.5;
 /// They explain none where more packets beside a queue are lost than this many times their share,
 /// by more than chance.

@@ -2,9 +2,9 @@
 //! whether they keep order.
 //!
 //! A message that tolerates loss costs more than a lossless one: its magnitudes are measured, and
-//! its segments leave out of order. It gains only where packets are dropped. So no tolerance is used
-//! once 65,536 packets were neither lost nor marked. A mark counts, since a switch that marks others
-//! drops droppable packets in their place. Where packets are only lost, a tolerance must pay
+//! its segments leave out of order. It gains only where packets are dropped. So no tolerance is
+//! used once 65,536 packets were neither lost nor marked. A mark counts, since a switch that marks
+//! others drops droppable packets in their place. Where packets are only lost, a tolerance must pay
 //! ([`super::worth`]).
 
 use crate::wire::SegmentReport;
@@ -137,13 +137,18 @@ mod tests {
 
     #[test]
     fn a_tolerance_is_of_use_until_nothing_was_lost_or_marked_for_long() {
-        let events: [(ToleranceNeed, fn(&mut PathHistory)); 3] = [
-            (ToleranceNeed::Drops, |_| {}),
-            (ToleranceNeed::Drops, |history| history.on_loss()),
-            (ToleranceNeed::Marks, |history| history.on_marks(1)),
-        ];
         let mut history = PathHistory::new(100);
-        for (need, event) in events {
+        let events: [fn(&mut PathHistory); 3] = [
+            |_| {},
+            |history| history.on_loss(),
+            |history| history.on_marks(1),
+        ];
+        let needs = [
+            ToleranceNeed::Drops,
+            ToleranceNeed::Drops,
+            ToleranceNeed::Marks,
+        ];
+        for (event, need) in events.into_iter().zip(needs) {
             event(&mut history);
             history.on_sent(99);
             assert_eq!(history.need_of_tolerance(), need);

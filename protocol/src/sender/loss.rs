@@ -200,8 +200,8 @@ impl Sender {
         self.history.expect_loss();
     }
 
-    /// Whether a message of so many segments may gain by a tolerance: the paths have marked packets,
-    /// or have lost some or carried few and it pays.
+    /// Whether a message of so many segments may gain by a tolerance: the paths have marked
+    /// packets, or they have lost some or carried few, and it pays.
     pub(crate) fn favours_tolerance(&self, segments: u32, uses: ToleranceUse, rtt: &Rtt) -> bool {
         let price = || TolerancePrice {
             segments,

@@ -1,11 +1,11 @@
 //! Whether a message gains time by its tolerance.
 //!
-//! A segment that may stay missing saves a repair. In midstream a repair waits for nobody, and is
-//! part of a short run; at the end of a message it takes a round trip. But a tolerant message leaves
-//! in more runs than a lossless one: its protected segments lie in stretches between the others
-//! (`priority/protection.rs`). Both hosts handle each run by itself, in the time of a lone packet
-//! ([`super::pace`]). So on short paths between hosts that send runs a tolerance costs a long message
-//! more than it saves, unless so many packets are lost that repairs need as many runs
+//! A segment that may stay missing saves a repair. In midstream no sender waits for a repair, which
+//! is part of a short run; at the end of a message it takes a round trip. But a tolerant message
+//! leaves in more runs than a lossless one: its protected segments lie in stretches between the
+//! others (`priority/protection.rs`). Both hosts handle each run by itself, in the time of a lone
+//! packet ([`super::pace`]). So on short paths between hosts that send runs a tolerance costs a
+//! long message more than it saves, unless so many packets are lost that repairs need as many runs
 //! ([`REPAIRS_OF_RUN`]); on long paths, and where packets cost hosts little, it pays.
 //!
 //! Until the time of a lone packet is known, a tolerance is used. The share of losses is that by
