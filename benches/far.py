@@ -8,6 +8,7 @@ command.
 """
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -80,16 +81,14 @@ def main() -> None:
     chosen = parser.parse_args()
     delay, loss = float(chosen.delay.removesuffix("ms")) / 1e3, float(chosen.loss.strip("%")) / 100
     sides = (Side(0), Side(1))
-    carrier = carry(sides, delay, loss)
-    try:
+    with contextlib.ExitStack() as ends:
+        for side in sides:
+            ends.callback(side.end)
+        ends.callback(carry(sides, delay, loss).kill)
         there = [sides[1].start(chosen.there)] if chosen.there else []
         code = sides[0].start(chosen.command).wait()
         for process in there:
             process.terminate() if code else process.wait()
-    finally:
-        carrier.kill()
-        for side in sides:
-            side.end()
     sys.exit(code)
 
 

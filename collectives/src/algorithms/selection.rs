@@ -311,12 +311,12 @@ impl Preference {
 
     /// Whether an operation of so many ranks may lose segments.
     fn is_lossy(&self, operation: &Operation, world: usize) -> bool {
-        let is_long = operation.tensor_bytes() >= self.min_lossy_bytes()
-            && match self.tolerance_use {
-                ToleranceUse::WhereItPays => !fits_one_step(operation, world),
-                ToleranceUse::Always => true,
-            };
-        operation.may_lose() && is_long
+        let is_long = operation.tensor_bytes() >= self.min_lossy_bytes();
+        let is_used = match self.tolerance_use {
+            ToleranceUse::WhereItPays => !fits_one_step(operation, world),
+            ToleranceUse::Always => true,
+        };
+        operation.may_lose() && is_long && is_used
     }
 
     /// Whether a reduction is direct because of its tolerance or its codec.

@@ -3,6 +3,8 @@
 use crate::machine::SegmentRun;
 use crate::units::{Instant, MessageId, Span};
 
+/// Both hosts work for a packet or a run.
+pub(super) const HOSTS: u64 = 2;
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
 /// The time that a lone packet takes grows by such a part, so that a host may become slower.

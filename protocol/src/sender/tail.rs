@@ -21,6 +21,7 @@
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
 use super::history::{HoleJudge, PathRecord};
+use super::pace::HOSTS;
 use crate::units::{MessageId, Span};
 use crate::wire::{Flags, PathMark};
 
@@ -30,8 +31,6 @@ const MARKED_SEGMENTS: u32 = 128;
 const MARKED_PART: u32 = 4;
 /// Of packets of which fewer than this are lost in the mean, it is likely that none is.
 const FEW_LOST: f64 = 0.05;
-/// Both hosts work for a mark.
-const HOSTS: u64 = 2;
 
 /// Whether marks behind this many packets are left out, on paths that lose `share` of them. A mark
 /// takes `lone` to leave, and without it a lost packet is found `later`. Where the share is not

@@ -11,11 +11,10 @@
 //! Until the time of a lone packet is known, a tolerance is used. The share of losses is that by
 //! which parity is decided, before the first loss, too.
 
+use super::pace::HOSTS;
 use crate::priority::STRETCH_MAX;
 use crate::units::Span;
 
-/// Both hosts work for a run.
-const HOSTS: u64 = 2;
 /// The mean number of segments that one run repairs, where many are lost.
 const REPAIRS_OF_RUN: f64 = 2.0;
 
