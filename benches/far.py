@@ -61,13 +61,13 @@ class Side:
         subprocess.run(["ip", "netns", "delete", self.name], check=True)
 
 
-def carry(sides: tuple[Side, Side], delay: float, loss: float) -> subprocess.Popen[bytes]:
-    """Start to carry packets both ways."""
+def carry(sides: tuple[Side, Side], path: list[float]) -> subprocess.Popen[bytes]:
+    """Start to carry packets both ways. ``path``: seconds, lost share, bytes per second, bytes."""
     with tempfile.TemporaryDirectory() as folder:
         carrier = f"{folder}/carrier"
         source = Path(__file__).with_name("carrier.cpp")
         subprocess.run(["c++", "-std=c++17", "-O2", "-o", carrier, source], check=True)
-        command = [carrier, str(delay), str(loss)]
+        command = [carrier, *map(str, path)]
         return subprocess.Popen(command, stdin=sides[0].tun, stdout=sides[1].tun)
 
 
@@ -78,13 +78,16 @@ def main() -> None:
     parser.add_argument("loss", help="share of packets that are lost: 1%%")
     parser.add_argument("command", help="runs on 10.9.0.1")
     parser.add_argument("--there", help="runs on 10.9.0.2")
+    parser.add_argument("--rate", type=float, default=0, help="Mb/s of the path each way; 0: any")
+    parser.add_argument("--buffer", type=float, default=256, help="KiB that wait there at most")
     chosen = parser.parse_args()
     delay, loss = float(chosen.delay.removesuffix("ms")) / 1e3, float(chosen.loss.strip("%")) / 100
+    path = [delay, loss, chosen.rate * 1e6 / 8, chosen.buffer * 1024]
     sides = (Side(0), Side(1))
     with contextlib.ExitStack() as ends:
         for side in sides:
             ends.callback(side.end)
-        ends.callback(carry(sides, delay, loss).kill)
+        ends.callback(carry(sides, path).kill)
         there = [sides[1].start(chosen.there)] if chosen.there else []
         code = sides[0].start(chosen.command).wait()
         for process in there:

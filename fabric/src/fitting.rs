@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketOrder, PacketSecurity, QueueSignal};
+use gradwire_protocol::job::{
+    GrantWindow, Job, Mtu, PacketOrder, PacketSecurity, QueueSignal, SendWindow,
+};
 use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Span};
 
@@ -105,10 +107,10 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);
     }
     if open("transport.window") {
-        transport.window = of_bdp(8, 64 << 10);
+        transport.window = SendWindow::Bytes(of_bdp(8, 64 << 10));
     }
     if open("transport.initial_window") {
-        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window);
+        transport.initial_window = of_bdp(5, 16 << 10).min(transport.window.most());
     }
     if open("transport.unscheduled") {
         let packets = |packets| ByteCount::new(packets * u64::from(fabric.mtu));

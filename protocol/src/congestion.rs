@@ -12,7 +12,7 @@
 //!    far have come marked, a queue stands: each mark takes its part of a packet at once, half of
 //!    the smoothed share and at least a quarter, and nothing else cuts the window in that round
 //!    trip. Cuts of whole round trips let a flow that began with more keep it.
-//! 3. *Delay* above a target shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
+//! 3. *Delay* above a target, on long paths above half of the round trip, shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
 //!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
 //!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
 //!    cuts are undone, and delay is ignored until the next loss, or for a while, as in Copa's
@@ -22,9 +22,10 @@
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
 //!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
 //!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
-//!    losses that links explain (`links`): halved at each loss, the window of a path that takes
-//!    40 ms and loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path
-//!    makes up for a cut within milliseconds.
+//!    losses that links explain (`links`), to few losses while the window doubles, or to segments
+//!    that parity has restored: halved at each loss, the window of a path that takes 40 ms and
+//!    loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path makes up for a
+//!    cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when clearly more than 5 % of the segments of a round trip are
 //!    lost, or of several (`links`), then by half of their share: some switches drop before they
@@ -35,15 +36,19 @@
 //! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` arrive marked though the window is at
 //!    its minimum and no queue delays them, the path marks everything, and marks are ignored until
 //!    some packets arrive without.
-//! 8. *Idle* time halves the window again and again, down to the initial one: the path may have
+//! 8. Its *largest size* follows the path ([`WindowMost`]).
+//! 9. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
+mod delay;
 mod delay_trial;
 mod links;
+mod most;
 mod spare;
 
 use self::delay_trial::DelayTrial;
 use self::links::LinkLosses;
+pub use self::most::WindowMost;
 use self::spare::SpareCapacity;
 use crate::job::QueueSignal;
 use crate::rtt::Rtt;
@@ -55,15 +60,8 @@ const MARK_WEIGHT: f64 = 1.0 / 16.0;
 const STANDING_CUT_MIN: f64 = 0.25;
 /// With a smaller smoothed share, no queue stands yet.
 const STANDING_SHARE: f64 = 0.15;
-/// The largest share that delay may take from the window in a round trip: Swift's max_mdf.
-const DELAY_CUT_MAX: f64 = 0.4;
 /// Share that a loss beside a queue takes from the window: Reno's.
 const QUEUE_LOSS_CUT: f64 = 0.5;
-/// A round trip is clearly longer than the minimum if it exceeds it by this part of the delay
-/// target.
-const QUEUE_PART: u64 = 4;
-/// The longest delay decays over this many round trips.
-const DELAY_MOST_ROUNDS: u64 = 128;
 /// Delay alone does not shrink the window below this many packets.
 const DELAY_PACKETS_MIN: u64 = 16;
 /// Quiet round trips above the last peak after which the growth doubles, for each packet of the
@@ -72,10 +70,6 @@ const DOUBLING_MARKED: f64 = 0.2;
 const DOUBLING_UNMARKED: f64 = 1.0;
 /// The minimum and the maximum of these round trips, times the same.
 const DOUBLING_ROUNDS: (f64, f64) = (16.0, 128.0);
-/// Part of the delay target that other senders may add to the round trip while this window shrinks.
-const OTHERS_PART: u64 = 2;
-/// A round trip has reached the target if it exceeds it by no more than this part of it.
-const NEAR_TARGET_PART: u64 = 8;
 /// Round trips for which delay is ignored after cuts without effect, and after a loss beside a
 /// queue: other senders may have seen that loss, too, so that all try again at once.
 const DELAY_IGNORED_ROUNDS: u32 = 256;
@@ -92,9 +86,6 @@ const ROOM_PART_SIGNALLED: u64 = 16;
 const RUN_TIME: Span = Span::from_micros(500);
 /// Round trips after which marks on all packets count as false.
 const FALSE_MARK_ROUNDS: u32 = 64;
-/// A round trip without a queue exceeds the minimum by at most a quarter plus this part of the
-/// delay target.
-const NO_QUEUE_PART: u64 = 16;
 /// An idle period is this many times the wait for an answer, and this many gaps of the job.
 const IDLE_WAITS: u64 = 4;
 const IDLE_GAPS: u64 = 10;
@@ -105,7 +96,7 @@ pub struct WindowLimits {
     /// Its size at the start.
     pub initial: ByteCount,
     /// Its largest size.
-    pub most: ByteCount,
+    pub most: WindowMost,
     /// Bytes of a full packet.
     pub packet: ByteCount,
     /// How much the round trip may exceed the minimum before that is a signal.
@@ -129,6 +120,8 @@ pub struct Feedback {
     pub lost_needed: u32,
     /// When the last of these was sent.
     pub lost_sent_at: Stamp,
+    /// Those of the lost ones that parity has restored. They are told at the end of a message.
+    pub restored: u32,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: ByteCount,
 }
@@ -138,6 +131,8 @@ pub struct Feedback {
 pub struct CongestionWindow {
     limits: WindowLimits,
     bytes: u64,
+    /// Its largest size on the path as it is known.
+    most: u64,
     mark_share: f64,
     /// Round trips since the last one of exponential growth.
     share_rounds: u32,
@@ -177,10 +172,11 @@ pub struct CongestionWindow {
 impl CongestionWindow {
     /// A window at its initial size.
     pub fn new(limits: WindowLimits) -> Self {
-        let most = limits.most.get();
+        let most = limits.most.short.get();
         Self {
             limits,
             bytes: limits.initial.get().min(most).max(limits.packet.get()),
+            most,
             mark_share: 0.0,
             share_rounds: 0,
             linear_above: most,
@@ -229,13 +225,16 @@ impl CongestionWindow {
     /// Processes an acknowledgement; returns whether a queue is to blame for the losses in it.
     pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) -> bool {
         self.heard = now;
+        self.follow_path(rtt);
         let has_queue = self.has_queue(rtt);
-        match has_queue {
+        match self.is_queue_full(rtt) {
             true => self.links.note_beside_queue(&feedback),
             false => self.links.note_alone(&feedback),
         }
         let is_long = rtt.least() >= self.limits.delay_target;
-        let has_queue = has_queue && !(is_long && self.links.explain_losses());
+        let is_new = self.is_exponential() && self.links.are_few();
+        let is_explained = is_new || self.links.explain_losses();
+        let has_queue = has_queue && !(is_long && is_explained);
         let blames_queue = has_queue && feedback.lost > 0 && !self.has_marked;
         self.round_marks = self.round_marks.saturating_add(feedback.marks);
         if self.ignores_marks() {
@@ -257,10 +256,15 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        let queue_loss = feedback.lost_needed > 0 && has_queue && !self.has_marked;
+        let seen = match is_long {
+            true => feedback.lost_needed.saturating_sub(feedback.restored),
+            false => feedback.lost_needed,
+        };
+        let queue_loss = seen > 0 && has_queue && !self.has_marked;
         let is_answered = |until| feedback.lost_sent_at <= until;
         if queue_loss && !self.losses_answered.is_some_and(is_answered) {
             self.shrink(now, QUEUE_LOSS_CUT, rtt);
+            self.links.on_blame();
             self.losses_answered = Some(now.stamp());
             self.delay_ignored = self.delay_ignored.min(DELAY_IGNORED_AFTER_LOSS);
         } else if feedback.marks > 0 && !self.is_exponential() {
@@ -280,7 +284,7 @@ impl CongestionWindow {
     pub fn on_silence(&mut self) {
         self.spare = SpareCapacity::default();
         self.bytes = self.floor(1);
-        self.linear_above = self.limits.most.get();
+        self.linear_above = self.most;
     }
 
     /// Data is to be sent while none is in flight; perhaps the peer has been silent for a long
@@ -306,7 +310,7 @@ impl CongestionWindow {
     /// it.
     pub(crate) fn on_new_path(&mut self) {
         self.spare = SpareCapacity::default();
-        self.linear_above = self.limits.most.get();
+        self.linear_above = self.most;
         self.is_path_new = true;
         self.delay_trial = None;
         self.delay_ignored = 0;
@@ -317,8 +321,13 @@ impl CongestionWindow {
         self.floor(DELAY_PACKETS_MIN).min(self.bytes)
     }
 
+    /// These bytes, which a short path has room for, on the path as it is known.
+    pub(crate) fn stretched(&self, bytes: u64) -> u64 {
+        (bytes as f64 * self.most as f64 / self.limits.most.short.get() as f64) as u64
+    }
+
     fn floor(&self, packets: u64) -> u64 {
-        (self.limits.packet.get() * packets).min(self.limits.most.get())
+        (self.limits.packet.get() * packets).min(self.limits.most.short.get())
     }
 
     /// Whether the path marks packets for no reason.
@@ -339,11 +348,6 @@ impl CongestionWindow {
         } else {
             self.falsely_marked = 0;
         }
-    }
-
-    /// The longest delay that is no sign of a queue.
-    fn no_queue(&self, rtt: &Rtt) -> Span {
-        rtt.least().divided(4) + self.limits.delay_target.divided(NO_QUEUE_PART)
     }
 
     /// Whether no signal has come since growth is exponential.
@@ -370,7 +374,16 @@ impl CongestionWindow {
                 .min(acked)
                 .max(self.spare.growth(acked))
         };
-        self.bytes = (self.bytes + by).min(self.limits.most.get());
+        self.bytes = (self.bytes + by).min(self.most);
+    }
+
+    /// The largest size follows the path. Growth that no signal has ended goes on.
+    fn follow_path(&mut self, rtt: &Rtt) {
+        let before = std::mem::replace(&mut self.most, self.limits.most.on(rtt).get());
+        if self.linear_above == before || self.linear_above > self.most {
+            self.linear_above = self.most;
+        }
+        self.bytes = self.bytes.min(self.most);
     }
 
     fn end_round(&mut self, now: Instant, rtt: &Rtt) {
@@ -406,51 +419,6 @@ impl CongestionWindow {
         self.look_at_delay(now, rtt);
     }
 
-    fn look_at_delay(&mut self, now: Instant, rtt: &Rtt) {
-        let delay = rtt.smoothed().beyond(rtt.least());
-        let faded = self
-            .delay_most
-            .beyond(self.delay_most.divided(DELAY_MOST_ROUNDS));
-        self.delay_most = faded.max(delay);
-        self.judge_trial(rtt);
-        if self.delay_ignored > 0 {
-            self.delay_ignored -= 1;
-            return;
-        }
-        let floor = self.floor(DELAY_PACKETS_MIN) as f64;
-        let cut = self.delay_cut(rtt).min(1.0 - floor / self.bytes as f64);
-        if cut <= 0.0 || now < self.answered_until {
-            return;
-        }
-        let trial =
-            (self.delay_trial).unwrap_or_else(|| DelayTrial::new(self.bytes, rtt.smoothed()));
-        self.shrink(now, cut, rtt);
-        self.delay_trial = Some(trial);
-    }
-
-    /// Ends a trial that has shown that others fill the queue, or that the window has grown back.
-    fn judge_trial(&mut self, rtt: &Rtt) {
-        let Some(trial) = &mut self.delay_trial else {
-            return;
-        };
-        let before = trial.bytes;
-        let of_others = trial.delay_of_others(self.bytes, rtt.smoothed());
-        let target = self.limits.delay_target;
-        let is_reached = rtt.smoothed() <= rtt.least() + target + target.divided(NEAR_TARGET_PART);
-        if self.bytes >= before {
-            self.delay_trial = None;
-        } else if is_reached && !trial.has_followed {
-            self.delay_trial = Some(DelayTrial {
-                has_followed: true,
-                ..DelayTrial::new(self.bytes, rtt.smoothed())
-            });
-        } else if of_others > target.divided(OTHERS_PART) {
-            self.bytes = before;
-            self.delay_trial = None;
-            self.delay_ignored = DELAY_IGNORED_ROUNDS;
-        }
-    }
-
     /// Takes this share from the window, unless the signal concerns the window before the last cut.
     fn cut(&mut self, now: Instant, share: f64, rtt: &Rtt) {
         if now >= self.answered_until {
@@ -482,25 +450,6 @@ impl CongestionWindow {
         self.bytes = kept.max(self.floor(1));
         self.linear_above = self.bytes;
     }
-
-    /// Whether a queue delays packets: clearly longer than without one, and by half of the longest
-    /// recent delay.
-    fn has_queue(&self, rtt: &Rtt) -> bool {
-        let target = self.limits.delay_target;
-        let full = self.delay_most.divided(2).max(self.no_queue(rtt));
-        rtt.smoothed().beyond(rtt.least()) > full.min(target.divided(QUEUE_PART))
-    }
-
-    /// The share that delay takes from the window, if the cuts of the last round trips shorten the
-    /// round trip as much as the window.
-    fn delay_cut(&self, rtt: &Rtt) -> f64 {
-        let target = rtt.least() + self.limits.delay_target;
-        let kept = self.delay_trial.map_or(1.0, |trial| {
-            (self.bytes as f64 / trial.rounds[0] as f64).min(1.0)
-        });
-        let expected = rtt.smoothed().as_secs_f64() * kept;
-        (1.0 - target.as_secs_f64() / expected).min(DELAY_CUT_MAX)
-    }
 }
 
 #[cfg(test)]
@@ -513,7 +462,7 @@ mod tests {
     pub(super) fn window() -> CongestionWindow {
         CongestionWindow::new(WindowLimits {
             initial: ByteCount::kib(256),
-            most: ByteCount::mib(1),
+            most: WindowMost::fixed(ByteCount::mib(1)),
             packet: ByteCount::new(PACKET),
             delay_target: Span::from_millis(1),
             queues: QueueSignal::Auto,
@@ -552,6 +501,7 @@ mod tests {
             lost,
             lost_needed: lost,
             lost_sent_at: Stamp::default(),
+            restored: 0,
             in_flight: window.bytes(),
         }
     }
@@ -589,7 +539,7 @@ mod tests {
                 window.on_feedback(at(20 * n), news(&window, 99, 0, before), &path);
             }
             let full = window.bytes();
-            (0..100).for_each(|_| path.sample(Span::from_micros(20_500)));
+            (0..100).for_each(|_| path.sample(Span::from_millis(26)));
             let blames = window.on_feedback(at(2_000), news(&window, 99, 0, then), &path);
             assert_eq!(blames, halves, "{before} %, then {then} %");
             assert_eq!(window.bytes() < full, halves, "{before} %, then {then} %");

@@ -39,7 +39,7 @@ pub use redundancy::{RedundancyFamily, RedundancyTerms};
 pub use values::{
     AlgorithmChoice, Checksum, CodecName, CodecTerms, DropFrom, GradientTransform, GrantWindow,
     HoleFilling, IdleMode, MetricsAccess, Mtu, PacketCipher, PacketOrder, PacketSecurity,
-    QueueSignal, ReduceAlgorithm, SumOrder, ToleranceUse, WireChoice,
+    QueueSignal, ReduceAlgorithm, SendWindow, SumOrder, ToleranceUse, WireChoice,
 };
 
 /// The sizes that `collectives.chunk` may have.
@@ -84,12 +84,13 @@ job_keys! {
         idle: IdleMode = IdleMode::Adaptive, one_of();
         /// Largest IP packet in bytes; "auto" is the smallest MTU of the ranks' interfaces.
         mtu: Mtu = Mtu::Auto, or("auto", whole(576..=65_535));
-        /// Maximum bytes in flight to one peer; raise it where rate x round trip is larger.
-        window: ByteCount = ByteCount::mib(1), Size(ByteCount::kib(64)..=GIB);
+        /// Maximum bytes in flight to one peer; "auto" is 1 MiB for each millisecond of the path's
+        /// round trip, at least 1 MiB and at most 64 MiB.
+        window: SendWindow = SendWindow::AUTO, or("auto", Size(ByteCount::kib(64)..=GIB));
         /// Bytes in flight to one peer at first, before any acknowledgement.
         initial_window: ByteCount = ByteCount::kib(256), Size(ByteCount::kib(16)..=GIB);
         /// Bytes of a message that may be sent before its receiver is ready; with a grant_window,
-        /// bytes of all messages to one rank.
+        /// bytes of all messages to one rank. Grows with an automatic window.
         unscheduled: ByteCount = ByteCount::kib(256), Size(ByteCount::new(1)..=GIB);
         /// Bytes with which the message of a rank that sends no other may begin although its
         /// receiver grants segments, at most three quarters of it, as packets that long queues
@@ -374,12 +375,12 @@ impl Job {
         );
         let rules = [
             (
-                transport.initial_window <= transport.window,
+                transport.initial_window <= transport.window.most(),
                 ("transport.initial_window", window),
                 "the first must not be larger",
             ),
             (
-                transport.unscheduled <= transport.window,
+                transport.unscheduled <= transport.window.most(),
                 ("transport.unscheduled", window),
                 "the first must not be larger",
             ),
@@ -565,7 +566,7 @@ mod tests {
         assert_eq!(job.tolerance, Share::new(0.1).expect("a share"));
         assert_eq!(job.holes, HoleFilling::ErrorFeedback);
         assert_eq!(job.transport.mtu, Mtu::Bytes(9000));
-        assert_eq!(job.transport.window, ByteCount::mib(2));
+        assert_eq!(job.transport.window, SendWindow::Bytes(ByteCount::mib(2)));
         assert_eq!(job.transport.gap, Span::from_micros(1500));
         assert_eq!(job.transport.checksum, Checksum::Off);
         assert_eq!(job.loss.step_tolerance, Share::new(0.05));
@@ -667,7 +668,7 @@ mod tests {
 
     #[test]
     fn values_that_exclude_each_other_are_refused() {
-        let message = refusal("[transport]\ninitial_window = \"2MiB\"");
+        let message = refusal("[transport]\nwindow = \"1MiB\"\ninitial_window = \"2MiB\"");
         assert_eq!(
             message,
             "transport.initial_window = \"2MiB\" contradicts transport.window = \"1MiB\": \
@@ -742,7 +743,7 @@ mod tests {
         ) {
             let tolerance = Share::new(tolerance).expect("between 0 and 1");
             let mut job = Job { tolerance, ..Job::default() };
-            job.transport.window = ByteCount::new(window);
+            job.transport.window = SendWindow::Bytes(ByteCount::new(window));
             job.transport.gap = Span::from_picos(gap);
             job.faults.burst = burst;
             let choice = |(world, bytes, algorithm): (u16, u64, usize)| AlgorithmChoice {

@@ -40,26 +40,28 @@ pub fn fitted(job: Job, facts: &LaunchFacts) -> Job {
     let transport = &mut job.transport;
     let grants = transport.grant_window.unwrap_or_else(|| match peers {
         0..=UNGRANTED_PEERS => GrantWindow::Unlimited,
-        _ => GrantWindow::Bytes(transport.window.min(ByteCount::new(half)).max(WINDOW_MIN)),
+        _ => {
+            let short = transport.window.short();
+            GrantWindow::AsOne(short.min(ByteCount::new(half)).max(WINDOW_MIN))
+        }
     });
     let (window, unscheduled) = match grants {
         GrantWindow::Unlimited => (half / peers, half / peers),
-        GrantWindow::Bytes(all) => (half, all.get() / peers),
+        GrantWindow::Bytes(all) | GrantWindow::AsOne(all) => (half, all.get() / peers),
     };
     transport.grant_window = Some(grants);
-    transport.window = (transport.window).min(ByteCount::new(window).max(WINDOW_MIN));
-    transport.initial_window = transport.initial_window.min(transport.window);
+    transport.window = (transport.window).within(ByteCount::new(window).max(WINDOW_MIN));
+    let most = transport.window.most();
+    transport.initial_window = transport.initial_window.min(most);
     let unscheduled = ByteCount::new(unscheduled).max(UNSCHEDULED_MIN);
-    transport.unscheduled = (transport.unscheduled)
-        .min(unscheduled)
-        .min(transport.window);
+    transport.unscheduled = (transport.unscheduled).min(unscheduled).min(most);
     job
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Mtu;
+    use crate::job::{Mtu, SendWindow};
 
     fn facts(peers: u64, receive_buffer: u64) -> LaunchFacts {
         LaunchFacts {
@@ -84,16 +86,16 @@ mod tests {
             assert_eq!(transport.grant_window, Some(GrantWindow::Unlimited));
             transport.window
         };
-        assert_eq!(window(1, 64 << 20), ByteCount::mib(1));
-        assert_eq!(window(4, 2 << 20), ByteCount::kib(256));
+        assert_eq!(window(1, 64 << 20), SendWindow::Auto(ByteCount::mib(32)));
+        assert_eq!(window(4, 2 << 20), SendWindow::Auto(ByteCount::kib(256)));
     }
 
     #[test]
     fn many_peers_are_granted_what_one_alone_may_have() {
         let transport = fitted(Job::default(), &facts(127, 16 << 20)).transport;
         let window = ByteCount::mib(1);
-        assert_eq!(transport.window, window);
-        assert_eq!(transport.grant_window, Some(GrantWindow::Bytes(window)));
+        assert_eq!(transport.window.short(), window);
+        assert_eq!(transport.grant_window, Some(GrantWindow::AsOne(window)));
         let starts = transport.unscheduled.get() * 127;
         assert!(
             starts <= window.get(),

@@ -5,6 +5,7 @@
 //! and carries the packets.
 
 use crate::budget::Ledger;
+use crate::congestion::WindowMost;
 use crate::grants::Grants;
 use crate::machine::RUN_SEGMENTS_MAX;
 use crate::parity::ParityRule;
@@ -57,8 +58,8 @@ impl RankState {
     pub(crate) fn new(network: EndpointSettings, ledger: Ledger) -> Self {
         Self {
             grants: Grants::new(
-                network.grant_segments,
-                network.window.get() / u64::from(network.segment_bytes),
+                (network.grant_window).map(|window| network.in_segments(window.short).max(2)),
+                network.in_segments(network.window.short),
             ),
             near_grants: Grants::new(None, 1),
             network,
@@ -158,12 +159,12 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
     let part = near.window.get() / RUNS_PER_WINDOW / u64::from(near.segment_bytes);
     EndpointSettings {
         segment_bytes: near.segment_bytes,
-        window: near.window,
+        window: WindowMost::fixed(near.window),
         initial_window: near.window,
         unscheduled: near.window,
         run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,
         entropies: 1,
-        grant_segments: None,
+        grant_window: None,
         parity: ParityRule::None,
         ..network.clone()
     }

@@ -5,8 +5,8 @@
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
 //!    and otherwise early. It matches a post of its own length, or a post of that length or more
-//!    with [`LengthRule::AtMost`]. An early message is accepted up to its unscheduled start; when
-//!    it is posted, the rest is granted in turn ([`crate::grants`]).
+//!    with [`LengthRule::AtMost`]. Of an early message its unscheduled start comes; when it
+//!    is posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once (`Receiver::handle_data`), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.
@@ -567,6 +567,8 @@ impl Receiver {
         }
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
             self.granted.on_answer(took);
+            let room = lent.settings.path_room(self.granted.answers());
+            lent.grants.follow_path(lent.place, room);
         }
         let landed = receiving.settle_some(segments);
         lent.grants.settle(lent.place, landed);

@@ -15,6 +15,8 @@ const GAPS_GUESSED: u64 = 2;
 const RETRY_DOUBLINGS: u32 = 12;
 /// No packet overtakes another one of its class by this many of the job's gaps.
 const GAPS_REORDERED: u64 = 4;
+/// But on a long path it may by the minimum round trip divided by this.
+const ROUND_PART_REORDERED: u64 = 4;
 /// The minimum round trip is in doubt when delay has exceeded its target for this long, and for
 /// this many round trips, and has hardly changed: a longer path delays all packets alike, but a
 /// queue that others fill becomes longer and shorter.
@@ -165,10 +167,21 @@ impl Rtt {
 
     /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed
     /// packets overtake each other by as much as queues differ, so this is a time, a round trip
-    /// with its deviation, and not a count of packets; and at most some gaps, since a gap is, by
-    /// the job's definition, the time by which packets overtake each other.
+    /// with its deviation, and not a count of packets. It is at most some gaps, since a gap is, by
+    /// the job's definition, the time by which packets overtake each other, or on long paths a part
+    /// of the minimum round trip, as in RACK (RFC 8985, section 6.2): hosts read the packets of a
+    /// large window path by path.
     pub fn reordering(&self, gap: Span) -> Span {
-        self.answer_wait().min(gap * GAPS_REORDERED)
+        self.reordered_within(gap, self.least().divided(ROUND_PART_REORDERED))
+    }
+
+    /// The same where paths keep order. Since that shows losses sooner, time need not.
+    pub fn reordering_in_order(&self, gap: Span) -> Span {
+        self.reordered_within(gap, self.least())
+    }
+
+    fn reordered_within(&self, gap: Span, part: Span) -> Span {
+        self.answer_wait().min((gap * GAPS_REORDERED).max(part))
     }
 }
 
@@ -220,6 +233,19 @@ mod tests {
         }
         assert_eq!(renewed.len(), 2, "{renewed:?}");
         assert!(renewed[1] - renewed[0] > 10_000, "{renewed:?}");
+    }
+
+    #[test]
+    fn packets_overtake_each_other_by_more_on_a_long_path() {
+        let gap = Span::from_millis(1);
+        let late_by = |micros| {
+            let mut rtt = Rtt::new(gap);
+            rtt.sample(Span::from_micros(micros));
+            (rtt.reordering(gap), rtt.reordering_in_order(gap))
+        };
+        let [short, quarter, whole] = [300, 10_000, 40_000].map(Span::from_micros);
+        assert_eq!(late_by(100), (short, short), "the wait for an answer");
+        assert_eq!(late_by(40_000), (quarter, whole));
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod trimmed;
+mod unscheduled;
 mod worth;
 
 use std::collections::VecDeque;
@@ -175,7 +176,8 @@ pub struct Sender {
     heard: Instant,
     /// Bytes of all messages, headers included.
     in_flight: u64,
-    /// Bytes of the unscheduled starts of messages that the peer may not have heard of.
+    /// Bytes of the unscheduled starts of messages that the peer may not have heard of; where it
+    /// grants none, that it may not have posted.
     unscheduled: u64,
     window: CongestionWindow,
     search: LeastSearch,
@@ -286,27 +288,6 @@ impl Sender {
         }
         self.next = MessageSerial(serial.0 + 1);
         serial
-    }
-
-    /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
-    ///
-    /// A receiver that grants learns of unscheduled segments only when they arrive. So all messages
-    /// to one peer share the unscheduled start of one: many peers that begin many small messages at
-    /// once would overload the receiver's link. The first message always has it.
-    fn unscheduled_start(&mut self, bytes: u32, settings: &EndpointSettings) -> UnscheduledStart {
-        let segments = settings.unscheduled_segments();
-        let most = u64::from(segments) * u64::from(settings.segment_bytes);
-        let bytes = most.min(u64::from(bytes) + HEADER_BYTES as u64);
-        let is_granted = settings.grant_segments.is_some();
-        if is_granted && self.unscheduled > 0 && self.unscheduled + bytes > most {
-            return UnscheduledStart::default();
-        }
-        self.unscheduled += bytes;
-        UnscheduledStart {
-            segments,
-            bytes,
-            ..UnscheduledStart::default()
-        }
     }
 
     /// Bytes in flight, headers included.
@@ -627,7 +608,9 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         let hidden = sending.parity.hidden_losses(report.restored);
-        self.unscheduled -= sending.release();
+        if report.granted > settings.unscheduled_segments() || settings.grant_window.is_some() {
+            self.unscheduled -= sending.release();
+        }
         let in_flight = ByteCount::new(self.in_flight);
         self.spray.on_marks(report.ce_entropies);
         let acked = acknowledge(sending, packet);
@@ -717,6 +700,7 @@ impl Sender {
             lost: lost.all,
             lost_needed: lost.needed,
             lost_sent_at: lost.sent_at,
+            restored: lost.restored,
             ..news
         };
         let ignored = self.window.ignores_marks();

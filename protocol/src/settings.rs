@@ -1,8 +1,11 @@
 //! A job's parameters for one rank, in the units of its machine.
 
+use crate::congestion::WindowMost;
+use crate::grants::PathRoom;
 use crate::job::{GrantWindow, Job, Mtu, PacketOrder, QueueSignal};
 use crate::parity::ParityRule;
 use crate::priority::Policy;
+use crate::rtt::Rtt;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
 
@@ -67,15 +70,15 @@ pub struct EndpointSettings {
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
     /// Maximum bytes in flight to one peer.
-    pub window: ByteCount,
+    pub window: WindowMost,
     /// Bytes in flight at the start.
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
     pub unscheduled: ByteCount,
     /// Bytes with which a message may begin although its receiver grants segments.
     pub speculative: ByteCount,
-    /// Segments that all peers together may have in flight to this rank; `None`: any number.
-    pub grant_segments: Option<u64>,
+    /// Bytes that all peers together may have in flight to this rank; `None`: any number.
+    pub grant_window: Option<WindowMost>,
     /// Most segments of one run.
     pub run_segments: usize,
     /// Paths to each peer.
@@ -119,15 +122,17 @@ impl EndpointSettings {
         Self {
             identity,
             segment_bytes,
-            window: job.transport.window,
+            window: WindowMost::new(&job.transport),
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
             speculative: job.transport.speculative,
-            grant_segments: match job.transport.grant_window {
+            grant_window: match job.transport.grant_window {
                 None | Some(GrantWindow::Unlimited) => None,
-                Some(GrantWindow::Bytes(bytes)) => {
-                    Some((bytes.get() / u64::from(segment_bytes)).max(2))
-                }
+                Some(GrantWindow::Bytes(bytes)) => Some(WindowMost::fixed(bytes)),
+                Some(GrantWindow::AsOne(short)) => Some(WindowMost {
+                    short,
+                    long: job.transport.window.most().max(short),
+                }),
             },
             run_segments: run_segments(job, segment_bytes),
             entropies: job.transport.entropies,
@@ -144,15 +149,29 @@ impl EndpointSettings {
         }
     }
 
+    /// Segments of a full packet that so many bytes are.
+    pub(crate) fn in_segments(&self, bytes: ByteCount) -> u64 {
+        bytes.get() / u64::from(self.segment_bytes)
+    }
+
+    /// What a path with these round trips has room for, where peers wait for grants.
+    pub(crate) fn path_room(&self, rtt: &Rtt) -> PathRoom {
+        let all = self.grant_window.map(|window| window.on(rtt));
+        PathRoom {
+            each: self.in_segments(self.window.on(rtt)),
+            all: all.map_or(0, |all| self.in_segments(all)),
+        }
+    }
+
     /// Segments of a message that may be sent before its receiver has posted it.
     pub fn unscheduled_segments(&self) -> u32 {
-        (self.unscheduled.get() / u64::from(self.segment_bytes)).max(1) as u32
+        self.in_segments(self.unscheduled).max(1) as u32
     }
 
     /// Segments with which a message may begin although its receiver grants segments.
     pub fn speculative_segments(&self) -> u32 {
-        match self.grant_segments {
-            Some(_) => (self.speculative.get() / u64::from(self.segment_bytes)) as u32,
+        match self.grant_window {
+            Some(_) => self.in_segments(self.speculative) as u32,
             None => 0,
         }
     }
@@ -161,6 +180,6 @@ impl EndpointSettings {
     /// take less than a segment.
     pub fn is_worth_an_ack(&self, segments: u32) -> bool {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
-        filled * ACKS_PER_WINDOW > self.window.get()
+        filled * ACKS_PER_WINDOW > self.window.short.get()
     }
 }

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::{Bitmap, decode_runs};
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, SendWindow};
 use gradwire_protocol::machine::{Datagram, Ecn, Machine, Payload};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
@@ -26,7 +26,7 @@ fn share(value: f64) -> Share {
 fn job() -> Job {
     let mut job = Job::default();
     job.transport.initial_window = ByteCount::mib(1);
-    job.transport.window = ByteCount::mib(1);
+    job.transport.window = SendWindow::Bytes(ByteCount::mib(1));
     job.transport.unscheduled = ByteCount::mib(1);
     job
 }

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity};
+use gradwire_protocol::job::{GrantWindow, Job, Mtu, PacketSecurity, SendWindow};
 use gradwire_protocol::machine::{ArrivedRun, Machine, Transmit, UnsentRun};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::parity::ParityRule;
@@ -233,7 +233,7 @@ fn random_job(rng: &mut impl Rng) -> Job {
     job.transport.unscheduled = ByteCount::kib(unscheduled);
     if rng.random_bool(0.5) {
         let window = rng.random_range(unscheduled.max(64)..=1024);
-        job.transport.window = ByteCount::kib(window);
+        job.transport.window = SendWindow::Bytes(ByteCount::kib(window));
     }
     // In long bursts of loss both ways a peer may be silent for seconds without being lost.
     job.transport.peer_timeout = Span::from_millis(60_000);

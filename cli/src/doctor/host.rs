@@ -7,6 +7,8 @@ use std::io;
 use std::net::IpAddr;
 
 use gradwire_protocol::job::{Job, Mtu};
+use gradwire_protocol::launch::{self, LaunchFacts};
+use gradwire_protocol::units::ByteCount;
 use gradwire_transport::interface;
 use gradwire_transport::probe::offload::Offload;
 use gradwire_transport::probe::{device, offload, system};
@@ -187,17 +189,32 @@ fn receive_buffer(granted: io::Result<u64>, wanted: &HostPlan<'_>) -> HostFindin
         }
     };
     let peers = u64::from(wanted.world.saturating_sub(1).max(1));
-    let needed = 2 * transport.window.get() * peers;
+    let window = transport.window.short();
+    let needed = 2 * window.get() * peers;
     let sizes = format!(
         "{} in {entropies} sockets; windows of {} from {peers} peers need {}",
         mebibytes(granted),
-        transport.window,
+        window,
         mebibytes(needed)
     );
-    if granted >= needed {
-        return HostFinding::ok(check, sizes);
-    }
     let fitting = granted / 2 / peers;
+    if granted >= needed {
+        let facts = LaunchFacts {
+            mtu: 1_500,
+            receive_buffer: ByteCount::new(granted),
+            peers,
+        };
+        let fitted = launch::fitted(wanted.job.clone(), &facts);
+        let longest = fitted.transport.window.most();
+        let found = match longest > window {
+            true => format!(
+                "{sizes}; on long paths they grow to {}",
+                mebibytes(longest.get())
+            ),
+            false => sizes,
+        };
+        return HostFinding::ok(check, found);
+    }
     let costs = format!(
         "windows shrink to {} KiB: at most {:.1} Gb/s from each peer at a round trip of 100 us",
         fitting >> 10,

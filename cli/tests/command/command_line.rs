@@ -78,7 +78,7 @@ fn a_job_without_security_is_checked_with_a_warning() {
 fn job_keys_are_listed_with_their_ranges() {
     let text = String::from_utf8_lossy(&run(&["job", "keys"]).stdout).into_owned();
     assert!(
-        text.contains("\ntransport.window = \"1MiB\"\n    Maximum bytes in flight"),
+        text.contains("\ntransport.window = \"auto\"\n    Maximum bytes in flight"),
         "{text}"
     );
     assert!(

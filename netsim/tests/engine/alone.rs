@@ -102,7 +102,7 @@ fn a_flow_waits_one_round_trip_for_its_grant() {
         let mut setup = setup(fabric.clone(), flows(vec![flow(ends.0, ends.1, bytes)]));
         setup.job.transport.unscheduled = ByteCount::new(2 * sizes[0]);
         setup.job.transport.speculative = ByteCount::new(0);
-        setup.job.transport.initial_window = setup.job.transport.window;
+        setup.job.transport.initial_window = setup.job.transport.window.most();
         setup.job.transport.entropies = 1;
         let there = stored_and_forwarded(&fabric, ends, &sizes[..1]);
         let grant = first_answer(&setup, there);

@@ -4,7 +4,7 @@ use gradwire_fabric::topology::{Device, LinkWay, OneWayFault};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::setup::{Setup, Transport};
 use gradwire_netsim::simulation;
-use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::job::{GrantWindow, Job, SendWindow};
 use gradwire_protocol::launch::{self, LaunchFacts};
 use gradwire_protocol::units::{ByteCount, Instant, Rate, Span};
 use gradwire_workloads::workload::{Flow, Start};
@@ -134,7 +134,7 @@ fn a_late_flow_gets_its_half_at_once() {
 fn an_incast_of_large_unscheduled_starts_ends() {
     let mut setup = lines("single:128@100G", "incast:127x2MB", SEED);
     let transport = &mut setup.job.transport;
-    transport.window = ByteCount::mib(1);
+    transport.window = SendWindow::Bytes(ByteCount::mib(1));
     transport.unscheduled = ByteCount::kib(256);
     transport.grant_window = Some(GrantWindow::Bytes(ByteCount::kib(64)));
     let outcome = simulation::run(&setup, &mut |_| ()).expect("the setup makes sense");

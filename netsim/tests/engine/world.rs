@@ -16,7 +16,7 @@ use gradwire_netsim::engine::wiring::Wiring;
 use gradwire_netsim::results::outcome::{FlowOutcome, LinkOutcome, Outcome, TransportCounts};
 use gradwire_netsim::setup::{Division, JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
-use gradwire_protocol::job::{GrantWindow, Job};
+use gradwire_protocol::job::{GrantWindow, Job, SendWindow};
 use gradwire_protocol::machine::Ecn;
 use gradwire_protocol::units::{ByteCount, Dscp, Instant, Share, Span};
 use gradwire_workloads::workload::{Flow, Hosts, Workload};
@@ -91,7 +91,7 @@ pub(crate) fn lines(shape: &str, text: &str, seed: u64) -> Setup {
 pub(crate) fn ungranted(mut setup: Setup) -> Setup {
     let all = ByteCount::mib(64);
     let transport = &mut setup.job.transport;
-    (transport.window, transport.initial_window) = (all, all);
+    (transport.window, transport.initial_window) = (SendWindow::Bytes(all), all);
     transport.unscheduled = all;
     transport.grant_window = Some(GrantWindow::Unlimited);
     setup

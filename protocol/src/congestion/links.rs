@@ -11,11 +11,14 @@
 use super::Feedback;
 
 /// After this many segments, older ones count half.
-const LINK_MEMORY: u64 = 1 << 14;
+const LINK_MEMORY: f64 = 65_536.0;
 /// Round trips without a queue and without a cut after which a path is calm.
 const CALM_AFTER: u32 = 4;
 /// Links explain no loss where fewer than this many are expected in a round trip.
 const EXPECTED_MIN: f64 = 0.02;
+/// The share of a link is known from few losses: it may be what these and this many standard
+/// deviations make.
+const SHARE_DEVIATIONS: f64 = 1.0;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to
 /// grow back, so even one of 50 would keep it small.
@@ -23,6 +26,9 @@ const EXPLAINED_DEVIATIONS: f64 = 3.5;
 /// They explain none where more packets beside a queue are lost than this many times their share,
 /// by more than chance.
 const CLEARLY_MORE: f64 = 2.0;
+/// Share of a round trip's segments whose loss is no signal while the window doubles: as in BBR
+/// (Cardwell et al., draft-ietf-ccwg-bbr, section 2.7).
+const LOSS_STARTING: f64 = 0.02;
 /// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
 /// its specification, and about the random loss of a bad link.
 const LOSS_IGNORED: f64 = 0.05;
@@ -33,73 +39,112 @@ const ACCIDENTS: f64 = 2.0;
 const DEVIATIONS: f64 = 1.5;
 
 /// The shares of segments that are lost without a queue and beside one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct LinkLosses {
     calm: LossCount,
     queued: LossCount,
-    /// Round trips since the last queue and the last cut.
-    calm_rounds: u32,
     /// This round trip.
     round: LossCount,
-    /// Segments that arrived in the round trip before.
-    segments_before: u32,
     /// Segments of earlier round trips. Each round trip counts half as much as the one after it,
     /// since losses are found late.
     recent: f64,
+    /// Round trips since the last queue and the last cut.
+    calm_rounds: u32,
+    /// Segments that arrived in the round trip before.
+    segments_before: u32,
     /// Losses beyond the share that is ignored, less those that earlier round trips have spared.
     excess: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LossCount {
-    segments: u64,
-    lost: u64,
+    segments: f64,
+    lost: f64,
+}
+
+impl Default for LinkLosses {
+    /// A path is calm until a queue is seen.
+    fn default() -> Self {
+        Self {
+            calm: LossCount::default(),
+            queued: LossCount::default(),
+            round: LossCount::default(),
+            recent: 0.0,
+            calm_rounds: CALM_AFTER,
+            segments_before: 0,
+            excess: 0.0,
+        }
+    }
 }
 
 impl LossCount {
-    fn add(&mut self, feedback: &Feedback) {
-        self.segments += u64::from(feedback.segments) + u64::from(feedback.lost);
-        self.lost += u64::from(feedback.lost);
+    fn add(&mut self, news: Self) {
+        self.segments += news.segments;
+        self.lost += news.lost;
         if self.segments > LINK_MEMORY {
-            (self.segments, self.lost) = (self.segments / 2, self.lost / 2);
+            (self.segments, self.lost) = (self.segments / 2.0, self.lost / 2.0);
         }
     }
 
-    fn share(self) -> f64 {
-        self.lost as f64 / self.segments.max(1) as f64
+    /// The largest share that chance would make these losses of.
+    fn share_most(self) -> f64 {
+        let most = self.lost + SHARE_DEVIATIONS * self.lost.sqrt();
+        most / self.segments.max(1.0)
     }
+}
 
-    /// Whether chance may lose this many where so many are expected to be lost.
-    fn is_chance(self, expected: f64) -> bool {
-        let beyond = self.lost.saturating_sub(1) as f64 - expected;
-        beyond <= EXPLAINED_DEVIATIONS * expected.sqrt()
-    }
+/// Whether chance may lose this many where so many are expected to be lost.
+fn is_chance(lost: f64, expected: f64) -> bool {
+    lost - 1.0 - expected <= EXPLAINED_DEVIATIONS * expected.sqrt()
 }
 
 impl LinkLosses {
     /// Takes the news of an acknowledgement that comes while no queue is seen.
     pub(super) fn note_alone(&mut self, feedback: &Feedback) {
-        self.round.add(feedback);
+        let news = self.note(feedback);
         if self.calm_rounds >= CALM_AFTER {
-            self.calm.add(feedback);
+            self.calm.add(news);
         }
     }
 
     /// Takes the news of an acknowledgement that comes while a queue is seen.
     pub(super) fn note_beside_queue(&mut self, feedback: &Feedback) {
-        self.round.add(feedback);
+        let news = self.note(feedback);
         self.calm_rounds = 0;
-        self.queued.add(feedback);
+        self.queued.add(news);
+    }
+
+    /// Segments that parity has restored say nothing here: they are told at the end of a message, of
+    /// many round trips together, and some of them were only late.
+    fn note(&mut self, feedback: &Feedback) -> LossCount {
+        let lost = f64::from(feedback.lost.saturating_sub(feedback.restored));
+        let segments = f64::from(feedback.segments) + lost;
+        self.round.segments += segments;
+        self.round.lost += lost;
+        LossCount { segments, lost }
+    }
+
+    /// Segments of this round trip and of earlier ones.
+    fn segments(&self) -> f64 {
+        self.round.segments + self.recent
+    }
+
+    /// Whether a window that has met no signal yet would lose more if it had overrun a queue: such
+    /// windows double, so they overrun it by far.
+    pub(super) fn are_few(&self) -> bool {
+        is_chance(self.round.lost, LOSS_STARTING * self.segments())
     }
 
     /// Whether the losses of this round trip are no more than links would lose, too.
     pub(super) fn explain_losses(&self) -> bool {
-        let share = self.calm.share();
-        let expected = share * (self.round.segments as f64 + self.recent);
-        let queued = self.queued.segments as f64;
+        let share = self.calm.share_most();
+        let expected = share * self.segments();
         expected >= EXPECTED_MIN
-            && self.round.is_chance(expected)
-            && self.queued.is_chance(CLEARLY_MORE * share * queued)
+            && is_chance(self.round.lost, expected)
+            && is_chance(
+                self.queued.lost,
+                CLEARLY_MORE * share * self.queued.segments,
+            )
     }
 
     /// The share that a round trip has lost, if it is clearly more than the share that is ignored,
@@ -126,9 +171,14 @@ impl LinkLosses {
         self.excess = 0.0;
     }
 
+    /// The window was cut for losses beside a queue: another cut needs new ones.
+    pub(super) fn on_blame(&mut self) {
+        self.queued = LossCount::default();
+    }
+
     /// A round trip is over.
     pub(super) fn end_round(&mut self) {
-        self.recent = self.recent / 2.0 + self.round.segments as f64;
+        self.recent = self.recent / 2.0 + self.round.segments;
         self.round = LossCount::default();
         self.calm_rounds = self.calm_rounds.saturating_add(1);
     }
@@ -233,6 +283,37 @@ mod tests {
             is_blamed && *round > 12
         };
         (0..4_000).filter(is_blamed).count()
+    }
+
+    #[test]
+    fn restored_segments_change_no_share() {
+        let mut links = LinkLosses::default();
+        let lost = |lost, restored| Feedback {
+            segments: 1_000,
+            lost,
+            restored,
+            ..Feedback::default()
+        };
+        links.note_alone(&lost(10, 0));
+        for feedback in [lost(400, 400), lost(10, 5)] {
+            links.note_beside_queue(&feedback);
+            assert!(links.explain_losses(), "{feedback:?}");
+        }
+        links.note_beside_queue(&lost(400, 300));
+        assert!(!links.explain_losses());
+    }
+
+    #[test]
+    fn a_window_that_doubles_has_overrun_no_queue_if_it_loses_little() {
+        for (lost, are_few) in [(20, true), (35, true), (60, false)] {
+            let mut links = LinkLosses::default();
+            links.note_beside_queue(&Feedback {
+                segments: 1_000,
+                lost,
+                ..Feedback::default()
+            });
+            assert_eq!(links.are_few(), are_few, "{lost} of 1,000");
+        }
     }
 
     #[test]

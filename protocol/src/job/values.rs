@@ -6,6 +6,9 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 use crate::units::{ByteCount, Share};
 use crate::wire::TAG_BYTES;
 
+/// Bytes in flight on a short path, unless a job names a number.
+const SHORT_WINDOW: ByteCount = ByteCount::mib(1);
+
 /// The value that a receiver uses for elements that did not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
@@ -44,6 +47,59 @@ impl From<Mtu> for Option<u32> {
     }
 }
 
+/// The maximum that may be in flight to one peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SendWindow {
+    /// It follows the path, up to this many bytes.
+    Auto(ByteCount),
+    /// This many bytes.
+    Bytes(ByteCount),
+}
+
+impl SendWindow {
+    /// It follows the path, as far as a job may ask for.
+    pub const AUTO: Self = Self::Auto(ByteCount::mib(64));
+
+    /// Bytes that may be in flight on the longest path.
+    pub fn most(self) -> ByteCount {
+        match self {
+            Self::Auto(most) | Self::Bytes(most) => most,
+        }
+    }
+
+    /// Bytes that may be in flight on a short path.
+    pub fn short(self) -> ByteCount {
+        match self {
+            Self::Auto(most) => most.min(SHORT_WINDOW),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// The same, but at most this many bytes.
+    #[must_use]
+    pub fn within(self, bytes: ByteCount) -> Self {
+        match self {
+            Self::Auto(most) => Self::Auto(most.min(bytes)),
+            Self::Bytes(most) => Self::Bytes(most.min(bytes)),
+        }
+    }
+}
+
+impl From<Option<ByteCount>> for SendWindow {
+    fn from(bytes: Option<ByteCount>) -> Self {
+        bytes.map_or(Self::AUTO, Self::Bytes)
+    }
+}
+
+impl From<SendWindow> for Option<ByteCount> {
+    fn from(window: SendWindow) -> Self {
+        match window {
+            SendWindow::Auto(_) => None,
+            SendWindow::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
 /// The maximum that all peers together may have in flight to one rank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GrantWindow {
@@ -51,6 +107,8 @@ pub enum GrantWindow {
     Unlimited,
     /// This many bytes; the receiver grants messages in turn.
     Bytes(ByteCount),
+    /// As many as one peer alone may have: so many bytes on short paths.
+    AsOne(ByteCount),
 }
 
 impl From<Option<ByteCount>> for GrantWindow {
@@ -63,7 +121,7 @@ impl From<GrantWindow> for Option<ByteCount> {
     fn from(window: GrantWindow) -> Self {
         match window {
             GrantWindow::Unlimited => None,
-            GrantWindow::Bytes(bytes) => Some(bytes),
+            GrantWindow::Bytes(bytes) | GrantWindow::AsOne(bytes) => Some(bytes),
         }
     }
 }

@@ -22,6 +22,10 @@ const HELD_MAX: usize = 64;
 /// A report that is further behind is no longer compared with others, whose numbers wrap.
 const REPORTS_APART_MAX: i32 = 1 << 30;
 
+/// Reports before the newest one of which it is remembered whether they have come. While a long
+/// path carries a large window, more than a hundred may be under way.
+const PLACES: u32 = u128::BITS;
+
 /// What a report says about packets that it does not name.
 #[derive(Clone, Debug)]
 pub(super) struct ReportWord {
@@ -41,9 +45,9 @@ pub(super) struct ReportsHeard {
     /// The number after the newest report that has come.
     next: PathNumber,
     /// Bit b: the report b + 1 before `next` has not come.
-    missing: u64,
+    missing: u128,
     /// Those of them that may still come.
-    awaited: u64,
+    awaited: u128,
     /// Since when a report before this number is missing.
     overdue: Option<(Instant, PathNumber)>,
     /// When a report was last missed.
@@ -89,8 +93,9 @@ impl ReportsHeard {
         let ahead = number.ahead_of(self.next);
         if ahead >= 0 {
             let skipped = ahead.unsigned_abs();
-            let new = 1_u64.checked_shl(skipped).map_or(u64::MAX, |bit| bit - 1) << 1;
-            let older = |reports: u64| reports.checked_shl(skipped + 1).unwrap_or(0);
+            let new = bit(skipped).wrapping_sub(1) << 1;
+            let older = |reports: u128| reports.checked_shl(skipped + 1).unwrap_or(0);
+            self.forget_before(number, skipped);
             self.missing = older(self.missing) | new;
             self.awaited = older(self.awaited) | new;
             self.next = number.plus(1);
@@ -134,6 +139,19 @@ impl ReportsHeard {
         self.next.ahead_of(number.plus(1)).unsigned_abs()
     }
 
+    /// A report has come that leaves no place for the oldest ones: those that are awaited count as
+    /// lost, and as many of the ones that it skipped as have no place.
+    fn forget_before(&mut self, number: PathNumber, skipped: u32) {
+        let kept = PLACES.saturating_sub(skipped + 1);
+        let old = self.awaited & !bit(kept).wrapping_sub(1);
+        let newest = match skipped < PLACES {
+            true if old == 0 => return,
+            true => self.next.0.wrapping_sub(old.trailing_zeros() + 1),
+            false => number.0.wrapping_sub(PLACES),
+        };
+        self.lost = Some(PathNumber(newest));
+    }
+
     fn give_up(&mut self, now: Instant) {
         if self.awaited == 0 {
             self.overdue = None;
@@ -142,7 +160,7 @@ impl ReportsHeard {
         let (since, before) = *self.overdue.get_or_insert((now, self.next));
         if now - since >= self.late.expected() {
             let later = self.next.ahead_of(before).unsigned_abs();
-            let kept = 1_u64.checked_shl(later).map_or(u64::MAX, |bit| bit - 1);
+            let kept = bit(later).wrapping_sub(1);
             let lost = self.awaited & !kept;
             if lost != 0 {
                 let behind = lost.trailing_zeros() + 1;
@@ -155,8 +173,8 @@ impl ReportsHeard {
 }
 
 /// The bit at a place; none where there is no such place.
-fn bit(place: u32) -> u64 {
-    1_u64.checked_shl(place).unwrap_or(0)
+fn bit(place: u32) -> u128 {
+    1_u128.checked_shl(place).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -230,6 +248,29 @@ mod tests {
         let heard = [(0, 1), (20, 0), (30, 3), (40, 4), (80, 5), (81, 6)];
         let expected = [vec![1], vec![0], vec![], vec![], vec![3, 4, 5], vec![6]];
         assert_eq!(proven(0, &heard, word), expected);
+    }
+
+    #[test]
+    fn reports_without_a_place_count_as_lost_while_others_are_awaited() {
+        let mut reports = ReportsHeard::new(PathNumber(0));
+        // Report 1 is late, so a missing one is waited for.
+        for (micros, number) in [(0, 0), (1, 2), (99, 1)] {
+            let now = Instant::START + Span::from_micros(micros);
+            reports.on_report(now, word(PathNumber(number)), MOST);
+        }
+        let now = Instant::START + Span::from_micros(100);
+        let last = 2 + PLACES;
+        for number in 4..=last {
+            reports.on_report(now, word(PathNumber(number)), MOST);
+            assert!(reports.knows_since(PathNumber(2)), "report {number}");
+        }
+        reports.on_report(now, word(PathNumber(last + 1)), MOST);
+        assert!(!reports.knows_since(PathNumber(2)), "report 3 has no place");
+        assert!(reports.knows_since(PathNumber(4)));
+        let far = last + 10 + PLACES;
+        reports.on_report(now, word(PathNumber(far)), MOST);
+        assert!(!reports.knows_since(PathNumber(far - PLACES)));
+        assert!(reports.knows_since(PathNumber(far - PLACES + 1)));
     }
 
     #[test]

@@ -150,6 +150,8 @@ pub(super) struct FoundLost {
     pub(super) needed: u32,
     /// When the last of these was sent.
     pub(super) sent_at: Stamp,
+    /// Those that parity has restored.
+    pub(super) restored: u32,
 }
 
 impl FoundLost {
@@ -167,6 +169,7 @@ impl FoundLost {
             all: 1,
             needed: 1,
             sent_at: flight.sent_at,
+            restored: 0,
         }
     }
 
@@ -175,6 +178,7 @@ impl FoundLost {
         Self {
             all: segments,
             needed: segments,
+            restored: segments,
             sent_at: match segments {
                 0 => Stamp::default(),
                 _ => sent_at,
@@ -185,6 +189,7 @@ impl FoundLost {
     pub(super) fn add(&mut self, other: Self) {
         self.all += other.all;
         self.needed += other.needed;
+        self.restored += other.restored;
         self.sent_at = self.sent_at.max(other.sent_at);
     }
 }
@@ -231,7 +236,11 @@ impl Sender {
 
     /// Finds segments that are lost by now, and returns how many.
     pub(super) fn find_lost(&mut self, now: Instant, rtt: &Rtt, gap: Span) -> FoundLost {
-        let reordering = rtt.reordering(gap).max(self.late.horizon());
+        let reordering = match self.history.judge {
+            HoleJudge::Sender => rtt.reordering(gap),
+            HoleJudge::Paths => rtt.reordering_in_order(gap),
+        };
+        let reordering = reordering.max(self.late.horizon());
         let horizons = LossHorizons::new(reordering, rtt, gap, self.history.judge);
         let mut lost = FoundLost::default();
         for class in (0..self.classes.len()).rev() {

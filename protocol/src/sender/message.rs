@@ -69,7 +69,7 @@ pub(super) struct UnscheduledStart {
 /// The progress of a message.
 #[derive(Debug)]
 pub(super) struct SendProgress {
-    /// Bytes taken from the unscheduled start until the receiver is known to have heard of it.
+    /// Bytes taken from the unscheduled start that are not given back.
     unscheduled: u64,
     /// Segments, in sending order, that the receiver is ready to take.
     pub(super) granted: u32,
@@ -249,7 +249,7 @@ impl SendMessage {
         self.progress.next
     }
 
-    /// The receiver has heard of it: gives back the bytes of the unscheduled start that it took.
+    /// Gives back the bytes of the unscheduled start that it took.
     pub(super) fn release(&mut self) -> u64 {
         std::mem::take(&mut self.progress.unscheduled)
     }

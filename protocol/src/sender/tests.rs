@@ -5,7 +5,7 @@ use std::iter;
 use super::history::{HoleJudge, PathHistory};
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
-use crate::job::{Job, ToleranceUse};
+use crate::job::{Job, SendWindow, ToleranceUse};
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
 use crate::priority::{MessageShape, UrgencyUnit};
@@ -20,7 +20,7 @@ const SEGMENTS: u32 = 4;
 
 pub(super) fn settings() -> EndpointSettings {
     let mut job = Job::default();
-    job.transport.window = ByteCount::mib(64);
+    job.transport.window = SendWindow::Bytes(ByteCount::mib(64));
     job.transport.initial_window = ByteCount::kib(64);
     let identity = Identity {
         rank: Rank(0),
@@ -128,7 +128,7 @@ fn a_run_asks_few_of_many_messages() {
 fn packets_that_fill_a_small_window_ask_for_an_ack_at_once() {
     for (largest, asks) in [(ByteCount::mib(64), true), (ByteCount::kib(64), false)] {
         let mut job = Job::default();
-        job.transport.window = largest;
+        job.transport.window = SendWindow::Bytes(largest);
         job.transport.initial_window = ByteCount::kib(64);
         let settings = EndpointSettings::new(settings().identity, &job);
         let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
@@ -313,7 +313,7 @@ fn an_urgent_operation_goes_first_and_its_messages_in_their_order() {
 /// A window that no message of a test fills.
 fn with_room() -> EndpointSettings {
     let mut job = Job::default();
-    job.transport.window = ByteCount::mib(64);
+    job.transport.window = SendWindow::Bytes(ByteCount::mib(64));
     job.transport.initial_window = ByteCount::mib(64);
     EndpointSettings::new(settings().identity, &job)
 }

@@ -14,7 +14,7 @@ use gradwire_collectives::limits::CommunicatorLimits;
 use gradwire_collectives::operation::{Collective, Group};
 use gradwire_protocol::job::{
     CodecName, CodecTerms, GrantWindow, HoleFilling, Job, Mtu, PacketOrder, PacketSecurity,
-    ReduceAlgorithm,
+    ReduceAlgorithm, SendWindow,
 };
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::settings::EndpointLimits;
@@ -591,7 +591,7 @@ fn job(rng: &mut ChaCha8Rng) -> Job {
     let segment = pick(rng, &[128, 256, 512, 1392]);
     transport.mtu = Mtu::Bytes(segment + OVERHEAD);
     let window = pick(rng, &[64, 256, 1024]);
-    transport.window = ByteCount::kib(window);
+    transport.window = SendWindow::Bytes(ByteCount::kib(window));
     transport.initial_window = ByteCount::kib(pick(rng, &[16, 64]));
     transport.unscheduled = ByteCount::new(pick(rng, &[1, 2_000, 16_384, 65_536]));
     if rng.random_bool(0.3) {

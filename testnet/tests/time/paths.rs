@@ -1,7 +1,7 @@
 //! Slow paths, reroutes, and outages.
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::job::Job;
+use gradwire_protocol::job::{Job, SendWindow};
 use gradwire_protocol::units::{ByteCount, Layer, Rank, Rate, Share, Span};
 use gradwire_testnet::link::{Profile, Queue};
 
@@ -10,7 +10,7 @@ use crate::pair::{Pair, PairMessage, clean_time, seconds, wire};
 /// A job whose window holds a slow path's packets.
 fn job() -> Job {
     let mut job = Job::default();
-    job.transport.window = ByteCount::mib(8);
+    job.transport.window = SendWindow::Bytes(ByteCount::mib(8));
     job
 }
 
@@ -49,6 +49,36 @@ fn a_path_of_fifty_milliseconds_keeps_its_window() {
         }
         let probes = pair.network.hosts()[0].counters().sender.probes;
         assert!(probes <= 8 + 4 * marks, "{probes} probes");
+    }
+}
+
+/// The median time of the last 20 of 40 messages of 8 MiB over a path of 40 ms.
+fn far_time(drop: f64) -> Span {
+    let path = Profile {
+        queue: Some(Queue {
+            rate: Rate::from_gbps(10),
+            threshold: ByteCount::mib(64),
+            limit: ByteCount::mib(64),
+        }),
+        drop: Share::new(drop).expect("a share"),
+        ..wire(20_000)
+    };
+    let mut pair = Pair::new(Job::default(), path);
+    let message = PairMessage::lossless(8 << 20);
+    let times = (0..40).map(|_| pair.transfer(message));
+    let mut last: Vec<Span> = times.skip(20).collect();
+    last.sort_unstable();
+    last[10]
+}
+
+#[test]
+fn a_long_path_is_filled_though_links_lose_packets() {
+    let clean = far_time(0.0);
+    assert!(clean <= Span::from_millis(50), "{clean}");
+    for drop in [0.000_1, 0.001, 0.01, 0.03] {
+        let lossy = far_time(drop);
+        let most = clean + clean.divided(4);
+        assert!(lossy <= most, "{lossy} with {drop} lost, {clean} without");
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{Checksum, Job, WireChoice};
+use gradwire_protocol::job::{Checksum, Job, SendWindow, WireChoice};
 use gradwire_protocol::machine::Machine;
 use gradwire_protocol::message::SendRequest;
 use gradwire_protocol::priority::MessageShape;
@@ -48,7 +48,7 @@ fn job() -> Job {
     job.transport.mtu = Mtu::Bytes(mtu_of(DATAGRAM));
     job.transport.spray_burst = 64;
     let window = ByteCount::mib(64);
-    job.transport.window = window;
+    job.transport.window = SendWindow::Bytes(window);
     job.transport.initial_window = window;
     job.transport.unscheduled = window;
     job

@@ -1,0 +1,95 @@
+//! How much of a message leaves before its receiver is known to be ready.
+//!
+//! 1. A message that waits until its receiver has posted it waits for a round trip. So it begins
+//!    with `transport.unscheduled` bytes, which the receiver keeps until it posts the message.
+//! 2. On a long path the round trip costs more and ranks are hardly ever ready late by so much, so
+//!    the start grows as the window does. The receiver keeps no more than one such start of a peer:
+//!    further messages begin with the usual one until it has posted the first.
+//! 3. A receiver that grants learns of unscheduled segments only when they arrive. So all messages
+//!    to one peer share the unscheduled start of one: many peers that begin many small messages at
+//!    once would overload the receiver's link. The first message always has it.
+
+use super::Sender;
+use super::message::UnscheduledStart;
+use crate::settings::EndpointSettings;
+use crate::wire::HEADER_BYTES;
+
+impl Sender {
+    /// How many segments of a new message of `bytes` may be sent before its receiver grants any.
+    pub(super) fn unscheduled_start(
+        &mut self,
+        bytes: u32,
+        settings: &EndpointSettings,
+    ) -> UnscheduledStart {
+        let whole = u64::from(bytes) + HEADER_BYTES as u64;
+        let usual = u64::from(settings.unscheduled_segments()) * u64::from(settings.segment_bytes);
+        let is_granted = settings.grant_window.is_some();
+        if is_granted && self.unscheduled > 0 && self.unscheduled + usual.min(whole) > usual {
+            return UnscheduledStart::default();
+        }
+        let long = self.window.stretched(usual);
+        let has_room = self.unscheduled + long.min(whole) <= long;
+        let start = match !is_granted && has_room {
+            true => long,
+            false => usual,
+        };
+        let taken = start.min(whole);
+        self.unscheduled += taken;
+        UnscheduledStart {
+            segments: (start / u64::from(settings.segment_bytes)) as u32,
+            bytes: taken,
+            ..UnscheduledStart::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Feedback;
+    use crate::job::{GrantWindow, Job};
+    use crate::rtt::Rtt;
+    use crate::settings::Identity;
+    use crate::units::{ByteCount, Instant, JobId, Rank, Span};
+
+    fn settings(grants: Option<GrantWindow>) -> EndpointSettings {
+        let identity = Identity {
+            rank: Rank(0),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        };
+        let mut job = Job::default();
+        job.transport.grant_window = grants;
+        EndpointSettings::new(identity, &job)
+    }
+
+    /// KiB that messages of these MiB may begin with, on a path with this round trip.
+    fn starts(settings: &EndpointSettings, millis: u64, messages: &[u64]) -> Vec<u64> {
+        let mut sender = Sender::new(Rank(1), settings, 1);
+        let mut rtt = Rtt::new(settings.gap);
+        rtt.sample(Span::from_millis(millis));
+        sender
+            .window
+            .on_feedback(Instant::START, Feedback::default(), &rtt);
+        let start = |mib: &u64| {
+            let start = sender.unscheduled_start((mib << 20) as u32, settings);
+            u64::from(start.segments) * u64::from(settings.segment_bytes) >> 10
+        };
+        messages.iter().map(start).collect()
+    }
+
+    #[test]
+    fn a_start_follows_the_path_and_its_peer_keeps_one_of_them() {
+        let unlimited = settings(None);
+        assert_eq!(starts(&unlimited, 1, &[8, 8]), [255, 255]);
+        let long = starts(&unlimited, 40, &[8, 1, 8, 1]);
+        assert_eq!(long, [10_200, 10_200, 255, 255], "of 10 MiB together");
+    }
+
+    #[test]
+    fn where_segments_are_granted_it_stays() {
+        let granted = settings(Some(GrantWindow::AsOne(ByteCount::mib(1))));
+        assert_eq!(starts(&granted, 40, &[8, 8]), [255, 0]);
+    }
+}
