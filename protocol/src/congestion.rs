@@ -12,11 +12,12 @@
 //!    far have come marked, a queue stands: each mark takes its part of a packet at once, half of
 //!    the smoothed share and at least a quarter, and nothing else cuts the window in that round
 //!    trip. Cuts of whole round trips let a flow that began with more keep it.
-//! 3. *Delay* above a target, on long paths above half of the round trip, shrinks it in proportion to the excess (Swift, Kumar et al., SIGCOMM
-//!    2020, section 3.1), but not below `DELAY_PACKETS_MIN`: hosts delay packets, too. If the
-//!    round trip does not follow (`DelayTrial`), others fill the queue, or a host is late: the
-//!    cuts are undone, and delay is ignored until the next loss, or for a while, as in Copa's
-//!    competitive mode (Arun and Balakrishnan, NSDI 2018, section 4).
+//! 3. *Delay* above a target, or on long paths above half of the round trip, shrinks it in
+//!    proportion to the excess (Swift, Kumar et al., SIGCOMM 2020, section 3.1), but not below
+//!    `DELAY_PACKETS_MIN`: hosts delay packets, too. If the round trip does not follow
+//!    (`DelayTrial`), others fill the queue, or a host is late: the cuts are undone, and delay is
+//!    ignored until the next loss, or for a while, as in Copa's competitive mode (Arun and
+//!    Balakrishnan, NSDI 2018, section 4).
 //! 4. *Loss beside a queue* halves it, as Reno, once for all losses among the packets sent before
 //!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
@@ -24,8 +25,9 @@
 //!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
 //!    losses that links explain (`links`), to few losses while the window doubles, or to segments
 //!    that parity has restored: halved at each loss, the window of a path that takes 40 ms and
-//!    loses 1 % would hold a dozen packets, as that of TCP's Reno does. A short path makes up for a
-//!    cut within milliseconds.
+//!    loses 1 % would hold a dozen packets, as that of TCP's Reno does. If links turn out to
+//!    explain the losses of earlier cuts, the window grows back exponentially. A short path makes
+//!    up for a cut within milliseconds.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when clearly more than 5 % of the segments of a round trip are
 //!    lost, or of several (`links`), then by half of their share: some switches drop before they
@@ -47,7 +49,7 @@ mod most;
 mod spare;
 
 use self::delay_trial::DelayTrial;
-use self::links::LinkLosses;
+use self::links::{CutDoubt, LinkLosses};
 pub use self::most::WindowMost;
 use self::spare::SpareCapacity;
 use crate::job::QueueSignal;
@@ -120,10 +122,41 @@ pub struct Feedback {
     pub lost_needed: u32,
     /// When the last of these was sent.
     pub lost_sent_at: Stamp,
-    /// Those of the lost ones that parity has restored. They are told at the end of a message.
+    /// Those of them that parity has restored, which is told at the end of a message.
     pub restored: u32,
+    /// A time before which these were sent.
+    pub restored_before: Stamp,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: ByteCount,
+}
+
+/// The losses of an acknowledgement that a queue may be to blame for.
+#[derive(Clone, Copy)]
+struct SeenLosses {
+    all: u32,
+    /// Those that must arrive.
+    needed: u32,
+    /// When the last of these was sent.
+    sent_at: Stamp,
+}
+
+impl SeenLosses {
+    fn all(feedback: &Feedback) -> Self {
+        Self {
+            all: feedback.lost,
+            needed: feedback.lost_needed,
+            sent_at: feedback.lost_sent_at.max(feedback.restored_before),
+        }
+    }
+
+    /// Without those that parity has restored: they are told late, and some were only late.
+    fn beside_parity(feedback: &Feedback) -> Self {
+        Self {
+            all: feedback.lost.saturating_sub(feedback.restored),
+            needed: feedback.lost_needed.saturating_sub(feedback.restored),
+            sent_at: feedback.lost_sent_at,
+        }
+    }
 }
 
 /// The congestion window of one peer.
@@ -165,6 +198,8 @@ pub struct CongestionWindow {
     /// Round trips for which delay is ignored.
     delay_ignored: u32,
     links: LinkLosses,
+    /// Cuts that were perhaps made for losses of links.
+    doubt: Option<CutDoubt>,
     /// The last acknowledgement.
     heard: Instant,
 }
@@ -196,6 +231,7 @@ impl CongestionWindow {
             delay_trial: None,
             delay_ignored: 0,
             links: LinkLosses::default(),
+            doubt: None,
             heard: Instant::START,
         }
     }
@@ -226,16 +262,18 @@ impl CongestionWindow {
     pub fn on_feedback(&mut self, now: Instant, mut feedback: Feedback, rtt: &Rtt) -> bool {
         self.heard = now;
         self.follow_path(rtt);
-        let has_queue = self.has_queue(rtt);
-        match self.is_queue_full(rtt) {
-            true => self.links.note_beside_queue(&feedback),
-            false => self.links.note_alone(&feedback),
-        }
+        self.links.note(&feedback);
         let is_long = rtt.least() >= self.limits.delay_target;
-        let is_new = self.is_exponential() && self.links.are_few();
-        let is_explained = is_new || self.links.explain_losses();
-        let has_queue = has_queue && !(is_long && is_explained);
-        let blames_queue = has_queue && feedback.lost > 0 && !self.has_marked;
+        let has_queue = self.has_queue(rtt) && !(is_long && self.explains_losses());
+        match self.is_queue_full(rtt) {
+            true => self.links.learn_queued(&feedback),
+            false => self.links.learn_calm(&feedback),
+        }
+        let seen = match is_long {
+            true => SeenLosses::beside_parity(&feedback),
+            false => SeenLosses::all(&feedback),
+        };
+        let blames_queue = has_queue && seen.all > 0 && !self.has_marked;
         self.round_marks = self.round_marks.saturating_add(feedback.marks);
         if self.ignores_marks() {
             feedback.marks = 0;
@@ -256,14 +294,12 @@ impl CongestionWindow {
         if feedback.in_flight.get() * 2 >= self.bytes {
             self.grow(&feedback);
         }
-        let seen = match is_long {
-            true => feedback.lost_needed.saturating_sub(feedback.restored),
-            false => feedback.lost_needed,
-        };
-        let queue_loss = seen > 0 && has_queue && !self.has_marked;
-        let is_answered = |until| feedback.lost_sent_at <= until;
+        let queue_loss = seen.needed > 0 && has_queue && !self.has_marked;
+        let is_answered = |until| seen.sent_at <= until;
         if queue_loss && !self.losses_answered.is_some_and(is_answered) {
+            let doubt = self.links.doubt(self.doubt, self.bytes);
             self.shrink(now, QUEUE_LOSS_CUT, rtt);
+            self.doubt = is_long.then_some(doubt);
             self.links.on_blame();
             self.losses_answered = Some(now.stamp());
             self.delay_ignored = self.delay_ignored.min(DELAY_IGNORED_AFTER_LOSS);
@@ -278,6 +314,11 @@ impl CongestionWindow {
             self.round_ends = now + rtt.smoothed();
         }
         blames_queue
+    }
+
+    /// Whether losses beside a queue of a long path are not the queue's.
+    fn explains_losses(&self) -> bool {
+        (self.is_exponential() && self.links.are_few()) || self.links.explain_losses()
     }
 
     /// Several probes in a row were not answered: the window restarts at its minimum size.
@@ -386,9 +427,23 @@ impl CongestionWindow {
         self.bytes = self.bytes.min(self.most);
     }
 
+    /// If it turns out that links explain the losses for which the window was cut, it grows back
+    /// exponentially.
+    fn judge_cuts(&mut self) {
+        let Some(doubt) = self.doubt else { return };
+        let Some(is_undone) = self.links.explain_cuts(&doubt) else {
+            return;
+        };
+        if is_undone {
+            self.linear_above = self.linear_above.max(doubt.window);
+        }
+        self.doubt = None;
+    }
+
     fn end_round(&mut self, now: Instant, rtt: &Rtt) {
         let round = std::mem::take(&mut self.round);
         self.links.end_round();
+        self.judge_cuts();
         if self.is_path_new && self.has_queue(rtt) {
             self.is_path_new = false;
             self.linear_above = self.linear_above.min(self.bytes);
@@ -444,6 +499,9 @@ impl CongestionWindow {
         self.delay_trial = None;
         self.links.on_cut();
         self.spare.on_cut();
+        if let Some(doubt) = &mut self.doubt {
+            doubt.window = (doubt.window as f64 * (1.0 - share)) as u64;
+        }
         self.peak = self.bytes;
         self.beyond_peak = 0;
         let kept = (self.bytes as f64 * (1.0 - share)) as u64;
@@ -502,6 +560,7 @@ mod tests {
             lost_needed: lost,
             lost_sent_at: Stamp::default(),
             restored: 0,
+            restored_before: Stamp::default(),
             in_flight: window.bytes(),
         }
     }
@@ -532,7 +591,7 @@ mod tests {
     #[test]
     fn losses_that_links_explain_halve_no_window() {
         // One of a hundred segments is lost while no queue is seen; then a queue shows.
-        for (before, then, halves) in [(1, 1, false), (1, 2, false), (1, 9, true), (0, 1, true)] {
+        for (before, then, halves) in [(1, 1, false), (1, 2, false), (1, 13, true), (0, 1, true)] {
             let (mut window, mut path) = (window(), Rtt::new(GAP));
             path.sample(Span::from_millis(20));
             for n in 0..100 {

@@ -65,10 +65,8 @@ pub struct Grants {
     window: u64,
     /// Segments that are granted at a time.
     quantum: u64,
-    /// Segments that one peer may have in flight (rule 5), unless its path is long.
+    /// Segments that one peer may have in flight (rule 5).
     each: u64,
-    /// The window while no path is known to be long.
-    short: u64,
     /// Segments that are expected from all peers together.
     expected: u64,
     /// Segments of silent peers that are doubted instead of expected.
@@ -100,17 +98,6 @@ struct PeerGrants {
     turns_awaited: u32,
     /// When one was last granted or arrived.
     since: Instant,
-    /// What a long path has room for.
-    path: PathRoom,
-}
-
-/// The segments that a long path has room for.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct PathRoom {
-    /// Of one peer.
-    pub each: u64,
-    /// Of all peers together.
-    pub all: u64,
 }
 
 impl PeerGrants {
@@ -139,14 +126,13 @@ impl PeerGrants {
 }
 
 impl Grants {
-    /// Grants with a window of `window` segments; one peer's window has `each`, if its path is
-    /// short. `None`: all messages are granted at once.
+    /// Grants with a window of `window` segments; one peer's window has `each`. `None`: all
+    /// messages are granted at once.
     pub fn new(window: Option<u64>, each: u64) -> Self {
         let (window, each) = (window.unwrap_or(u64::MAX), each.max(1));
         Self {
             window,
             each,
-            short: window,
             quantum: (window / QUANTA_PER_WINDOW).clamp(1, QUANTUM_MAX).min(each),
             expected: 0,
             doubted: 0,
@@ -165,15 +151,6 @@ impl Grants {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
             of_peer.since = now;
         }
-    }
-
-    /// The path of the peer at this place has so much room. The window follows the longest path.
-    pub fn follow_path(&mut self, place: u32, path: PathRoom) {
-        if std::mem::replace(&mut self.of_peer(place).path, path) == path {
-            return;
-        }
-        let longest = self.expected_of.iter().map(|of_peer| of_peer.path.all);
-        self.window = longest.fold(self.short, u64::max);
     }
 
     /// When to look for silent peers, if messages wait and more may be doubted.
@@ -242,7 +219,6 @@ impl Grants {
             self.doubted -= of_peer.doubted;
             *of_peer = PeerGrants {
                 turns_awaited: of_peer.turns_awaited,
-                path: of_peer.path,
                 ..PeerGrants::default()
             };
         }
@@ -329,10 +305,10 @@ impl Grants {
         &mut self.expected_of[at]
     }
 
-    /// How many segments of a turn and those before it one of the peers that wait in that turn may
-    /// have in flight (rules 5 and 6), if `each` fit into its window. There is at least one peer.
-    fn most_of(&self, turn: GrantTurn, (each, peers): (u64, u64)) -> u64 {
-        let most = each.saturating_mul(peers);
+    /// How many segments of a turn and those before it each of the peers that wait in that turn may
+    /// have in flight (rules 5 and 6). There is at least one.
+    fn most_of(&self, turn: GrantTurn, peers: u64) -> u64 {
+        let most = self.each.saturating_mul(peers);
         match turn {
             Some((_, urgency)) if urgency.role == MessageRole::Whole => {
                 most.min(self.quantum.max(self.window / self.waiting_peers))
@@ -345,13 +321,10 @@ impl Grants {
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
         self.rounds.iter().find_map(|(&turn, round)| {
-            let peers = round.len() as u64;
+            let most = self.most_of(turn, round.len() as u64);
             let has_room = |&place: &u32| {
                 let of_peer = self.expected_of.get(place as usize);
-                of_peer.is_none_or(|of_peer| {
-                    let most = self.most_of(turn, (self.each.max(of_peer.path.each), peers));
-                    of_peer.until(turn) + self.quantum <= most
-                })
+                of_peer.is_none_or(|of_peer| of_peer.until(turn) + self.quantum <= most)
             };
             // Peers without room fill the window, or are in doubt: there are few of them.
             Some((turn, round.iter().position(has_room)?))
@@ -464,23 +437,6 @@ mod tests {
         assert_eq!(granted_to(&mut grants), [1, 1, 1, 2, 2, 2]);
         grants.settle(1, some(turn(0, 0), 8));
         assert_eq!(grants.take().map(|next| next.place), Some(1));
-    }
-
-    #[test]
-    fn the_window_follows_the_longest_path() {
-        let mut grants = Grants::new(Some(24), 24);
-        let path = PathRoom { each: 40, all: 64 };
-        grants.follow_path(1, path);
-        for peer in [1, 2] {
-            grants.wait(turn(0, u16::from(peer == 2)), peer, MessageSerial(1));
-        }
-        let granted = granted_to(&mut grants);
-        let expected = [[1; 10].as_slice(), &[2; 6]].concat();
-        assert_eq!(granted, expected, "four each, as paths allow");
-        grants.forget(1);
-        grants.follow_path(1, PathRoom::default());
-        grants.settle(2, some(turn(0, 1), 8));
-        assert_eq!(granted_to(&mut grants), [1, 1], "peer 2 has 16 of 24");
     }
 
     #[test]

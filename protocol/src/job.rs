@@ -375,14 +375,14 @@ impl Job {
         );
         let rules = [
             (
-                transport.initial_window <= transport.window.most(),
+                transport.initial_window <= transport.window.short(),
                 ("transport.initial_window", window),
-                "the first must not be larger",
+                "the first must not be larger, nor than 1 MiB where that is \"auto\"",
             ),
             (
-                transport.unscheduled <= transport.window.most(),
+                transport.unscheduled <= transport.window.short(),
                 ("transport.unscheduled", window),
-                "the first must not be larger",
+                "the first must not be larger, nor than 1 MiB where that is \"auto\"",
             ),
             (
                 !dscps[1..].contains(&dscps[0]),
@@ -672,7 +672,7 @@ mod tests {
         assert_eq!(
             message,
             "transport.initial_window = \"2MiB\" contradicts transport.window = \"1MiB\": \
-             the first must not be larger"
+             the first must not be larger, nor than 1 MiB where that is \"auto\""
         );
         assert!(refusal("[priority]\ndscps = [0, 0]").contains("control packets"));
     }

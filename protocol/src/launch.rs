@@ -42,19 +42,19 @@ pub fn fitted(job: Job, facts: &LaunchFacts) -> Job {
         0..=UNGRANTED_PEERS => GrantWindow::Unlimited,
         _ => {
             let short = transport.window.short();
-            GrantWindow::AsOne(short.min(ByteCount::new(half)).max(WINDOW_MIN))
+            GrantWindow::Bytes(short.min(ByteCount::new(half)).max(WINDOW_MIN))
         }
     });
     let (window, unscheduled) = match grants {
         GrantWindow::Unlimited => (half / peers, half / peers),
-        GrantWindow::Bytes(all) | GrantWindow::AsOne(all) => (half, all.get() / peers),
+        GrantWindow::Bytes(all) => (half, all.get() / peers),
     };
     transport.grant_window = Some(grants);
     transport.window = (transport.window).within(ByteCount::new(window).max(WINDOW_MIN));
-    let most = transport.window.most();
-    transport.initial_window = transport.initial_window.min(most);
+    let short = transport.window.short();
+    transport.initial_window = transport.initial_window.min(short);
     let unscheduled = ByteCount::new(unscheduled).max(UNSCHEDULED_MIN);
-    transport.unscheduled = (transport.unscheduled).min(unscheduled).min(most);
+    transport.unscheduled = (transport.unscheduled).min(unscheduled).min(short);
     job
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let transport = fitted(Job::default(), &facts(127, 16 << 20)).transport;
         let window = ByteCount::mib(1);
         assert_eq!(transport.window.short(), window);
-        assert_eq!(transport.grant_window, Some(GrantWindow::AsOne(window)));
+        assert_eq!(transport.grant_window, Some(GrantWindow::Bytes(window)));
         let starts = transport.unscheduled.get() * 127;
         assert!(
             starts <= window.get(),

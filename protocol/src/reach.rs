@@ -58,7 +58,7 @@ impl RankState {
     pub(crate) fn new(network: EndpointSettings, ledger: Ledger) -> Self {
         Self {
             grants: Grants::new(
-                (network.grant_window).map(|window| network.in_segments(window.short).max(2)),
+                network.grant_segments,
                 network.in_segments(network.window.short),
             ),
             near_grants: Grants::new(None, 1),
@@ -164,7 +164,7 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
         unscheduled: near.window,
         run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,
         entropies: 1,
-        grant_window: None,
+        grant_segments: None,
         parity: ParityRule::None,
         ..network.clone()
     }

@@ -567,8 +567,6 @@ impl Receiver {
         }
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
             self.granted.on_answer(took);
-            let room = lent.settings.path_room(self.granted.answers());
-            lent.grants.follow_path(lent.place, room);
         }
         let landed = receiving.settle_some(segments);
         lent.grants.settle(lent.place, landed);

@@ -176,8 +176,8 @@ pub struct Sender {
     heard: Instant,
     /// Bytes of all messages, headers included.
     in_flight: u64,
-    /// Bytes of the unscheduled starts of messages that the peer may not have heard of; where it
-    /// grants none, that it may not have posted.
+    /// Bytes of the unscheduled starts of messages that the peer may not have heard of. Where it
+    /// grants none, those beyond the usual start of messages that it may not have posted.
     unscheduled: u64,
     window: CongestionWindow,
     search: LeastSearch,
@@ -597,7 +597,7 @@ impl Sender {
         // Only the newest echo of its class is a sample.
         let is_newest = self.on_echo(report.echo_class, echo);
         if is_newest {
-            self.take_round_trip(now, report, rtt, settings);
+            self.take_round_trip(now, report, rtt);
         }
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
@@ -608,7 +608,7 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         let hidden = sending.parity.hidden_losses(report.restored);
-        if report.granted > settings.unscheduled_segments() || settings.grant_window.is_some() {
+        if report.granted > settings.unscheduled_segments() || settings.grant_segments.is_some() {
             self.unscheduled -= sending.release();
         }
         let in_flight = ByteCount::new(self.in_flight);
@@ -653,19 +653,13 @@ impl Sender {
     }
 
     /// Takes the sample of a report that echoes the newest packet, if it is one.
-    fn take_round_trip(
-        &mut self,
-        now: Instant,
-        report: &SegmentReport,
-        rtt: &mut Rtt,
-        settings: &EndpointSettings,
-    ) {
+    fn take_round_trip(&mut self, now: Instant, report: &SegmentReport, rtt: &mut Rtt) {
         let echo = echo_of(report, now);
         let Some(sample) = round_trip(report, echo, now) else {
             return;
         };
         rtt.sample(sample);
-        if rtt.doubts_least(now, settings.delay_target) {
+        if rtt.doubts_least(now, self.window.delay_target(rtt)) {
             self.search.begin();
         }
         let excess = self.in_flight.saturating_sub(self.window.least());
@@ -701,6 +695,7 @@ impl Sender {
             lost_needed: lost.needed,
             lost_sent_at: lost.sent_at,
             restored: lost.restored,
+            restored_before: lost.restored_before,
             ..news
         };
         let ignored = self.window.ignores_marks();

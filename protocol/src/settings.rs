@@ -1,11 +1,9 @@
 //! A job's parameters for one rank, in the units of its machine.
 
 use crate::congestion::WindowMost;
-use crate::grants::PathRoom;
 use crate::job::{GrantWindow, Job, Mtu, PacketOrder, QueueSignal};
 use crate::parity::ParityRule;
 use crate::priority::Policy;
-use crate::rtt::Rtt;
 use crate::segment;
 use crate::units::{ByteCount, JobId, MessageId, PathNumber, Rank, Span};
 
@@ -77,8 +75,8 @@ pub struct EndpointSettings {
     pub unscheduled: ByteCount,
     /// Bytes with which a message may begin although its receiver grants segments.
     pub speculative: ByteCount,
-    /// Bytes that all peers together may have in flight to this rank; `None`: any number.
-    pub grant_window: Option<WindowMost>,
+    /// Segments that all peers together may have in flight to this rank; `None`: any number.
+    pub grant_segments: Option<u64>,
     /// Most segments of one run.
     pub run_segments: usize,
     /// Paths to each peer.
@@ -122,17 +120,15 @@ impl EndpointSettings {
         Self {
             identity,
             segment_bytes,
-            window: WindowMost::new(&job.transport),
+            window: WindowMost::new(job.transport.window),
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
             speculative: job.transport.speculative,
-            grant_window: match job.transport.grant_window {
+            grant_segments: match job.transport.grant_window {
                 None | Some(GrantWindow::Unlimited) => None,
-                Some(GrantWindow::Bytes(bytes)) => Some(WindowMost::fixed(bytes)),
-                Some(GrantWindow::AsOne(short)) => Some(WindowMost {
-                    short,
-                    long: job.transport.window.most().max(short),
-                }),
+                Some(GrantWindow::Bytes(bytes)) => {
+                    Some((bytes.get() / u64::from(segment_bytes)).max(2))
+                }
             },
             run_segments: run_segments(job, segment_bytes),
             entropies: job.transport.entropies,
@@ -154,15 +150,6 @@ impl EndpointSettings {
         bytes.get() / u64::from(self.segment_bytes)
     }
 
-    /// What a path with these round trips has room for, where peers wait for grants.
-    pub(crate) fn path_room(&self, rtt: &Rtt) -> PathRoom {
-        let all = self.grant_window.map(|window| window.on(rtt));
-        PathRoom {
-            each: self.in_segments(self.window.on(rtt)),
-            all: all.map_or(0, |all| self.in_segments(all)),
-        }
-    }
-
     /// Segments of a message that may be sent before its receiver has posted it.
     pub fn unscheduled_segments(&self) -> u32 {
         self.in_segments(self.unscheduled).max(1) as u32
@@ -170,7 +157,7 @@ impl EndpointSettings {
 
     /// Segments with which a message may begin although its receiver grants segments.
     pub fn speculative_segments(&self) -> u32 {
-        match self.grant_window {
+        match self.grant_segments {
             Some(_) => self.in_segments(self.speculative) as u32,
             None => 0,
         }

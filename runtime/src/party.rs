@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gradwire_protocol::endpoint::Endpoint;
-use gradwire_protocol::job::{IdleMode, Job};
+use gradwire_protocol::job::{IdleMode, Job, SendWindow};
 use gradwire_protocol::launch::{self, LaunchFacts};
 use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::units::{ByteCount, Rank};
@@ -146,7 +146,9 @@ impl Party {
             ),
             peers: SHARERS,
         };
-        let job = launch::fitted(self.job.clone(), &facts);
+        let mut job = launch::fitted(self.job.clone(), &facts);
+        // There may be many connections, so none grows with its path.
+        job.transport.window = SendWindow::Bytes(job.transport.window.short());
         let identity = pairing::identity(paired, own);
         let seed = u64::from(paired.job.0) << 16 | u64::from(own.0);
         let endpoint = Endpoint::new(identity, &job, seed);

@@ -25,7 +25,7 @@ const NO_QUEUE_PART: u64 = 16;
 
 impl CongestionWindow {
     /// How much the round trip may exceed the minimum before that is a signal.
-    fn delay_target(&self, rtt: &Rtt) -> Span {
+    pub(crate) fn delay_target(&self, rtt: &Rtt) -> Span {
         let part = rtt.least().divided(DELAY_ROUND_PART);
         self.limits.delay_target.max(part)
     }
@@ -83,18 +83,20 @@ impl CongestionWindow {
     /// Whether a queue delays packets: clearly longer than without one, and by half of the longest
     /// recent delay.
     pub(super) fn has_queue(&self, rtt: &Rtt) -> bool {
-        self.delays_beyond(self.limits.delay_target, rtt)
-    }
-
-    /// Whether that queue may be full. On long paths it is longer then than what hosts and bursts
-    /// of the window itself make of it.
-    pub(super) fn is_queue_full(&self, rtt: &Rtt) -> bool {
-        self.delays_beyond(self.limits.delay_target.max(rtt.least()), rtt)
-    }
-
-    fn delays_beyond(&self, target: Span, rtt: &Rtt) -> bool {
         let longest = self.delay_most.divided(2).max(self.no_queue(rtt));
-        rtt.smoothed().beyond(rtt.least()) > longest.min(target.divided(QUEUE_PART))
+        let most = self.limits.delay_target.divided(QUEUE_PART);
+        rtt.smoothed().beyond(rtt.least()) > longest.min(most)
+    }
+
+    /// Whether that queue may be full. On long paths, where hosts and bursts of the window itself
+    /// make queues, too, it delays packets then by half of the longest recent delay, or by a
+    /// quarter of the path.
+    pub(super) fn is_queue_full(&self, rtt: &Rtt) -> bool {
+        let longest = self
+            .delay_most
+            .divided(2)
+            .min(rtt.least().divided(QUEUE_PART));
+        self.has_queue(rtt) && rtt.smoothed().beyond(rtt.least()) > longest
     }
 
     /// The share that delay takes from the window, if the cuts of the last round trips shorten the

@@ -19,6 +19,8 @@ const EXPECTED_MIN: f64 = 0.02;
 /// The share of a link is known from few losses: it may be what these and this many standard
 /// deviations make.
 const SHARE_DEVIATIONS: f64 = 1.0;
+/// After this many losses of calm round trips it is known how much links lose.
+const KNOWN_LOSSES: f64 = 4.0;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to
 /// grow back, so even one of 50 would keep it small.
@@ -26,9 +28,10 @@ const EXPLAINED_DEVIATIONS: f64 = 3.5;
 /// They explain none where more packets beside a queue are lost than this many times their share,
 /// by more than chance.
 const CLEARLY_MORE: f64 = 2.0;
-/// Share of a round trip's segments whose loss is no signal while the window doubles: as in BBR
-/// (Cardwell et al., draft-ietf-ccwg-bbr, section 2.7).
-const LOSS_STARTING: f64 = 0.02;
+/// Share of the segments of this round trip and of earlier ones whose loss is no signal while the
+/// window doubles. Those make nearly twice the segments of this one, so it is 2 % of these, as in
+/// BBR (Cardwell et al., draft-ietf-ccwg-bbr, its BBR.LossThresh).
+const LOSS_STARTING: f64 = 0.01;
 /// Share of a round trip's segments whose loss is no signal. Ten times the loss of a link within
 /// its specification, and about the random loss of a bad link.
 const LOSS_IGNORED: f64 = 0.05;
@@ -56,6 +59,14 @@ pub(super) struct LinkLosses {
     excess: f64,
 }
 
+/// Cuts for losses beside a queue, made before it was known how much the links lose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CutDoubt {
+    /// The window before the first of them, less what other signals have taken since.
+    pub(super) window: u64,
+    losses: LossCount,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct LossCount {
     segments: f64,
@@ -78,6 +89,14 @@ impl Default for LinkLosses {
 }
 
 impl LossCount {
+    /// Segments that parity has restored say nothing here: they are told at the end of a message,
+    /// of many round trips together, and some of them were only late.
+    fn of(feedback: &Feedback) -> Self {
+        let lost = f64::from(feedback.lost.saturating_sub(feedback.restored));
+        let segments = f64::from(feedback.segments) + lost;
+        Self { segments, lost }
+    }
+
     fn add(&mut self, news: Self) {
         self.segments += news.segments;
         self.lost += news.lost;
@@ -99,29 +118,22 @@ fn is_chance(lost: f64, expected: f64) -> bool {
 }
 
 impl LinkLosses {
-    /// Takes the news of an acknowledgement that comes while no queue is seen.
-    pub(super) fn note_alone(&mut self, feedback: &Feedback) {
-        let news = self.note(feedback);
+    /// Takes the news of an acknowledgement. Once its losses are judged, it is learned from, too.
+    pub(super) fn note(&mut self, feedback: &Feedback) {
+        self.round.add(LossCount::of(feedback));
+    }
+
+    /// Learns from an acknowledgement that comes while no queue is seen that may be full.
+    pub(super) fn learn_calm(&mut self, feedback: &Feedback) {
         if self.calm_rounds >= CALM_AFTER {
-            self.calm.add(news);
+            self.calm.add(LossCount::of(feedback));
         }
     }
 
-    /// Takes the news of an acknowledgement that comes while a queue is seen.
-    pub(super) fn note_beside_queue(&mut self, feedback: &Feedback) {
-        let news = self.note(feedback);
+    /// Learns from an acknowledgement that comes while a queue is seen that may be full.
+    pub(super) fn learn_queued(&mut self, feedback: &Feedback) {
         self.calm_rounds = 0;
-        self.queued.add(news);
-    }
-
-    /// Segments that parity has restored say nothing here: they are told at the end of a message, of
-    /// many round trips together, and some of them were only late.
-    fn note(&mut self, feedback: &Feedback) -> LossCount {
-        let lost = f64::from(feedback.lost.saturating_sub(feedback.restored));
-        let segments = f64::from(feedback.segments) + lost;
-        self.round.segments += segments;
-        self.round.lost += lost;
-        LossCount { segments, lost }
+        self.queued.add(LossCount::of(feedback));
     }
 
     /// Segments of this round trip and of earlier ones.
@@ -163,6 +175,25 @@ impl LinkLosses {
         self.excess = self.excess.max(-spared_most);
         let chance = ACCIDENTS + DEVIATIONS * (LOSS_IGNORED * beside).sqrt();
         (lost > 0.0 && self.excess > chance).then_some(lost / beside)
+    }
+
+    /// Doubts a cut for the losses of this round trip, and those before it that are in doubt.
+    pub(super) fn doubt(&self, before: Option<CutDoubt>, window: u64) -> CutDoubt {
+        let before = before.unwrap_or_else(|| CutDoubt {
+            window,
+            losses: LossCount::default(),
+        });
+        let losses = LossCount {
+            segments: before.losses.segments + self.segments(),
+            lost: before.losses.lost + self.round.lost,
+        };
+        CutDoubt { losses, ..before }
+    }
+
+    /// Whether links explain the losses of these cuts; `None` while too little is known of them.
+    pub(super) fn explain_cuts(&self, cuts: &CutDoubt) -> Option<bool> {
+        let expected = self.calm.share_most() * cuts.losses.segments;
+        (self.calm.lost >= KNOWN_LOSSES).then(|| is_chance(cuts.losses.lost, expected))
     }
 
     /// The window was cut.
@@ -273,11 +304,12 @@ mod tests {
                     lost: std::mem::replace(lost, now),
                     ..Feedback::default()
                 };
-                match has_queue {
-                    true => links.note_beside_queue(&feedback),
-                    false => links.note_alone(&feedback),
-                }
+                links.note(&feedback);
                 is_blamed |= has_queue && feedback.lost > 0 && !links.explain_losses();
+                match has_queue {
+                    true => links.learn_queued(&feedback),
+                    false => links.learn_calm(&feedback),
+                }
             }
             links.end_round();
             is_blamed && *round > 12
@@ -294,25 +326,29 @@ mod tests {
             restored,
             ..Feedback::default()
         };
-        links.note_alone(&lost(10, 0));
+        links.learn_calm(&lost(10, 0));
         for feedback in [lost(400, 400), lost(10, 5)] {
-            links.note_beside_queue(&feedback);
+            links.note(&feedback);
             assert!(links.explain_losses(), "{feedback:?}");
+            links.learn_queued(&feedback);
         }
-        links.note_beside_queue(&lost(400, 300));
+        links.note(&lost(400, 300));
         assert!(!links.explain_losses());
     }
 
     #[test]
     fn a_window_that_doubles_has_overrun_no_queue_if_it_loses_little() {
-        for (lost, are_few) in [(20, true), (35, true), (60, false)] {
+        for (share, are_few) in [(0.01, true), (0.02, true), (0.04, false)] {
             let mut links = LinkLosses::default();
-            links.note_beside_queue(&Feedback {
-                segments: 1_000,
-                lost,
-                ..Feedback::default()
-            });
-            assert_eq!(links.are_few(), are_few, "{lost} of 1,000");
+            for segments in [500, 1_000, 2_000, 4_000] {
+                links.end_round();
+                links.note(&Feedback {
+                    segments,
+                    lost: (f64::from(segments) * share) as u32,
+                    ..Feedback::default()
+                });
+            }
+            assert_eq!(links.are_few(), are_few, "{share} of 4,000");
         }
     }
 

@@ -4,7 +4,7 @@
 //! yet. What those hold fills a short path at any rate. On a long path most bytes in flight are on
 //! their way, so a window of that size would be the limit there, not the path.
 
-use crate::job::{SendWindow, TransportKeys};
+use crate::job::SendWindow;
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Span};
 
@@ -22,15 +22,12 @@ pub struct WindowMost {
 }
 
 impl WindowMost {
-    /// As the job says. What may be sent before any acknowledgement fits into each.
-    pub(crate) fn new(keys: &TransportKeys) -> Self {
-        let start = keys.initial_window.max(keys.unscheduled);
-        let long = keys.window.most();
-        let short = match keys.window {
-            SendWindow::Auto(_) => keys.window.short().max(start).min(long),
-            SendWindow::Bytes(bytes) => bytes,
-        };
-        Self { short, long }
+    /// As a job says.
+    pub(crate) fn new(window: SendWindow) -> Self {
+        Self {
+            short: window.short(),
+            long: window.most(),
+        }
     }
 
     /// The same on every path.
@@ -42,7 +39,7 @@ impl WindowMost {
     }
 
     /// On a path with this minimum round trip.
-    pub(crate) fn on(self, rtt: &Rtt) -> ByteCount {
+    pub(super) fn on(self, rtt: &Rtt) -> ByteCount {
         if !rtt.is_known() || self.short == self.long {
             return self.short;
         }
@@ -55,14 +52,11 @@ impl WindowMost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Job;
 
     fn on(window: SendWindow, millis: u64) -> ByteCount {
-        let mut job = Job::default();
-        job.transport.window = window;
         let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_millis(millis));
-        WindowMost::new(&job.transport).on(&rtt)
+        WindowMost::new(window).on(&rtt)
     }
 
     #[test]
@@ -85,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_path_whose_round_trip_is_not_known_counts_as_short() {
-        let most = WindowMost::new(&Job::default().transport);
+        let most = WindowMost::new(SendWindow::AUTO);
         assert_eq!(most.on(&Rtt::new(Span::from_millis(1_000))), most.short);
     }
 }

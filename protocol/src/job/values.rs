@@ -107,8 +107,6 @@ pub enum GrantWindow {
     Unlimited,
     /// This many bytes; the receiver grants messages in turn.
     Bytes(ByteCount),
-    /// As many as one peer alone may have: so many bytes on short paths.
-    AsOne(ByteCount),
 }
 
 impl From<Option<ByteCount>> for GrantWindow {
@@ -121,7 +119,7 @@ impl From<GrantWindow> for Option<ByteCount> {
     fn from(window: GrantWindow) -> Self {
         match window {
             GrantWindow::Unlimited => None,
-            GrantWindow::Bytes(bytes) | GrantWindow::AsOne(bytes) => Some(bytes),
+            GrantWindow::Bytes(bytes) => Some(bytes),
         }
     }
 }

@@ -102,11 +102,6 @@ impl GrantWatch {
         self.answers.sample(took.min(most));
     }
 
-    /// How long answers take.
-    pub(super) fn answers(&self) -> &Rtt {
-        &self.answers
-    }
-
     /// No later than the next repeat.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due

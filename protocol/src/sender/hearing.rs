@@ -17,14 +17,14 @@ use super::lateness::Lateness;
 use crate::units::{Class, Instant, PathNumber, Span, Stamp};
 use crate::wire::PathMark;
 
-/// Words that wait for earlier reports, at most; the oldest ones are forgotten.
-const HELD_MAX: usize = 64;
 /// A report that is further behind is no longer compared with others, whose numbers wrap.
 const REPORTS_APART_MAX: i32 = 1 << 30;
 
 /// Reports before the newest one of which it is remembered whether they have come. While a long
 /// path carries a large window, more than a hundred may be under way.
 const PLACES: u32 = u128::BITS;
+/// Words that wait for earlier reports, at most; the oldest ones are forgotten.
+const HELD_MAX: usize = PLACES as usize;
 
 /// What a report says about packets that it does not name.
 #[derive(Clone, Debug)]
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn any_number_of_a_stranger_is_taken_without_a_panic() {
-        for second in [0, 1, 62, 63, 64, 65, 1 << 31, (1 << 31) + 1, u32::MAX] {
-            for third in [0, 63, 64, 1 << 31, u32::MAX] {
+        for second in [0, 1, 126, 127, 128, 129, 1 << 31, (1 << 31) + 1, u32::MAX] {
+            for third in [0, 127, 128, 1 << 31, u32::MAX] {
                 for word in [word, repeating] {
                     proven(0, &[(0, 0), (1, second), (2, third)], word);
                 }

@@ -150,8 +150,9 @@ pub(super) struct FoundLost {
     pub(super) needed: u32,
     /// When the last of these was sent.
     pub(super) sent_at: Stamp,
-    /// Those that parity has restored.
+    /// Those that parity has restored, and a time before which they were sent.
     pub(super) restored: u32,
+    pub(super) restored_before: Stamp,
 }
 
 impl FoundLost {
@@ -169,20 +170,21 @@ impl FoundLost {
             all: 1,
             needed: 1,
             sent_at: flight.sent_at,
-            restored: 0,
+            ..Self::default()
         }
     }
 
     /// Segments that parity has restored at the receiver, sent before a packet of this stamp.
     pub(super) fn hidden(segments: u32, sent_at: Stamp) -> Self {
+        if segments == 0 {
+            return Self::default();
+        }
         Self {
             all: segments,
             needed: segments,
             restored: segments,
-            sent_at: match segments {
-                0 => Stamp::default(),
-                _ => sent_at,
-            },
+            restored_before: sent_at,
+            ..Self::default()
         }
     }
 
@@ -190,6 +192,7 @@ impl FoundLost {
         self.all += other.all;
         self.needed += other.needed;
         self.restored += other.restored;
+        self.restored_before = self.restored_before.max(other.restored_before);
         self.sent_at = self.sent_at.max(other.sent_at);
     }
 }

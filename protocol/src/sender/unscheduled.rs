@@ -2,9 +2,10 @@
 //!
 //! 1. A message that waits until its receiver has posted it waits for a round trip. So it begins
 //!    with `transport.unscheduled` bytes, which the receiver keeps until it posts the message.
-//! 2. On a long path the round trip costs more and ranks are hardly ever ready late by so much, so
-//!    the start grows as the window does. The receiver keeps no more than one such start of a peer:
-//!    further messages begin with the usual one until it has posted the first.
+//! 2. On a long path the round trip costs more, and most receivers are ready when the first bytes
+//!    arrive. So the start grows as the window does. A receiver keeps no more than one such start
+//!    of a peer: until it has posted messages that began with more than the usual start, others
+//!    begin with what is left of it, and with the usual one at least.
 //! 3. A receiver that grants learns of unscheduled segments only when they arrive. So all messages
 //!    to one peer share the unscheduled start of one: many peers that begin many small messages at
 //!    once would overload the receiver's link. The first message always has it.
@@ -23,20 +24,22 @@ impl Sender {
     ) -> UnscheduledStart {
         let whole = u64::from(bytes) + HEADER_BYTES as u64;
         let usual = u64::from(settings.unscheduled_segments()) * u64::from(settings.segment_bytes);
-        let is_granted = settings.grant_window.is_some();
-        if is_granted && self.unscheduled > 0 && self.unscheduled + usual.min(whole) > usual {
-            return UnscheduledStart::default();
-        }
-        let long = self.window.stretched(usual);
-        let has_room = self.unscheduled + long.min(whole) <= long;
-        let start = match !is_granted && has_room {
-            true => long,
-            false => usual,
+        let (most, taken) = match settings.grant_segments {
+            Some(_) if self.unscheduled > 0 && self.unscheduled + usual.min(whole) > usual => {
+                return UnscheduledStart::default();
+            }
+            Some(_) => (usual, usual.min(whole)),
+            None => {
+                let left = self
+                    .window
+                    .stretched(usual)
+                    .saturating_sub(self.unscheduled);
+                (usual.max(left), whole.min(left).saturating_sub(usual))
+            }
         };
-        let taken = start.min(whole);
         self.unscheduled += taken;
         UnscheduledStart {
-            segments: (start / u64::from(settings.segment_bytes)) as u32,
+            segments: (most / u64::from(settings.segment_bytes)) as u32,
             bytes: taken,
             ..UnscheduledStart::default()
         }
@@ -74,7 +77,7 @@ mod tests {
             .on_feedback(Instant::START, Feedback::default(), &rtt);
         let start = |mib: &u64| {
             let start = sender.unscheduled_start((mib << 20) as u32, settings);
-            u64::from(start.segments) * u64::from(settings.segment_bytes) >> 10
+            u64::from(start.segments) * u64::from(settings.segment_bytes) / 1024
         };
         messages.iter().map(start).collect()
     }
@@ -83,13 +86,13 @@ mod tests {
     fn a_start_follows_the_path_and_its_peer_keeps_one_of_them() {
         let unlimited = settings(None);
         assert_eq!(starts(&unlimited, 1, &[8, 8]), [255, 255]);
-        let long = starts(&unlimited, 40, &[8, 1, 8, 1]);
-        assert_eq!(long, [10_200, 10_200, 255, 255], "of 10 MiB together");
+        let long = starts(&unlimited, 40, &[1, 8, 8, 1]);
+        assert_eq!(long, [10_200, 9_429, 1_492, 255], "of 10 MiB together");
     }
 
     #[test]
     fn where_segments_are_granted_it_stays() {
-        let granted = settings(Some(GrantWindow::AsOne(ByteCount::mib(1))));
+        let granted = settings(Some(GrantWindow::Bytes(ByteCount::mib(1))));
         assert_eq!(starts(&granted, 40, &[8, 8]), [255, 0]);
     }
 }
