@@ -599,6 +599,7 @@ impl Sender {
         if is_newest {
             self.take_round_trip(now, report, rtt);
         }
+        self.release_start(at, report.granted, settings);
         let sending = &mut self.messages[at];
         let progress = &mut sending.progress;
         let is_granted = report.granted > progress.granted;
@@ -608,9 +609,6 @@ impl Sender {
         let marks = report.ce.saturating_sub(progress.marks);
         progress.marks += marks;
         let hidden = sending.parity.hidden_losses(report.restored);
-        if report.granted > settings.unscheduled_segments() || settings.grant_segments.is_some() {
-            self.unscheduled -= sending.release();
-        }
         let in_flight = ByteCount::new(self.in_flight);
         self.spray.on_marks(report.ce_entropies);
         let acked = acknowledge(sending, packet);

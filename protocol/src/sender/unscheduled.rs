@@ -44,6 +44,14 @@ impl Sender {
             ..UnscheduledStart::default()
         }
     }
+
+    /// The receiver of the message at `at` has granted so many segments: gives back what the
+    /// message took, if it is posted there, or if the receiver needs only to have heard of it.
+    pub(super) fn release_start(&mut self, at: usize, granted: u32, settings: &EndpointSettings) {
+        if granted > settings.unscheduled_segments() || settings.grant_segments.is_some() {
+            self.unscheduled -= self.messages[at].release();
+        }
+    }
 }
 
 #[cfg(test)]
