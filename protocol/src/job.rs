@@ -116,7 +116,8 @@ job_keys! {
         /// How long queues on the paths show: "marks" where switches mark packets before they drop
         /// any, so that a loss is that of a link; "auto" finds out by the first mark.
         queues: QueueSignal = QueueSignal::Auto, one_of();
-        /// Queueing delay above which the window shrinks.
+        /// Queueing delay above which the window shrinks; on a long path half of its round trip, if
+        /// that is more.
         delay_target: Span = Span::from_millis(10),
             Time(Span::from_micros(10)..=Span::from_millis(10_000));
         /// A peer that owes an answer and is silent for this long counts as dead; one whose process

@@ -286,6 +286,9 @@ mod tests {
             receive_buffer(Ok(2 << 20), &wanted(2)).state,
             FindingState::Ok
         );
+        let large = receive_buffer(Ok(16 << 20), &wanted(3));
+        let found = &large.found;
+        assert!(found.ends_with("on long paths they grow to 4 MiB"), "{found}");
         let crowded = receive_buffer(Ok(8 << 20), &wanted(64));
         assert!(mended(&crowded).contains("rmem_max=8388608"), "{crowded:?}");
     }

@@ -53,7 +53,7 @@ fn job_check_prints_the_resolved_job() {
     assert_eq!(output.status.code(), Some(0));
     assert!(text.contains("tolerance = \"10%\"\n"));
     assert!(text.contains("gap = \"2ms\"\n"));
-    assert!(text.contains("window = \"1MiB\"  # default\n"));
+    assert!(text.contains("window = \"auto\"  # default\n"));
     let printed = file("printed.toml", &text);
     let json = |path: &str| objects(&run(&["job", "check", path, "--json"]));
     assert_eq!(json(path), json(printed.to_str().expect("a plain path")));
@@ -82,7 +82,7 @@ fn job_keys_are_listed_with_their_ranges() {
         "{text}"
     );
     assert!(
-        text.contains("allowed: \"64KiB\" to \"1GiB\", or a number of bytes"),
+        text.contains("allowed: \"auto\", \"64KiB\" to \"1GiB\", or a number of bytes"),
         "{text}"
     );
 }
