@@ -38,7 +38,7 @@
 //! 7. *False marks*: if all packets of `FALSE_MARK_ROUNDS` arrive marked though the window is at
 //!    its minimum and no queue delays them, the path marks everything, and marks are ignored until
 //!    some packets arrive without.
-//! 8. Its *largest size* follows the path ([`WindowMost`]).
+//! 8. Its *largest size* follows the path (`most`).
 //! 9. *Idle* time halves the window again and again, down to the initial one: the path may have
 //!    changed (RFC 7661). It grows back exponentially.
 
@@ -50,9 +50,8 @@ mod spare;
 
 use self::delay_trial::DelayTrial;
 use self::links::{CutDoubt, LinkLosses};
-pub use self::most::WindowMost;
 use self::spare::SpareCapacity;
-use crate::job::QueueSignal;
+use crate::job::{QueueSignal, SendWindow};
 use crate::rtt::Rtt;
 use crate::units::{ByteCount, Instant, Span, Stamp};
 
@@ -98,7 +97,7 @@ pub struct WindowLimits {
     /// Its size at the start.
     pub initial: ByteCount,
     /// Its largest size.
-    pub most: WindowMost,
+    pub most: SendWindow,
     /// Bytes of a full packet.
     pub packet: ByteCount,
     /// How much the round trip may exceed the minimum before that is a signal.
@@ -207,7 +206,7 @@ pub struct CongestionWindow {
 impl CongestionWindow {
     /// A window at its initial size.
     pub fn new(limits: WindowLimits) -> Self {
-        let most = limits.most.short.get();
+        let most = limits.most.short().get();
         Self {
             limits,
             bytes: limits.initial.get().min(most).max(limits.packet.get()),
@@ -364,11 +363,11 @@ impl CongestionWindow {
 
     /// These bytes, which a short path has room for, on the path as it is known.
     pub(crate) fn stretched(&self, bytes: u64) -> u64 {
-        (bytes as f64 * self.most as f64 / self.limits.most.short.get() as f64) as u64
+        (bytes as f64 * self.most as f64 / self.limits.most.short().get() as f64) as u64
     }
 
     fn floor(&self, packets: u64) -> u64 {
-        (self.limits.packet.get() * packets).min(self.limits.most.short.get())
+        (self.limits.packet.get() * packets).min(self.limits.most.short().get())
     }
 
     /// Whether the path marks packets for no reason.
@@ -420,7 +419,7 @@ impl CongestionWindow {
 
     /// The largest size follows the path. Growth that no signal has ended goes on.
     fn follow_path(&mut self, rtt: &Rtt) {
-        let before = std::mem::replace(&mut self.most, self.limits.most.on(rtt).get());
+        let before = std::mem::replace(&mut self.most, most::most_on(self.limits.most, rtt).get());
         if self.linear_above == before || self.linear_above > self.most {
             self.linear_above = self.most;
         }
@@ -520,7 +519,7 @@ mod tests {
     pub(super) fn window() -> CongestionWindow {
         CongestionWindow::new(WindowLimits {
             initial: ByteCount::kib(256),
-            most: WindowMost::fixed(ByteCount::mib(1)),
+            most: SendWindow::Bytes(ByteCount::mib(1)),
             packet: ByteCount::new(PACKET),
             delay_target: Span::from_millis(1),
             queues: QueueSignal::Auto,

@@ -5,8 +5,8 @@
 //! and carries the packets.
 
 use crate::budget::Ledger;
-use crate::congestion::WindowMost;
 use crate::grants::Grants;
+use crate::job::SendWindow;
 use crate::machine::RUN_SEGMENTS_MAX;
 use crate::parity::ParityRule;
 use crate::receiver::RankResources;
@@ -59,7 +59,7 @@ impl RankState {
         Self {
             grants: Grants::new(
                 network.grant_segments,
-                network.in_segments(network.window.short),
+                network.in_segments(network.window.short()),
             ),
             near_grants: Grants::new(None, 1),
             network,
@@ -159,7 +159,7 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
     let part = near.window.get() / RUNS_PER_WINDOW / u64::from(near.segment_bytes);
     EndpointSettings {
         segment_bytes: near.segment_bytes,
-        window: WindowMost::fixed(near.window),
+        window: SendWindow::Bytes(near.window),
         initial_window: near.window,
         unscheduled: near.window,
         run_segments: part.clamp(1, RUN_SEGMENTS_MAX as u64) as usize,

@@ -5,8 +5,8 @@
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
 //!    and otherwise early. It matches a post of its own length, or a post of that length or more
-//!    with [`LengthRule::AtMost`]. Of an early message its unscheduled start comes; when it
-//!    is posted, the rest is granted in turn ([`crate::grants`]).
+//!    with [`LengthRule::AtMost`]. The unscheduled start of an early message is taken; when the
+//!    message is posted, the rest is granted in turn ([`crate::grants`]).
 //! 2. A new segment is placed exactly once (`Receiver::handle_data`), in any order: no segment
 //!    waits for another one.
 //! 3. A posted message is complete as soon as every segment has arrived or is accepted as a hole.

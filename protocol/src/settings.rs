@@ -1,7 +1,6 @@
 //! A job's parameters for one rank, in the units of its machine.
 
-use crate::congestion::WindowMost;
-use crate::job::{GrantWindow, Job, Mtu, PacketOrder, QueueSignal};
+use crate::job::{GrantWindow, Job, Mtu, PacketOrder, QueueSignal, SendWindow};
 use crate::parity::ParityRule;
 use crate::priority::Policy;
 use crate::segment;
@@ -68,7 +67,7 @@ pub struct EndpointSettings {
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
     /// Maximum bytes in flight to one peer.
-    pub window: WindowMost,
+    pub window: SendWindow,
     /// Bytes in flight at the start.
     pub initial_window: ByteCount,
     /// Bytes of a message that may be sent before its receiver has posted it.
@@ -120,7 +119,7 @@ impl EndpointSettings {
         Self {
             identity,
             segment_bytes,
-            window: WindowMost::new(job.transport.window),
+            window: job.transport.window,
             initial_window: job.transport.initial_window,
             unscheduled: job.transport.unscheduled,
             speculative: job.transport.speculative,
@@ -167,6 +166,6 @@ impl EndpointSettings {
     /// take less than a segment.
     pub fn is_worth_an_ack(&self, segments: u32) -> bool {
         let filled = (u64::from(segments) + 1) * u64::from(self.segment_bytes);
-        filled * ACKS_PER_WINDOW > self.window.short.get()
+        filled * ACKS_PER_WINDOW > self.window.short().get()
     }
 }

@@ -116,7 +116,7 @@ proptest! {
                 prop_assert!(transmits < 10_000, "a packet makes an endpoint talk forever");
             }
             let (in_flight, _) = endpoint.in_flight(Rank(1));
-            prop_assert!(in_flight <= endpoint.settings().window.long);
+            prop_assert!(in_flight <= endpoint.settings().window.most());
         }
     }
 

@@ -288,7 +288,10 @@ mod tests {
         );
         let large = receive_buffer(Ok(16 << 20), &wanted(3));
         let found = &large.found;
-        assert!(found.ends_with("on long paths they grow to 4 MiB"), "{found}");
+        assert!(
+            found.ends_with("on long paths they grow to 4 MiB"),
+            "{found}"
+        );
         let crowded = receive_buffer(Ok(8 << 20), &wanted(64));
         assert!(mended(&crowded).contains("rmem_max=8388608"), "{crowded:?}");
     }

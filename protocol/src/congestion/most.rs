@@ -12,41 +12,15 @@ use crate::units::{ByteCount, Span};
 /// short one sends in its time: with 1 MiB, 8.4 Gb/s.
 const SHORT_PATH: Span = Span::from_millis(1);
 
-/// The maximum number of bytes in flight to one peer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct WindowMost {
-    /// On a short path.
-    pub short: ByteCount,
-    /// On the longest one.
-    pub long: ByteCount,
-}
-
-impl WindowMost {
-    /// As a job says.
-    pub(crate) fn new(window: SendWindow) -> Self {
-        Self {
-            short: window.short(),
-            long: window.most(),
-        }
+/// The largest size of this window on a path with this minimum round trip.
+pub(super) fn most_on(window: SendWindow, rtt: &Rtt) -> ByteCount {
+    let short = window.short();
+    if !rtt.is_known() || short == window.most() {
+        return short;
     }
-
-    /// The same on every path.
-    pub fn fixed(bytes: ByteCount) -> Self {
-        Self {
-            short: bytes,
-            long: bytes,
-        }
-    }
-
-    /// On a path with this minimum round trip.
-    pub(super) fn on(self, rtt: &Rtt) -> ByteCount {
-        if !rtt.is_known() || self.short == self.long {
-            return self.short;
-        }
-        let times = rtt.least().as_secs_f64() / SHORT_PATH.as_secs_f64();
-        let bytes = ByteCount::new((self.short.get() as f64 * times) as u64);
-        bytes.clamp(self.short, self.long)
-    }
+    let times = rtt.least().as_secs_f64() / SHORT_PATH.as_secs_f64();
+    let bytes = ByteCount::new((short.get() as f64 * times) as u64);
+    bytes.clamp(short, window.most())
 }
 
 #[cfg(test)]
@@ -56,7 +30,7 @@ mod tests {
     fn on(window: SendWindow, millis: u64) -> ByteCount {
         let mut rtt = Rtt::new(Span::from_millis(1));
         rtt.sample(Span::from_millis(millis));
-        WindowMost::new(window).on(&rtt)
+        most_on(window, &rtt)
     }
 
     #[test]
@@ -79,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_path_whose_round_trip_is_not_known_counts_as_short() {
-        let most = WindowMost::new(SendWindow::AUTO);
-        assert_eq!(most.on(&Rtt::new(Span::from_millis(1_000))), most.short);
+        let unknown = Rtt::new(Span::from_millis(1_000));
+        let most = most_on(SendWindow::AUTO, &unknown);
+        assert_eq!(most, SendWindow::AUTO.short());
     }
 }

@@ -20,8 +20,8 @@ use crate::wire::PathMark;
 /// A report that is further behind is no longer compared with others, whose numbers wrap.
 const REPORTS_APART_MAX: i32 = 1 << 30;
 
-/// Reports before the newest one of which it is remembered whether they have come. While a long
-/// path carries a large window, more than a hundred may be under way.
+/// So many reports before the newest one are remembered as come or missing. More than a hundred may
+/// be under way while a long path carries a large window.
 const PLACES: u32 = u128::BITS;
 /// Words that wait for earlier reports, at most; the oldest ones are forgotten.
 const HELD_MAX: usize = PLACES as usize;

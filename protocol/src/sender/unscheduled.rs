@@ -5,7 +5,7 @@
 //! 2. On a long path the round trip costs more, and most receivers are ready when the first bytes
 //!    arrive. So the start grows as the window does. A receiver keeps no more than one such start
 //!    of a peer: until it has posted messages that began with more than the usual start, others
-//!    begin with what is left of it, and with the usual one at least.
+//!    begin with the rest of it, and with the usual one at least.
 //! 3. A receiver that grants learns of unscheduled segments only when they arrive. So all messages
 //!    to one peer share the unscheduled start of one: many peers that begin many small messages at
 //!    once would overload the receiver's link. The first message always has it.
