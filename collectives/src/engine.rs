@@ -25,6 +25,7 @@ mod patience;
 mod phases;
 mod plan_cache;
 mod planner;
+mod promises;
 mod running;
 pub mod scheduler;
 

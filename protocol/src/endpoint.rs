@@ -26,7 +26,7 @@ use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement, Restoration};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointLimits, EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share};
+use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Span, Share};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use self::transmit::{NextPackets, WantedPayload};
@@ -560,6 +560,12 @@ impl Endpoint {
                 (ByteCount::new(0), settings.initial_window)
             }
         }
+    }
+
+    /// The least recent round trip to a peer, if any was measured.
+    pub fn round_trip(&self, to: Rank) -> Option<Span> {
+        let rtt = &self.peers[self.find(to)?].rtt;
+        rtt.is_known().then(|| rtt.least())
     }
 
     /// Whether a message of so many segments to a peer may gain by a tolerance: the paths have lost

@@ -34,6 +34,7 @@ use crate::engine::overdue::{
 use crate::engine::parity::{ParitySums, sum_of_segments};
 use crate::engine::parts::EngineParts;
 use crate::engine::planner::Planner;
+use crate::engine::promises::Promises;
 use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
 use crate::engine::table::OperationTable;
@@ -58,8 +59,7 @@ pub struct Communicator {
     matching: Matching,
     deadlines: DeadlineWatch,
     failures: FailureRecord,
-    /// Copies of messages whose operations ended before the messages arrived.
-    promised: BTreeMap<(Rank, MessageKey), Vec<u8>>,
+    promises: Promises,
     /// Faults of paths that the caller has not yet taken.
     path_faults: Vec<(Rank, PathFault)>,
     completions: VecDeque<Completion>,
@@ -90,7 +90,7 @@ impl Communicator {
             matching: Matching::default(),
             deadlines: DeadlineWatch::default(),
             failures: FailureRecord::default(),
-            promised: BTreeMap::new(),
+            promises: Promises::default(),
             path_faults: Vec::new(),
             completions: VecDeque::new(),
             journal: MessageJournal::default(),
@@ -324,12 +324,12 @@ impl Communicator {
     /// parity covers count, too.
     pub fn kept_messages(&self) -> usize {
         let early = self.stash.len() + self.agreement.early() + self.matching.announced();
-        self.promised.len() + early + self.parity.len() + self.parts.departures.left()
+        self.promises.len() + early + self.parity.len() + self.parts.departures.left()
     }
 
     /// The ranks for which messages of operations that have ended here are still on their way.
     pub fn owed_ranks(&self) -> BTreeSet<Rank> {
-        self.promised.keys().map(|&(to, _)| to).collect()
+        self.promises.ranks()
     }
 
     /// The counters of the endpoint.
@@ -405,11 +405,11 @@ impl Machine for Communicator {
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        let (table, promised) = (&mut self.table, &self.promised);
+        let (table, promises) = (&mut self.table, &self.promises);
         let sum = &mut self.parity_sent;
         self.parts.endpoint.poll_transmit_from(now, move |wanted| {
             let WantedPayload { to, key, .. } = wanted;
-            let kept = || promised.get(&(to, key)).map(|bytes| Payload::Bytes(bytes));
+            let kept = || promises.source(to, key);
             let message = table.source(to, key).or_else(kept)?;
             let Some(segments) = wanted.parity_of else {
                 return Some(message);

@@ -38,6 +38,7 @@ use crate::engine::departures::DepartingMessage;
 use crate::engine::memory::{SpareScratch, StepMemory};
 use crate::engine::parts::EngineParts;
 use crate::engine::patience::OperationPatience;
+use crate::engine::promises::{Promises, copied_within};
 use crate::engine::scheduler::ReadyMessage;
 use crate::engine::stash::EarlyStash;
 use crate::numbers::hadamard::Mixing;
@@ -415,19 +416,35 @@ impl RunningOperation {
     }
 
     /// Whether every message in and out is done, or the rest can finish without this operation.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.progress.is_finished() || self.ends_early()
+    pub(crate) fn is_complete(&self, parts: &EngineParts, promises: &Promises) -> bool {
+        self.progress.is_finished() || self.ends_early(parts, promises)
     }
 
-    /// Whether everything has arrived and few bytes are still on their way out. Then copies serve
-    /// the ranks that still wait, and this rank does not wait for their acknowledgements. A rank
-    /// cannot run ahead of one that it needs a message from in the next operation.
-    fn ends_early(&self) -> bool {
+    /// Whether everything has arrived, and copies may serve the ranks that still wait, so that this
+    /// rank does not wait for their acknowledgements ([`crate::engine::promises`]). A rank cannot
+    /// run ahead of one that it needs a message from in the next operation.
+    fn ends_early(&self, parts: &EngineParts, promises: &Promises) -> bool {
+        let is_short = || self.plan.outbound_bytes() <= EARLY_BYTES_MAX && self.learns_of_no_loss();
         self.progress.has_received_all()
-            && self.plan.outbound_bytes() <= EARLY_BYTES_MAX
             && !self.operation.collective.is_point_to_point()
             && self.progress.has_started_all()
-            && self.learns_of_no_loss()
+            && (is_short() || self.copies_pay(parts, promises))
+    }
+
+    /// Whether all messages on their way go over long paths, and tell nothing about holes.
+    fn copies_pay(&self, parts: &EngineParts, promises: &Promises) -> bool {
+        let (mut bytes, mut most) = (0, 0);
+        for at in self.progress.on_their_way() {
+            let outbound = self.plan.outbound(at);
+            let round_trip = parts.endpoint.round_trip(outbound.to);
+            let worth = round_trip.map_or(0, copied_within);
+            if worth == 0 || outbound.reliability == Reliability::Tolerant {
+                return false;
+            }
+            bytes += outbound.region.bytes;
+            most = worth.max(most);
+        }
+        bytes <= most && promises.have_room_for(bytes)
     }
 
     /// Whether the ends of its messages out tell it nothing about holes.

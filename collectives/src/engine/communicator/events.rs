@@ -99,7 +99,7 @@ impl Communicator {
             } => {
                 self.parts.departures.finished(to, key);
                 let Some(RunningMessage { slot, message }) = self.table.find_out(to, key) else {
-                    self.promised.remove(&(to, key));
+                    self.promises.settle(to, key);
                     self.let_go(now);
                     return;
                 };
@@ -154,7 +154,7 @@ impl Communicator {
         let found = self.table.find_out(to, key);
         let running = found.and_then(|found| self.table.get(found.slot));
         let (Some(RunningMessage { slot, message }), Some(running)) = (found, running) else {
-            self.promised.remove(&(to, key));
+            self.promises.settle(to, key);
             self.let_go(now);
             return;
         };
@@ -217,7 +217,7 @@ impl Communicator {
         };
         happen(running, &mut self.stash, &mut self.parts);
         running.post_results(now, &mut self.stash, &mut self.parts);
-        if running.is_complete() {
+        if running.is_complete(&self.parts, &self.promises) {
             self.end(slot, Ok(()));
         }
         self.let_go(now);
@@ -236,7 +236,7 @@ impl Communicator {
             };
             running.depart(found.message, tolerance, now, &mut self.parts);
             running.post_results(now, &mut self.stash, &mut self.parts);
-            if running.is_complete() {
+            if running.is_complete(&self.parts, &self.promises) {
                 self.end(found.slot, Ok(()));
             }
         }

@@ -15,6 +15,7 @@ use crate::engine::communicator::Communicator;
 use crate::engine::matching::Matching;
 use crate::engine::overdue::{DeadlineRule, OverdueOperation};
 use crate::engine::parity::ParitySums;
+use crate::engine::promises::Promises;
 use crate::engine::running::RunningOperation;
 use crate::engine::stash::EarlyStash;
 use crate::operation::{Completion, Operation, OperationError, OperationId};
@@ -46,7 +47,7 @@ impl Communicator {
                 label: operation.label(),
             },
         );
-        self.promised.retain(|&(to, _), _| to != rank);
+        self.promises.forget(rank);
         self.parts.departures.forget(rank);
         self.failures.broken.extend(self.agreement.groups_of(rank));
         self.refuse_unposted();
@@ -94,7 +95,7 @@ impl Communicator {
                 reason: reason.to_owned(),
             },
         );
-        self.promised.clear();
+        self.promises = Promises::default();
         self.agreement = Agreement::new(self.me());
         self.matching = Matching::default();
     }
@@ -173,7 +174,7 @@ impl Communicator {
         let running = self.table.remove(slot);
         let running = running.expect("ended once, by the caller that found it running");
         if self.failures.aborted.is_none() {
-            self.promised.extend(running.promises());
+            self.promises.keep(running.promises());
         }
         self.conclude_running(running, result);
     }
