@@ -26,7 +26,7 @@ use crate::reach::{MemoryPath, RankState, Reach};
 use crate::receiver::{DataEffect, Placement, Restoration};
 use crate::sender::ReportPacket;
 use crate::settings::{EndpointLimits, EndpointSettings, Identity};
-use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Span, Share};
+use crate::units::{ByteCount, Instant, MessageId, MessageKey, PathNumber, Rank, Share, Span};
 use crate::wire::{Header, PacketKind, SegmentReport};
 
 pub use self::transmit::{NextPackets, WantedPayload};

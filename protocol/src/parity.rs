@@ -36,6 +36,10 @@ const COVERED_PER_PARITY: u32 = 16;
 const COVERED_PER_PARITY_WITH_ROWS: u32 = 8;
 /// Columns that lack two segments, in the mean over messages, if the number of columns allows it.
 const UNRESTORED: f64 = 0.3;
+/// At least so many covered segments for each parity packet, and columns that lack two, where a
+/// round trip costs far more than parity ([`ParityTerms::room`]).
+const COVERED_PER_PARITY_FAR: u32 = 4;
+const UNRESTORED_FAR: f64 = 0.05;
 
 /// How much parity follows messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,6 +66,16 @@ impl From<ParityRule> for Option<Option<Share>> {
             ParityRule::Share(share) => Some(Some(share)),
         }
     }
+}
+
+/// What the parity of a message depends on, besides the message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParityTerms {
+    pub(crate) rule: ParityRule,
+    /// The share of packets that paths lose.
+    pub(crate) loss: f64,
+    /// Parity packets that leave in a small part of a long round trip; 0 if that is short.
+    pub(crate) room: u32,
 }
 
 /// The groups of a message's covered segments.
@@ -122,18 +136,26 @@ fn window_start(segments: u32) -> u32 {
 }
 
 impl ParityLayout {
-    /// The layout for `covered` segments, of at most [`PARITY_WINDOW`], on paths that lose this
-    /// share of packets; `None` where no parity is worth its packets.
-    pub(crate) fn choose(rule: ParityRule, covered: u32, loss: f64) -> Option<Self> {
+    /// The layout for `covered` segments, of at most [`PARITY_WINDOW`]; `None` where no parity is
+    /// worth its packets.
+    pub(crate) fn choose(terms: ParityTerms, covered: u32) -> Option<Self> {
+        let ParityTerms { rule, loss, room } = terms;
         if covered == 0 {
             return None;
         }
+        let room = room.min(covered / COVERED_PER_PARITY_FAR);
+        let bound = |covered_per_parity: u32| room.max(covered / covered_per_parity).max(1);
         let (wanted, most) = match rule {
             ParityRule::Auto if loss > 0.0 => {
                 // Of c columns with n / c segments each, n^2 p^2 / 2c lack two.
                 let pairs = (f64::from(covered) * loss).powi(2) / 2.0;
-                let wanted = (pairs / UNRESTORED).ceil().max(1.0) as u32;
-                (wanted, (covered / COVERED_PER_PARITY).max(1))
+                let most = bound(COVERED_PER_PARITY);
+                let unrestored = if most == room {
+                    UNRESTORED_FAR
+                } else {
+                    UNRESTORED
+                };
+                ((pairs / unrestored).ceil().max(1.0) as u32, most)
             }
             ParityRule::Share(share) if !share.is_none() => {
                 let wanted = share.of_rounded_up(covered.into()) as u32;
@@ -145,7 +167,7 @@ impl ParityLayout {
         let with_rows = side + covered.div_ceil(side);
         let has_rows = rule == ParityRule::Auto
             && wanted > with_rows
-            && with_rows <= covered / COVERED_PER_PARITY_WITH_ROWS;
+            && with_rows <= bound(COVERED_PER_PARITY_WITH_ROWS);
         let columns = match has_rows {
             true => side,
             false => wanted.clamp(1, most),
@@ -269,19 +291,29 @@ mod tests {
         }
     }
 
+    fn near(rule: ParityRule, loss: f64) -> ParityTerms {
+        ParityTerms {
+            rule,
+            loss,
+            room: 0,
+        }
+    }
+
     #[test]
     fn clean_paths_and_jobs_without_parity_have_none() {
         let share = Share::new(0.1).expect("a share");
-        assert_eq!(ParityLayout::choose(ParityRule::Auto, 100, 0.0), None);
-        assert_eq!(ParityLayout::choose(ParityRule::None, 100, 0.1), None);
-        assert!(ParityLayout::choose(ParityRule::Share(share), 100, 0.0).is_some());
+        let chosen = |rule, loss| ParityLayout::choose(near(rule, loss), 100);
+        assert_eq!(chosen(ParityRule::Auto, 0.0), None);
+        assert_eq!(chosen(ParityRule::None, 0.1), None);
+        assert!(chosen(ParityRule::Share(share), 0.0).is_some());
     }
 
     /// The share of trials in which losses of this share leave a segment that parity does not
     /// restore, without and with parity, and parity packets for each covered segment.
-    fn trial(covered: u32, loss: f64) -> (f64, f64, f64) {
+    fn trial(covered: u32, terms: ParityTerms) -> (f64, f64, f64) {
         use rand::{RngExt, SeedableRng};
-        let layout = ParityLayout::choose(ParityRule::Auto, covered, loss).expect("it is lossy");
+        let layout = ParityLayout::choose(terms, covered).expect("it is lossy");
+        let loss = terms.loss;
         let groups = layout.group_count(covered);
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(u64::from(covered));
         let (mut lossy, mut unrestored) = (0, 0);
@@ -329,10 +361,32 @@ mod tests {
             (3000, 0.01, 0.05, 0.05),
             (700, 0.03, 0.2, 0.08),
         ] {
-            let (without, with, parity) = trial(covered, loss);
+            let (without, with, parity) = trial(covered, near(ParityRule::Auto, loss));
             assert!(
                 with < without * most_left && parity <= most_parity,
                 "{covered} segments, {loss}: {without} -> {with}, parity {parity}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_a_round_trip_costs_much_more_hardly_any_end_waits_for_one() {
+        for (covered, loss, most_left, most_parity) in [
+            (12, 0.03, 0.2, 0.25),
+            (64, 0.01, 0.1, 0.13),
+            (200, 0.01, 0.05, 0.16),
+            (200, 0.03, 0.05, 0.16),
+            (700, 0.03, 0.2, 0.08),
+        ] {
+            let room = 1_000;
+            let terms = ParityTerms {
+                room,
+                ..near(ParityRule::Auto, loss)
+            };
+            let (_, with, parity) = trial(covered, terms);
+            assert!(
+                with < most_left && parity <= most_parity,
+                "{covered} segments, {loss}: {with} wait, parity {parity}"
             );
         }
     }

@@ -25,7 +25,7 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::bitmap::Bitmap;
 use crate::machine::Ecn;
-use crate::parity::{PARITY_WINDOW, ParityLayout, ParityRule};
+use crate::parity::{PARITY_WINDOW, ParityLayout, ParityTerms};
 use crate::units::{Class, Dscp, Layer, Magnitude, Share};
 
 pub(crate) use self::protection::STRETCH_MAX;
@@ -359,15 +359,15 @@ impl SegmentTags {
         self.protected.as_ref().map_or(segments, Bitmap::ones)
     }
 
-    /// Has parity follow the message, whose last `last` of `segments` segments are yet to leave, on
-    /// paths that lose this share of packets. If the segments that must arrive are not the last
-    /// ones to leave, the message is covered whole or not at all.
-    pub(crate) fn cover(&mut self, rule: ParityRule, segments: u32, last: u32, loss: f64) {
+    /// Has parity follow the message, whose last `last` of `segments` segments are yet to leave. If
+    /// the segments that must arrive are not the last ones to leave, the message is covered whole
+    /// or not at all.
+    pub(crate) fn cover(&mut self, terms: ParityTerms, segments: u32, last: u32) {
         let last = last.min(PARITY_WINDOW);
         let protected = self.protected_segments(segments);
         let is_plain = self.order.is_none() && protected == segments;
         if is_plain || last == segments {
-            let layout = ParityLayout::choose(rule, protected.min(last), loss);
+            let layout = ParityLayout::choose(terms, protected.min(last));
             self.parity = layout.map(|layout| ParityCoverage {
                 layout: layout.within_groups(last),
                 first: segments - last,

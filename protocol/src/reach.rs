@@ -14,6 +14,9 @@ use crate::rtt::Rtt;
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
+/// A long round trip over the time that parity waits for a late segment.
+const ROUND_TRIP_PER_HOLD: u64 = 32;
+
 /// The round trip makes no gap longer than this: a sample of many seconds shows a host that stood
 /// still or a clock that jumped, and says nothing about queues.
 pub(crate) const VARIED_GAP_MAX: Span = Span::from_millis(1_000);
@@ -137,6 +140,7 @@ impl RankState {
             },
             place: place as u32,
             gap,
+            hold: hold(rtt, &self.network),
         }
     }
 }
@@ -176,6 +180,14 @@ fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
         true => settings.gap.max(rtt.answer_wait().min(VARIED_GAP_MAX)),
         false => settings.gap,
+    }
+}
+
+/// How late a segment may be before parity restores it: on a long path a small part of a round trip.
+fn hold(rtt: &Rtt, settings: &EndpointSettings) -> Span {
+    match rtt.is_known() && rtt.least() >= settings.delay_target {
+        true => rtt.least().divided(ROUND_TRIP_PER_HOLD),
+        false => Span::ZERO,
     }
 }
 

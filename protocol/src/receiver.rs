@@ -191,6 +191,8 @@ struct ReceiverDeadlines {
     report: Option<Instant>,
     /// The end of a gap, or of patience.
     gap: Option<Instant>,
+    /// Parity restores what is late then.
+    restored: Option<Instant>,
 }
 
 impl ReceiverDeadlines {
@@ -201,6 +203,7 @@ impl ReceiverDeadlines {
                 self.gap,
                 earlier(receiving.gap_ends(), receiving.patience_ends()),
             ),
+            restored: earlier(self.restored, receiving.restores_at()),
         }
     }
 }
@@ -411,7 +414,8 @@ impl Receiver {
             self.tell_skips(header, passage, lent);
             return None;
         };
-        let ack_by = self.messages[at].ack_by();
+        let before = self.messages[at].times();
+        let (ack_by, _) = before;
         self.note_mark(at, header, packets, ecn);
         let placement = self.on_data(at, header, packets, lent);
         self.tell_skips(header, passage, lent);
@@ -422,7 +426,7 @@ impl Receiver {
             && self
                 .messages
                 .get(at)
-                .is_some_and(|receiving| receiving.ack_by() == ack_by);
+                .is_some_and(|receiving| receiving.times() == before);
         if !unchanged {
             self.note(at);
         }
@@ -583,7 +587,7 @@ impl Receiver {
                 _ => Posting::Posted,
             },
             parity: match takes_parity {
-                true => receiving.cover(header, segments),
+                true => receiving.cover(header, segments, lent.late()),
                 false => None,
             },
         };
@@ -620,6 +624,7 @@ impl Receiver {
     /// patience.
     pub fn handle_timeout(&mut self, lent: &mut RankResources<'_>) {
         for at in 0..self.messages.len() {
+            self.restore_late(at, lent);
             let ends = self.messages[at].patience_ends();
             if ends.is_some_and(|ends| ends <= lent.now) {
                 self.complete_if_done(at, lent);
@@ -659,11 +664,15 @@ impl Receiver {
 
     /// When the receiver has a report to send or a gap to end, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let ReceiverDeadlines { report, gap } = self.deadlines;
+        let ReceiverDeadlines {
+            report,
+            gap,
+            restored,
+        } = self.deadlines;
         let later = report.filter(|&at| at > now);
         ControlOutlook {
             talks: !self.answers.is_empty() || (report.is_some() && later.is_none()),
-            due: earlier(earlier(later, gap), self.granted.due()),
+            due: earlier(earlier(later, gap), earlier(restored, self.granted.due())),
         }
     }
 
@@ -745,4 +754,13 @@ pub struct RankResources<'a> {
     pub place: u32,
     /// How long no segment may arrive before holes are accepted.
     pub gap: Span,
+    /// How late a segment may be before parity restores it.
+    pub hold: Span,
+}
+
+impl RankResources<'_> {
+    /// Until when a segment may be late that others have overtaken now.
+    fn late(&self) -> Option<Instant> {
+        (self.hold > Span::ZERO).then(|| self.now + self.hold)
+    }
 }

@@ -35,6 +35,8 @@ struct Recorder {
     in_flight: Vec<ByteCount>,
     /// When the first packet of each message arrived.
     begun: BTreeMap<(Rank, MessageKey), Instant>,
+    /// Segments and bytes of each message.
+    sizes: BTreeMap<(Rank, MessageKey), (u32, u32)>,
     /// When holes were accepted.
     accepted: Vec<Instant>,
     /// How often a path was said to lose most packets.
@@ -49,20 +51,22 @@ impl Machine for Recorder {
             let key = (datagram.header.source, datagram.header.key);
             self.begun.entry(key).or_insert(now);
         }
+        let header = &datagram.header;
+        if header.kind.has_segments() {
+            let sizes = (header.segments, header.message_bytes);
+            self.sizes.insert((header.source, header.key), sizes);
+        }
         if let Some(placement) = self.endpoint.accept(now, &datagram) {
-            self.place(&datagram.header, &placement);
+            self.place(&placement);
         }
-        while let Some(restoration) = self.endpoint.poll_restoration() {
-            if let Restoration::Segment { placement, .. } = restoration {
-                self.place(&datagram.header, &placement);
-            }
-        }
+        self.restore();
         self.collect();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         let before = self.accepted_bytes();
         self.endpoint.handle_timeout(now);
+        self.restore();
         self.collect();
         if self.accepted_bytes() > before {
             self.accepted.push(now);
@@ -93,17 +97,26 @@ impl Machine for Recorder {
 }
 
 impl Recorder {
-    fn place(&mut self, header: &Header, placement: &Placement) {
+    fn restore(&mut self) {
+        while let Some(restoration) = self.endpoint.poll_restoration() {
+            if let Restoration::Segment { placement, .. } = restoration {
+                self.place(&placement);
+            }
+        }
+    }
+
+    fn place(&mut self, placement: &Placement) {
         let key = (placement.from, placement.key);
+        let (segments, bytes) = self.sizes[&key];
         let placed = self
             .placed
             .entry(key)
-            .or_insert_with(|| Bitmap::new(header.segments));
+            .or_insert_with(|| Bitmap::new(segments));
         assert!(
             placed.insert(placement.segment),
-            "{key:?} placed twice: {header:?}"
+            "{key:?} placed twice: {placement:?}"
         );
-        let cut = Segmentation::new(header.message_bytes, self.endpoint.segment_bytes());
+        let cut = Segmentation::new(bytes, self.endpoint.segment_bytes());
         assert_eq!(placement.offset, cut.offset(placement.segment));
         assert_eq!(placement.length, cut.length(placement.segment));
     }
@@ -122,6 +135,7 @@ impl Recorder {
             sent: BTreeMap::new(),
             in_flight: vec![ByteCount::default(); usize::from(world_size)],
             begun: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             accepted: Vec::new(),
             lost_most: 0,
         }

@@ -388,6 +388,7 @@ impl Machine for Communicator {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.parts.endpoint.handle_timeout(now);
+        self.restore(Payload::Length(0));
         self.take_events(now);
         self.fail_overdue(now);
     }

@@ -415,13 +415,27 @@ impl ReceiveMessage {
 
     /// Notes this many new segments for their groups, and returns them if parity covers them.
     #[inline]
-    pub(super) fn cover(&mut self, header: &Header, segments: u32) -> Option<CoveredRun> {
-        self.cover_some(header.parity?, header.segment..header.segment + segments)
+    pub(super) fn cover(
+        &mut self,
+        header: &Header,
+        segments: u32,
+        late: Option<Instant>,
+    ) -> Option<CoveredRun> {
+        self.cover_some(
+            header.parity?,
+            header.segment..header.segment + segments,
+            late,
+        )
     }
 
     #[inline(never)]
-    fn cover_some(&mut self, layout: ParityLayout, segments: Range<u32>) -> Option<CoveredRun> {
-        self.parity_state(layout).on_segments(layout, segments)
+    fn cover_some(
+        &mut self,
+        layout: ParityLayout,
+        segments: Range<u32>,
+        late: Option<Instant>,
+    ) -> Option<CoveredRun> {
+        (self.parity_state(layout)).on_segments(layout, segments, late)
     }
 
     /// Its groups, of this layout if a packet names one for the first time.
@@ -433,8 +447,24 @@ impl ReceiveMessage {
 
     /// Takes PARITY; returns the group whose sum needs its payload. If all segments that it covers
     /// are lost, it is the first to say that they are covered.
-    pub(super) fn on_parity(&mut self, header: &Header) -> Option<ParityGroup> {
-        self.parity_state(header.parity?).on_parity(header)
+    pub(super) fn on_parity(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        late: Option<Instant>,
+    ) -> Option<ParityGroup> {
+        (self.parity_state(header.parity?)).on_parity(now, header, late)
+    }
+
+    /// When the last segment of a group has had its time to come.
+    pub(super) fn restores_at(&self) -> Option<Instant> {
+        let is_open = self.stage != ReceiveStage::Complete;
+        self.parity.as_ref().filter(|_| is_open)?.waits_until()
+    }
+
+    /// The last PARITY, and when it came, if there are groups whose last segment has had its time.
+    pub(super) fn end_waits(&mut self, now: Instant) -> Option<(Header, Instant)> {
+        self.parity.as_mut()?.end_waits(now)
     }
 
     /// The next missing segment that parity restores, and the group that does it.
@@ -698,11 +728,16 @@ impl ReceiveMessage {
     }
 
     /// When an ACK is due, unless the message waits for anything else, too.
-    pub(super) fn ack_by(&self) -> Option<Instant> {
+    fn ack_by(&self) -> Option<Instant> {
         match (self.report.due, self.gap.ends) {
             (ReportDue::AckBy(by), None) => Some(by),
             _ => None,
         }
+    }
+
+    /// The times at which its receiver may have to act on it, as far as DATA changes them.
+    pub(super) fn times(&self) -> (Option<Instant>, Option<Instant>) {
+        (self.ack_by(), self.restores_at())
     }
 
     /// Writes the bitmap of the next report into `body`, after room for the report; the total has

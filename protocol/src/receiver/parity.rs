@@ -4,11 +4,15 @@
 //! PARITY says the same of all of them, so a group that lacks just one segment tells its index.
 //! The owner of the payload keeps the XOR of the bytes: [`Placement`](super::Placement) and
 //! [`Restoration`](super::Restoration) tell it when.
+//!
+//! A host reads its sockets in turn, so the last segment of a group often waits in one of them. On a
+//! long path nothing is restored before it has had time to come: what it restores counts as lost.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::parity::{CoveredRun, PARITY_WINDOW, ParityGroup, ParityLayout};
+use crate::units::Instant;
 use crate::wire::Header;
 
 /// The segments of one group, as far as they are known.
@@ -28,6 +32,10 @@ pub(super) struct ParityState {
     groups: Vec<GroupState>,
     /// Groups that lack one segment.
     ready: VecDeque<ParityGroup>,
+    /// Groups whose last segment may still come, until then.
+    late: VecDeque<(Instant, ParityGroup)>,
+    /// The last PARITY, and when it came.
+    last: Option<(Header, Instant)>,
 }
 
 impl ParityState {
@@ -39,14 +47,18 @@ impl ParityState {
             segments,
             groups: vec![GroupState::default(); groups],
             ready: VecDeque::new(),
+            late: VecDeque::new(),
+            last: None,
         }
     }
 
-    /// Covered segments are there; returns them as a run if its groups take them.
+    /// Covered segments are there; returns them as a run if its groups take them. What these lack
+    /// then may be `late` until some time.
     pub(super) fn on_segments(
         &mut self,
         layout: ParityLayout,
         segments: Range<u32>,
+        late: Option<Instant>,
     ) -> Option<CoveredRun> {
         if layout != self.layout {
             return None;
@@ -57,31 +69,63 @@ impl ParityState {
                 let (count, indices) = &mut self.groups[group.0 as usize].there;
                 *count = count.saturating_add(1);
                 *indices ^= segment as u16;
-                self.look(group);
+                self.look(group, late);
             }
         }
         Some(CoveredRun::new(layout, self.segments, segments.start))
     }
 
-    /// PARITY has come; returns the group whose sum needs its payload.
-    pub(super) fn on_parity(&mut self, header: &Header) -> Option<ParityGroup> {
+    /// PARITY has come; returns the group whose sum needs its payload. What that lacks may be `late`
+    /// until some time.
+    pub(super) fn on_parity(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        late: Option<Instant>,
+    ) -> Option<ParityGroup> {
+        self.last = Some((*header, now));
         let group = ParityGroup(header.segment);
         let is_same = header.parity == Some(self.layout);
         let state = self.groups.get_mut(header.segment as usize);
         let state = state.filter(|state| is_same && state.all.is_none())?;
         state.all = Some((header.magnitude.0, header.layer.0));
-        self.look(group);
+        self.look(group, late);
         Some(group)
     }
 
-    fn look(&mut self, group: ParityGroup) {
-        let state = self.groups[group.0 as usize];
-        if state
-            .all
-            .is_some_and(|(count, _)| count == state.there.0.saturating_add(1))
-        {
-            self.ready.push_back(group);
+    fn look(&mut self, group: ParityGroup, late: Option<Instant>) {
+        if self.lacks_one(group) {
+            match late {
+                Some(until) => self.late.push_back((until, group)),
+                None => self.ready.push_back(group),
+            }
         }
+    }
+
+    fn lacks_one(&self, group: ParityGroup) -> bool {
+        let GroupState { there, all } = self.groups[group.0 as usize];
+        all.is_some_and(|(count, _)| count == there.0.saturating_add(1))
+    }
+
+    /// Makes groups ready whose last segment has had its time. Returns the last PARITY, and when it
+    /// came, if there are any.
+    pub(super) fn end_waits(&mut self, now: Instant) -> Option<(Header, Instant)> {
+        while let Some(&(until, group)) = self.late.front() {
+            let has_come = !self.lacks_one(group);
+            if until > now && !has_come {
+                break;
+            }
+            self.late.pop_front();
+            if !has_come {
+                self.ready.push_back(group);
+            }
+        }
+        self.last.filter(|_| !self.ready.is_empty())
+    }
+
+    /// When the first wait for a last segment ends.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        self.late.front().map(|&(until, _)| until)
     }
 
     /// The next segment that can be restored, and the group that does it.

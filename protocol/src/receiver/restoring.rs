@@ -31,7 +31,7 @@ impl Receiver {
             return;
         }
         receiving.report.on_probe(lent.now, header);
-        if let Some(group) = receiving.on_parity(header) {
+        if let Some(group) = receiving.on_parity(lent.now, header, lent.late()) {
             let (from, key) = (self.peer, receiving.key());
             self.restorations
                 .push_back(Restoration::Parity { from, key, group });
@@ -45,8 +45,23 @@ impl Receiver {
         with_parity.count() < PARITY_MESSAGES_MAX
     }
 
+    /// Restores what has had its time to come, if there is any.
+    pub(super) fn restore_late(&mut self, at: usize, lent: &mut RankResources<'_>) {
+        let ends = self.messages[at].restores_at();
+        if ends.is_some_and(|ends| ends <= lent.now)
+            && let Some((header, arrived)) = self.messages[at].end_waits(lent.now)
+        {
+            // Reports echo that packet as it came.
+            let now = std::mem::replace(&mut lent.now, arrived);
+            self.restore(at, &header, lent);
+            lent.now = now;
+        }
+    }
+
     /// Restores the segments of a message that can be restored after this packet.
     pub(super) fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
+        // What a restored segment makes known is not late.
+        let hold = std::mem::take(&mut lent.hold);
         while let Some((segment, group)) = self.messages[at].next_restored() {
             let receiving = &mut self.messages[at];
             let header = Header {
@@ -62,6 +77,7 @@ impl Receiver {
             self.restorations
                 .push_back(Restoration::Segment { placement, group });
         }
+        lent.hold = hold;
         self.complete_if_done(at, lent);
     }
 }

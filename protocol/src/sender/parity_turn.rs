@@ -5,6 +5,7 @@
 //!    them is repaired while they leave. More may be in flight, in the queues of hosts. How much
 //!    follows is decided when the first of them leaves, by the loss measured until
 //!    then ([`Sender::cover`]).
+//!    On a long path it may take a sixteenth of a round trip, where it saves a whole one.
 //! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
 //!    A group whose segments have all arrived needs none.
 //! 3. Parity is in flight as segments are, until a report echoes a packet that was sent later. It
@@ -17,12 +18,15 @@ use super::history::PathRecord;
 use super::message::SendMessage;
 use super::{Burst, Sender, full_packet};
 use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
-use crate::parity::{GROUP_MAX, ParityGroup, ParityRule};
+use crate::parity::{GROUP_MAX, ParityGroup, ParityRule, ParityTerms};
 use crate::priority::SendTurn;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Layer, Magnitude};
 use crate::wire::{HEADER_BYTES, Header, PacketKind};
+
+/// A long round trip over the time that parity may take.
+const ROUND_PER_PARITY: u64 = 16;
 
 const _: () = assert!(
     GROUP_MAX as usize <= RUN_SEGMENTS_MAX,
@@ -92,7 +96,17 @@ impl Sender {
         let (segments, last) = (sending.segments(), sending.segments() - sending.sent());
         if u64::from(last) <= window.min(sending.outstanding().into()) {
             sending.parity.is_decided = true;
-            sending.tags.cover(settings.parity, segments, last, loss);
+            let is_long = rtt.least() >= settings.delay_target;
+            let terms = ParityTerms {
+                rule: settings.parity,
+                loss,
+                room: if is_long {
+                    (paced / ROUND_PER_PARITY).min(segments.into()) as u32
+                } else {
+                    0
+                },
+            };
+            sending.tags.cover(terms, segments, last);
         }
     }
 
