@@ -5,6 +5,7 @@ mod buckets;
 mod codecs;
 mod conservation;
 mod failures;
+mod far;
 mod forgetting;
 mod hierarchical;
 mod in_network;

@@ -74,6 +74,24 @@ fn a_clean_path_carries_no_parity_and_a_lossy_one_little() {
 }
 
 #[test]
+fn on_a_long_path_few_messages_wait_for_a_second_round_trip() {
+    let far = |share: f64| Profile {
+        latency: Span::from_millis(20),
+        ..lossy(share)
+    };
+    for share in [0.01, 0.03] {
+        let (mut times, _) =
+            transfers(ParityRule::Auto, far(share), PairMessage::lossless(MESSAGE));
+        times.sort_unstable();
+        let most = times[times.len() * 9 / 10];
+        assert!(
+            most < Span::from_millis(50),
+            "loss {share}: nine of ten take {most}"
+        );
+    }
+}
+
+#[test]
 fn the_protected_part_of_a_tolerant_message_is_restored() {
     let message = PairMessage::tolerant(MESSAGE, 0.1);
     let (_, [sender, receiver]) = transfers(ParityRule::Auto, lossy(0.03), message);
