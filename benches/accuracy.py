@@ -7,7 +7,8 @@ Trains an example on two ranks over each transport in turn, with the same seeds,
 few steps while the clock stands still. Without ``--delay`` the ranks share a loopback that loses
 packets (examples/lossy.py), with it they are two hosts with a long path between them (far.py). A
 row for each transport: the seconds until the goal is reached, by seed, the steps that this took,
-and where the training ended. ``--straggler`` lets another program run on the core of the last rank.
+where the training ended, and the segments that rank 0 did without. ``--straggler`` lets another
+program run on the core of the last rank.
 """
 
 import argparse
@@ -55,8 +56,9 @@ GOALS = {"mnist": Goal(0.94, True, 10), "shakespeare": Goal(2.3, False, 10)}
 
 def mnist(seed: int) -> tuple[Any, Iterator[Any], Callable[[Any], float]]:
     """The CNN, the loss of each step as a function of it, and its accuracy on unseen digits."""
-    import train_mnist
     from torch import nn
+
+    import train_mnist
 
     given = argparse.Namespace(seed=seed, epochs=4, batch=32)
     training, unseen = train_mnist.load_digits(seed)
@@ -70,9 +72,10 @@ def mnist(seed: int) -> tuple[Any, Iterator[Any], Callable[[Any], float]]:
 
 
 def shakespeare(seed: int) -> tuple[Any, Iterator[Any], Callable[[Any], float]]:
-    """The transformer, the loss of each step as a function of it, and its loss on an unseen play."""
+    """The transformer, the loss of each step as a function of it, and its loss on a new play."""
     import torch
     import torch.distributed as dist
+
     import train_shakespeare as example
     import transformer
 
@@ -193,6 +196,10 @@ def main() -> None:
     parser.add_argument("--backend", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if not given.drop.endswith("%"):
+        parser.error(f"--drop {given.drop}: give a share of packets in percent, such as 1%")
+    if given.delay and (given.ranks != 2 or given.straggler):
+        parser.error("--delay has one rank on each of two hosts, and no --straggler")
     if given.backend:
         train(given.backend, given.example, given.seed)
         return
@@ -210,9 +217,9 @@ def main() -> None:
         seconds = " ".join("never" if t is None else f"{t:.2f}" for t in made["seconds_to_goal"])
         ends = " ".join(f"{value:.3f}" for value in made["at_the_end"])
         print(
-            f"{transport:15} {made['steps_per_s']:6.1f} steps/s, s to {GOALS[given.example].value}: "
-            f"{seconds}, steps {made['steps_to_goal']}, at the end {ends}, "
-            f"{made['lost_segments']} segments lost"
+            f"{transport:15} {made['steps_per_s']:6.1f} steps/s, seconds to "
+            f"{GOALS[given.example].value}: {seconds}, steps {made['steps_to_goal']}, at the end "
+            f"{ends}, {made['lost_segments']} segments missing"
         )
 
 

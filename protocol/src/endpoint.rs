@@ -636,6 +636,10 @@ impl Machine for Endpoint {
                     .push_back(EndpointEvent::PeerSilent { rank, silent });
             }
             self.collect(at);
+            if !self.restorations.is_empty() {
+                // As after a packet that brings segments.
+                self.grant(now);
+            }
             self.touch(now, at);
         }
     }

@@ -45,7 +45,7 @@ use crate::tuner::{JobTuner, TuningAdvice};
 use crate::vicinity::{self, DrivePace};
 use crate::vigil::ProcessVigil;
 
-/// How long a closing rank waits until others have received the messages that it owes them.
+/// How long a closing rank waits while the messages that it owes others make no progress.
 const DEBT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a closing rank checks whether it still owes a message.
 const DEBT_PAUSE: Duration = Duration::from_millis(5);
@@ -416,14 +416,15 @@ impl LocalRank {
     }
 
     /// Waits up to `patience` for operations to end, and until the others have received the
-    /// messages that those owe them. Stays reachable for 5 s, or until the others are done too; the
-    /// log names those that are not. Then stops all threads. Operations that have not ended fail
-    /// with [`EndError::Closed`]. Closing twice does nothing.
+    /// messages that those owe them, as long as these make progress. Stays reachable for 5 s, or
+    /// until the others are done too; the log names those that are not. Then stops all threads.
+    /// Operations that have not ended fail with [`EndError::Closed`]. Closing twice does nothing.
     pub fn close(&self, patience: Duration) {
         self.close_within(patience, DEBT_PATIENCE);
     }
 
-    /// Like [`LocalRank::close`], but waits for the others no longer than `others`.
+    /// Like [`LocalRank::close`], but waits for others that make no progress no longer than
+    /// `others`.
     pub fn close_within(&self, patience: Duration, others: Duration) {
         if self.inbox.is_of_parent() {
             return;
@@ -457,19 +458,25 @@ impl LocalRank {
         reason = "how long a caller waits is no matter of the protocol"
     )]
     fn pay_debts(&self, patience: Duration) {
-        let start = std::time::Instant::now();
+        let (mut before, mut progressed) = (None, std::time::Instant::now());
         loop {
-            let owed = self.ask(|seat| seat.communicator().owed_ranks());
-            let Some(owed) = owed.filter(|owed| !owed.is_empty()) else {
+            let debt = self.ask(|seat| seat.communicator().debt());
+            let Some(debt) = debt.filter(|debt| !debt.ranks.is_empty()) else {
                 return;
             };
-            if start.elapsed() > patience {
-                let owed: Vec<u16> = owed.iter().map(|rank| rank.0).collect();
+            if progressed.elapsed() > patience {
+                let owed: Vec<u16> = debt.ranks.iter().map(|rank| rank.0).collect();
                 log::warn!(
-                    "ranks {owed:?} have not received within {patience:?} the messages of \
+                    "ranks {owed:?} have received nothing within {patience:?} of the messages of \
                     operations that ended here: this rank leaves anyway"
                 );
                 return;
+            }
+            if before
+                .replace(debt.clone())
+                .is_none_or(|before| before != debt)
+            {
+                progressed = std::time::Instant::now();
             }
             std::thread::sleep(DEBT_PAUSE);
         }

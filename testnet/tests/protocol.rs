@@ -22,7 +22,7 @@ use gradwire_protocol::units::{
     ByteCount, Instant, JobId, Layer, Magnitude, MessageKey, Rank, Rate, Share, Signature, Span,
     Step,
 };
-use gradwire_protocol::wire::{Header, PacketKind};
+use gradwire_protocol::wire::PacketKind;
 use gradwire_testnet::link::{Profile, Queue};
 use gradwire_testnet::network::{Ended, Network};
 

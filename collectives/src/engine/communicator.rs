@@ -45,6 +45,18 @@ use crate::operation::{
 };
 use crate::plan::PARTS;
 
+/// Messages that others still wait for although their operations have ended here. Two that are
+/// equal mean that nothing has moved meanwhile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Debt {
+    /// The ranks that wait.
+    pub ranks: BTreeSet<Rank>,
+    messages: usize,
+    /// Bytes on their way to these ranks, and segments sent to all.
+    in_flight: u64,
+    sent: u64,
+}
+
 /// All operations of one rank.
 #[derive(Debug)]
 pub struct Communicator {
@@ -327,9 +339,16 @@ impl Communicator {
         self.promises.len() + early + self.parity.len() + self.parts.departures.left()
     }
 
-    /// The ranks for which messages of operations that have ended here are still on their way.
-    pub fn owed_ranks(&self) -> BTreeSet<Rank> {
-        self.promises.ranks()
+    /// The messages of operations that have ended here and are still on their way.
+    pub fn debt(&self) -> Debt {
+        let ranks = self.promises.ranks();
+        let in_flight = |&to: &Rank| self.parts.endpoint.in_flight(to).0.get();
+        Debt {
+            in_flight: ranks.iter().map(in_flight).sum(),
+            sent: self.counters().sender.sent_segments,
+            messages: self.promises.len(),
+            ranks,
+        }
     }
 
     /// The counters of the endpoint.

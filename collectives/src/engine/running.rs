@@ -422,7 +422,8 @@ impl RunningOperation {
 
     /// Whether everything has arrived, and copies may serve the ranks that still wait, so that this
     /// rank does not wait for their acknowledgements ([`crate::engine::promises`]). A rank cannot
-    /// run ahead of one that it needs a message from in the next operation.
+    /// run ahead of one that it needs a message from in the next operation; ahead of others it is
+    /// by as much as the copies hold.
     fn ends_early(&self, parts: &EngineParts, promises: &Promises) -> bool {
         let is_short = || self.plan.outbound_bytes() <= EARLY_BYTES_MAX && self.learns_of_no_loss();
         self.progress.has_received_all()
@@ -433,18 +434,14 @@ impl RunningOperation {
 
     /// Whether all messages on their way go over long paths, and tell nothing about holes.
     fn copies_pay(&self, parts: &EngineParts, promises: &Promises) -> bool {
-        let (mut bytes, mut most) = (0, 0);
-        for at in self.progress.on_their_way() {
+        let (mut bytes, may_lose) = (0, self.rules.may_lose());
+        self.progress.on_their_way().all(|at| {
             let outbound = self.plan.outbound(at);
-            let round_trip = parts.endpoint.round_trip(outbound.to);
-            let worth = round_trip.map_or(0, copied_within);
-            if worth == 0 || outbound.reliability == Reliability::Tolerant {
-                return false;
-            }
             bytes += outbound.region.bytes;
-            most = worth.max(most);
-        }
-        bytes <= most && promises.have_room_for(bytes)
+            let round_trip = parts.endpoint.round_trip(outbound.to);
+            let tells = may_lose && outbound.reliability == Reliability::Tolerant;
+            !tells && bytes <= round_trip.map_or(0, copied_within) && promises.have_room_for(bytes)
+        })
     }
 
     /// Whether the ends of its messages out tell it nothing about holes.

@@ -1,7 +1,6 @@
 //! One incoming message: its stage, its grants, and how its holes and reports follow.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -16,7 +15,6 @@ use crate::budget::{BudgetVerdict, Ledger};
 use crate::grants::{GrantNeed, GrantTurn, TurnSegments};
 use crate::message::{MessageOutline, ReceiveRequest, SumName};
 use crate::order::ArrivalOrder;
-use crate::parity::{CoveredRun, ParityGroup, ParityLayout};
 use crate::priority::{CONTROL, TieBreaker};
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
@@ -125,9 +123,9 @@ pub(super) struct ReceiveMessage {
     gap: GapTimer,
     patience: MessagePatience,
     holes: HoleState,
-    parity: Option<Box<ParityState>>,
+    pub(super) parity: Option<Box<ParityState>>,
     /// Segments that parity has restored.
-    restored: u32,
+    pub(super) restored: u32,
     /// Its last packet on each path, once its sender has said that all was sent.
     ends: SmallVec<[PathMark; 2]>,
 }
@@ -408,74 +406,6 @@ impl ReceiveMessage {
         self.holes.on_segments(header, segments);
     }
 
-    /// Whether parity covers some of its segments.
-    pub(super) fn has_parity(&self) -> bool {
-        self.parity.is_some()
-    }
-
-    /// Notes this many new segments for their groups, and returns them if parity covers them.
-    #[inline]
-    pub(super) fn cover(
-        &mut self,
-        header: &Header,
-        segments: u32,
-        late: Option<Instant>,
-    ) -> Option<CoveredRun> {
-        self.cover_some(
-            header.parity?,
-            header.segment..header.segment + segments,
-            late,
-        )
-    }
-
-    #[inline(never)]
-    fn cover_some(
-        &mut self,
-        layout: ParityLayout,
-        segments: Range<u32>,
-        late: Option<Instant>,
-    ) -> Option<CoveredRun> {
-        (self.parity_state(layout)).on_segments(layout, segments, late)
-    }
-
-    /// Its groups, of this layout if a packet names one for the first time.
-    fn parity_state(&mut self, layout: ParityLayout) -> &mut ParityState {
-        let segments = self.cut.segments();
-        let new = || Box::new(ParityState::new(layout, segments));
-        self.parity.get_or_insert_with(new)
-    }
-
-    /// Takes PARITY; returns the group whose sum needs its payload. If all segments that it covers
-    /// are lost, it is the first to say that they are covered.
-    pub(super) fn on_parity(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        late: Option<Instant>,
-    ) -> Option<ParityGroup> {
-        (self.parity_state(header.parity?)).on_parity(now, header, late)
-    }
-
-    /// When the last segment of a group has had its time to come.
-    pub(super) fn restores_at(&self) -> Option<Instant> {
-        let is_open = self.stage != ReceiveStage::Complete;
-        self.parity.as_ref().filter(|_| is_open)?.waits_until()
-    }
-
-    /// The last PARITY, and when it came, if there are groups whose last segment has had its time.
-    pub(super) fn end_waits(&mut self, now: Instant) -> Option<(Header, Instant)> {
-        self.parity.as_mut()?.end_waits(now)
-    }
-
-    /// The next missing segment that parity restores, and the group that does it.
-    pub(super) fn next_restored(&mut self) -> Option<(u32, ParityGroup)> {
-        let parity = self.parity.as_mut()?;
-        let mut next = std::iter::from_fn(|| parity.next());
-        let missing = next.find(|&(segment, _)| !self.received.has(segment));
-        self.restored += u32::from(missing.is_some());
-        missing
-    }
-
     /// Takes a PROBE.
     pub(super) fn on_probe(&mut self, now: Instant, header: &Header, body: &ProbeBody<'_>) {
         self.gap.unheard = 0;
@@ -555,6 +485,13 @@ impl ReceiveMessage {
         } else {
             self.gap.ends = None;
         }
+    }
+
+    /// Has the gap end when parity restores what is late, if it does; returns whether.
+    pub(super) fn waits_for_late(&mut self) -> bool {
+        let until = self.restores_at();
+        self.gap.ends = until.or(self.gap.ends);
+        until.is_some()
     }
 
     /// Restarts the gap, once, if it ended more than a gap ago; returns whether it did. The host

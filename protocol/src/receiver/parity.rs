@@ -5,8 +5,8 @@
 //! The owner of the payload keeps the XOR of the bytes: [`Placement`](super::Placement) and
 //! [`Restoration`](super::Restoration) tell it when.
 //!
-//! A host reads its sockets in turn, so the last segment of a group often waits in one of them. On a
-//! long path nothing is restored before it has had time to come: what it restores counts as lost.
+//! A host reads its sockets in turn, so the last segment of a group often waits in one of them. On
+//! a long path nothing is restored before it has had time to come: what is restored counts as lost.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,8 +34,8 @@ pub(super) struct ParityState {
     ready: VecDeque<ParityGroup>,
     /// Groups whose last segment may still come, until then.
     late: VecDeque<(Instant, ParityGroup)>,
-    /// The last PARITY, and when it came.
-    last: Option<(Header, Instant)>,
+    /// The last PARITY.
+    last: Option<Header>,
 }
 
 impl ParityState {
@@ -75,20 +75,19 @@ impl ParityState {
         Some(CoveredRun::new(layout, self.segments, segments.start))
     }
 
-    /// PARITY has come; returns the group whose sum needs its payload. What that lacks may be `late`
-    /// until some time.
+    /// PARITY has come; returns the group whose sum needs its payload. What that lacks may be
+    /// `late` until some time.
     pub(super) fn on_parity(
         &mut self,
-        now: Instant,
         header: &Header,
         late: Option<Instant>,
     ) -> Option<ParityGroup> {
-        self.last = Some((*header, now));
         let group = ParityGroup(header.segment);
         let is_same = header.parity == Some(self.layout);
         let state = self.groups.get_mut(header.segment as usize);
         let state = state.filter(|state| is_same && state.all.is_none())?;
         state.all = Some((header.magnitude.0, header.layer.0));
+        self.last = Some(*header);
         self.look(group, late);
         Some(group)
     }
@@ -107,9 +106,9 @@ impl ParityState {
         all.is_some_and(|(count, _)| count == there.0.saturating_add(1))
     }
 
-    /// Makes groups ready whose last segment has had its time. Returns the last PARITY, and when it
-    /// came, if there are any.
-    pub(super) fn end_waits(&mut self, now: Instant) -> Option<(Header, Instant)> {
+    /// Makes groups ready whose last segment has had its time. Returns the last PARITY if there are
+    /// any.
+    pub(super) fn end_waits(&mut self, now: Instant) -> Option<Header> {
         while let Some(&(until, group)) = self.late.front() {
             let has_come = !self.lacks_one(group);
             if until > now && !has_come {

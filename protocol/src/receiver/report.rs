@@ -114,6 +114,17 @@ impl ReportState {
         settings: &EndpointSettings,
     ) {
         self.newest = EchoStamp::of(header, now);
+        self.on_segments(now, header, packets, settings);
+    }
+
+    /// Segments are there, the first of them with this header.
+    pub(super) fn on_segments(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        packets: u32,
+        settings: &EndpointSettings,
+    ) {
         if self.unreported == 0 {
             self.first_unreported = Some(self.newest);
         }

@@ -1,8 +1,13 @@
 //! Processes PARITY packets and restores the segments that they make known (`receiver/parity.rs`).
 
-use super::message::ReceiveStage;
+use std::ops::Range;
+
+use super::message::{ReceiveMessage, ReceiveStage};
+use super::parity::ParityState;
 use super::{DataEffect, RankResources, Receiver, Restoration};
 use crate::machine::Ecn;
+use crate::parity::{CoveredRun, ParityGroup, ParityLayout};
+use crate::units::Instant;
 use crate::wire::{Flags, Header, PacketKind};
 
 /// Messages of one peer that may have parity at a time; further ones do without it.
@@ -31,7 +36,7 @@ impl Receiver {
             return;
         }
         receiving.report.on_probe(lent.now, header);
-        if let Some(group) = receiving.on_parity(lent.now, header, lent.late()) {
+        if let Some(group) = receiving.on_parity(header, lent.late()) {
             let (from, key) = (self.peer, receiving.key());
             self.restorations
                 .push_back(Restoration::Parity { from, key, group });
@@ -49,16 +54,14 @@ impl Receiver {
     pub(super) fn restore_late(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let ends = self.messages[at].restores_at();
         if ends.is_some_and(|ends| ends <= lent.now)
-            && let Some((header, arrived)) = self.messages[at].end_waits(lent.now)
+            && let Some(header) = self.messages[at].end_waits(lent.now)
         {
-            // Reports echo that packet as it came.
-            let now = std::mem::replace(&mut lent.now, arrived);
             self.restore(at, &header, lent);
-            lent.now = now;
         }
     }
 
-    /// Restores the segments of a message that can be restored after this packet.
+    /// Restores the segments of a message that can be restored after this packet. Reports echo the
+    /// packet that came last, not these segments.
     pub(super) fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
         // What a restored segment makes known is not late.
         let hold = std::mem::take(&mut lent.hold);
@@ -71,7 +74,7 @@ impl Receiver {
                 length: receiving.cut.length(segment) as u16,
                 ..*header
             };
-            (receiving.report).on_data(lent.now, &header, 1, lent.settings);
+            (receiving.report).on_segments(lent.now, &header, 1, lent.settings);
             let placement = self.take_segments(at, &header, 1, lent);
             self.counters.restored_segments += 1;
             self.restorations
@@ -79,5 +82,74 @@ impl Receiver {
         }
         lent.hold = hold;
         self.complete_if_done(at, lent);
+    }
+}
+
+impl ReceiveMessage {
+    /// Whether parity covers some of its segments.
+    pub(super) fn has_parity(&self) -> bool {
+        self.parity.is_some()
+    }
+
+    /// Notes this many new segments for their groups, and returns them if parity covers them.
+    #[inline]
+    pub(super) fn cover(
+        &mut self,
+        header: &Header,
+        segments: u32,
+        late: Option<Instant>,
+    ) -> Option<CoveredRun> {
+        self.cover_some(
+            header.parity?,
+            header.segment..header.segment + segments,
+            late,
+        )
+    }
+
+    #[inline(never)]
+    fn cover_some(
+        &mut self,
+        layout: ParityLayout,
+        segments: Range<u32>,
+        late: Option<Instant>,
+    ) -> Option<CoveredRun> {
+        (self.parity_state(layout)).on_segments(layout, segments, late)
+    }
+
+    /// Its groups, of this layout if a packet names one for the first time.
+    fn parity_state(&mut self, layout: ParityLayout) -> &mut ParityState {
+        let segments = self.cut.segments();
+        let new = || Box::new(ParityState::new(layout, segments));
+        self.parity.get_or_insert_with(new)
+    }
+
+    /// Takes PARITY; returns the group whose sum needs its payload. If all segments that it covers
+    /// are lost, it is the first to say that they are covered.
+    pub(super) fn on_parity(
+        &mut self,
+        header: &Header,
+        late: Option<Instant>,
+    ) -> Option<ParityGroup> {
+        self.parity_state(header.parity?).on_parity(header, late)
+    }
+
+    /// When the last segment of a group has had its time to come.
+    pub(super) fn restores_at(&self) -> Option<Instant> {
+        let is_open = self.stage != ReceiveStage::Complete;
+        self.parity.as_ref().filter(|_| is_open)?.waits_until()
+    }
+
+    /// The last PARITY, if there are groups whose last segment has had its time.
+    pub(super) fn end_waits(&mut self, now: Instant) -> Option<Header> {
+        self.parity.as_mut()?.end_waits(now)
+    }
+
+    /// The next missing segment that parity restores, and the group that does it.
+    pub(super) fn next_restored(&mut self) -> Option<(u32, ParityGroup)> {
+        let parity = self.parity.as_mut()?;
+        let mut next = std::iter::from_fn(|| parity.next());
+        let missing = next.find(|&(segment, _)| !self.received.has(segment));
+        self.restored += u32::from(missing.is_some());
+        missing
     }
 }

@@ -27,6 +27,10 @@ pub(super) struct PlanProgress {
     waits: SmallVec<[u32; 16]>,
     received: Bitmap,
     sends: SmallVec<[SendStage; 64]>,
+    /// Messages out that the endpoint does not send yet.
+    unstarted: usize,
+    /// All messages out before this one have arrived.
+    first: usize,
     /// Messages in and out that are not done.
     unfinished: usize,
 }
@@ -38,6 +42,8 @@ impl PlanProgress {
             waits: plan.waits().collect(),
             received: Bitmap::new(inbounds as u32),
             sends: smallvec![SendStage::Waiting; outbounds],
+            unstarted: outbounds,
+            first: 0,
             unfinished: inbounds + outbounds,
         }
     }
@@ -72,6 +78,7 @@ impl PlanProgress {
     /// Notes that the endpoint sends a message.
     pub(super) fn start_send(&mut self, outbound: usize) {
         self.sends[outbound] = SendStage::Started;
+        self.unstarted -= 1;
     }
 
     /// Marks an outgoing message as arrived. Returns false if it was marked before.
@@ -79,6 +86,9 @@ impl PlanProgress {
         let stage = std::mem::replace(&mut self.sends[outbound], SendStage::Sent);
         let is_new = stage != SendStage::Sent;
         self.unfinished -= usize::from(is_new);
+        while self.sends.get(self.first) == Some(&SendStage::Sent) {
+            self.first += 1;
+        }
         is_new
     }
 
@@ -94,7 +104,7 @@ impl PlanProgress {
 
     /// Whether every message out has been given to the endpoint.
     pub(super) fn has_started_all(&self) -> bool {
-        (0..self.sends.len()).all(|outbound| self.has_started(outbound))
+        self.unstarted == 0
     }
 
     /// Whether a message out has been given to the endpoint.
@@ -109,7 +119,7 @@ impl PlanProgress {
 
     /// The messages out that are on their way.
     pub(super) fn on_their_way(&self) -> impl Iterator<Item = usize> {
-        let sends = self.sends.iter().enumerate();
+        let sends = self.sends.iter().enumerate().skip(self.first);
         sends.filter_map(|(at, stage)| (*stage == SendStage::Started).then_some(at))
     }
 }
