@@ -43,6 +43,9 @@ _POLL_SECONDS = 0.05
 _REPORT_SECONDS = 2.0
 """At the end of training servers leave one after the other: that is not worth a report."""
 
+_TOLD_SECONDS = 1.0
+"""By how much longer a server waits that knows of a loss only by the end of the job."""
+
 _PIECE_BYTES = 1 << 20
 """State that a server sends at a time; each receives as much from every other."""
 
@@ -257,7 +260,9 @@ class Redundancy(threading.Thread):
             if entered > last and not meeting.absent(entered):
                 return entered
             waited = time.monotonic() - since
-            if waited > meeting.setup.timeout:
+            # One that has seen which server was lost says so before those that others have told.
+            turn = _TOLD_SECONDS if "aborted" in self._lost else 0.0
+            if waited > meeting.setup.timeout + turn:
                 absent = ", ".join(str(server) for server in meeting.absent(max(entered, 0)))
                 what = f"{self._lost}, and no server came in its place"
                 raise FailedError(
