@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import far
+
 BENCHES = Path(__file__).resolve().parent
 EXAMPLES = BENCHES.parent / "examples"
 PORT = "29411"
@@ -40,7 +42,7 @@ TRANSPORTS = {
 
 @dataclass(frozen=True)
 class Goal:
-    """What training must reach, and how often it is asked."""
+    """The target of a training, and how often it is validated."""
 
     value: float
     is_more_better: bool
@@ -109,9 +111,10 @@ def train(backend: str, example: str, seed: int) -> None:
         from gradwire import ddp
 
         ddp.register(model)
-    adam = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    optimizer = sgd if example == "mnist" else adam
+    if example == "mnist":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     clock, seen = 0.0, []
     for number, loss in enumerate(losses, 1):
         started = time.perf_counter()
@@ -131,10 +134,10 @@ def train(backend: str, example: str, seed: int) -> None:
 
 
 def launch(transport: str, seed: int, given: argparse.Namespace, job: Path) -> dict[str, Any]:
-    """Train once; return what rank 0 has seen."""
+    """Train once; return the validations of rank 0."""
     text = TRANSPORTS[transport]
     job.write_text(text or "")
-    address = "10.9.0.1" if given.delay else "127.0.0.1"
+    address = far.ADDRESSES[0] if given.delay else "127.0.0.1"
     common = f"env GRADWIRE_JOB={job} OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore MASTER_PORT={PORT}"
     common += f" MASTER_ADDR={address} WORLD_SIZE={given.ranks}"
     backend = "gradwire" if text else "gloo"

@@ -262,7 +262,7 @@ impl CongestionWindow {
         self.heard = now;
         self.follow_path(rtt);
         self.links.note(&feedback);
-        let is_long = rtt.least() >= self.limits.delay_target;
+        let is_long = rtt.is_long(self.limits.delay_target);
         let has_queue = self.has_queue(rtt) && !(is_long && self.explains_losses());
         match self.is_queue_full(rtt) {
             true => self.links.learn_queued(&feedback),

@@ -68,7 +68,7 @@ impl From<ParityRule> for Option<Option<Share>> {
     }
 }
 
-/// What the parity of a message depends on, besides the message.
+/// The conditions under which a message gets parity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParityTerms {
     pub(crate) rule: ParityRule,
@@ -150,10 +150,9 @@ impl ParityLayout {
                 // Of c columns with n / c segments each, n^2 p^2 / 2c lack two.
                 let pairs = (f64::from(covered) * loss).powi(2) / 2.0;
                 let most = bound(COVERED_PER_PARITY);
-                let unrestored = if most == room {
-                    UNRESTORED_FAR
-                } else {
-                    UNRESTORED
+                let unrestored = match most == room {
+                    true => UNRESTORED_FAR,
+                    false => UNRESTORED,
                 };
                 ((pairs / unrestored).ceil().max(1.0) as u32, most)
             }

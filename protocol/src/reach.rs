@@ -183,10 +183,9 @@ fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     }
 }
 
-/// How late a segment may be before parity restores it: on a long path a small part of a round
-/// trip.
+/// How long parity waits for a late segment: on a long path a small part of a round trip.
 fn hold(rtt: &Rtt, settings: &EndpointSettings) -> Span {
-    match rtt.is_known() && rtt.least() >= settings.delay_target {
+    match rtt.is_known() && rtt.is_long(settings.delay_target) {
         true => rtt.least().divided(ROUND_TRIP_PER_HOLD),
         false => Span::ZERO,
     }

@@ -189,21 +189,21 @@ pub struct Receiver {
 #[derive(Clone, Copy, Debug, Default)]
 struct ReceiverDeadlines {
     report: Option<Instant>,
-    /// The end of a gap, or of patience.
+    /// The end of a gap, of patience, or of the wait for a late segment.
     gap: Option<Instant>,
-    /// Parity restores what is late then.
-    restored: Option<Instant>,
 }
 
 impl ReceiverDeadlines {
     fn with(self, receiving: &ReceiveMessage) -> Self {
         Self {
             report: earlier(self.report, receiving.report.due.time()),
-            gap: earlier(
-                self.gap,
-                earlier(receiving.gap_ends(), receiving.patience_ends()),
-            ),
-            restored: earlier(self.restored, receiving.restores_at()),
+            gap: [
+                receiving.gap_ends(),
+                receiving.patience_ends(),
+                receiving.restores_at(),
+            ]
+            .into_iter()
+            .fold(self.gap, earlier),
         }
     }
 }
@@ -664,15 +664,11 @@ impl Receiver {
 
     /// When the receiver has a report to send or a gap to end, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
-        let ReceiverDeadlines {
-            report,
-            gap,
-            restored,
-        } = self.deadlines;
+        let ReceiverDeadlines { report, gap } = self.deadlines;
         let later = report.filter(|&at| at > now);
         ControlOutlook {
             talks: !self.answers.is_empty() || (report.is_some() && later.is_none()),
-            due: earlier(earlier(later, gap), earlier(restored, self.granted.due())),
+            due: earlier(earlier(later, gap), self.granted.due()),
         }
     }
 
@@ -754,12 +750,12 @@ pub struct RankResources<'a> {
     pub place: u32,
     /// How long no segment may arrive before holes are accepted.
     pub gap: Span,
-    /// How late a segment may be before parity restores it.
+    /// How long parity waits for a late segment.
     pub hold: Span,
 }
 
 impl RankResources<'_> {
-    /// Until when a segment may be late that others have overtaken now.
+    /// The end of the wait for a late segment that others overtake now; `None` without a wait.
     fn late(&self) -> Option<Instant> {
         (self.hold > Span::ZERO).then(|| self.now + self.hold)
     }

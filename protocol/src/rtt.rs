@@ -102,6 +102,11 @@ impl Rtt {
         self.least.unwrap_or(self.guess)
     }
 
+    /// Whether the path without queues takes at least this long.
+    pub(crate) fn is_long(&self, least: Span) -> bool {
+        self.least() >= least
+    }
+
     /// Whether the minimum round trip may be out of date: the smoothed one has exceeded it by more
     /// than `target` for long, and hardly changes. Asked after each sample.
     pub fn doubts_least(&mut self, now: Instant, target: Span) -> bool {

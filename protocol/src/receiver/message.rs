@@ -487,7 +487,8 @@ impl ReceiveMessage {
         }
     }
 
-    /// Has the gap end when parity restores what is late, if it does; returns whether.
+    /// Moves the end of the gap to the end of the wait for a late segment. Returns false if parity
+    /// waits for none.
     pub(super) fn waits_for_late(&mut self) -> bool {
         let until = self.restores_at();
         self.gap.ends = until.or(self.gap.ends);
@@ -672,7 +673,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// The times at which its receiver may have to act on it, as far as DATA changes them.
+    /// The deadlines that DATA may change.
     pub(super) fn times(&self) -> (Option<Instant>, Option<Instant>) {
         (self.ack_by(), self.restores_at())
     }

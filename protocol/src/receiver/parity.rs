@@ -5,8 +5,8 @@
 //! The owner of the payload keeps the XOR of the bytes: [`Placement`](super::Placement) and
 //! [`Restoration`](super::Restoration) tell it when.
 //!
-//! A host reads its sockets in turn, so the last segment of a group often waits in one of them. On
-//! a long path nothing is restored before it has had time to come: what is restored counts as lost.
+//! A host reads its sockets in turn, so the last segment of a group often waits in one of them.
+//! Each restored segment counts as lost. So on a long path parity waits for late segments.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) struct ParityState {
     groups: Vec<GroupState>,
     /// Groups that lack one segment.
     ready: VecDeque<ParityGroup>,
-    /// Groups whose last segment may still come, until then.
+    /// Groups whose last segment may be late, and the end of the wait for it.
     late: VecDeque<(Instant, ParityGroup)>,
     /// The last PARITY.
     last: Option<Header>,
@@ -52,8 +52,8 @@ impl ParityState {
         }
     }
 
-    /// Covered segments are there; returns them as a run if its groups take them. What these lack
-    /// then may be `late` until some time.
+    /// Covered segments are there; returns them as a run if its groups take them. Groups that lack
+    /// one segment then wait for it until `late`.
     pub(super) fn on_segments(
         &mut self,
         layout: ParityLayout,
@@ -75,8 +75,8 @@ impl ParityState {
         Some(CoveredRun::new(layout, self.segments, segments.start))
     }
 
-    /// PARITY has come; returns the group whose sum needs its payload. What that lacks may be
-    /// `late` until some time.
+    /// PARITY has come; returns the group whose sum needs its payload. If that lacks one segment, it
+    /// waits for it until `late`.
     pub(super) fn on_parity(
         &mut self,
         header: &Header,
@@ -93,7 +93,7 @@ impl ParityState {
     }
 
     fn look(&mut self, group: ParityGroup, late: Option<Instant>) {
-        if self.lacks_one(group) {
+        if self.lacking(group).is_some() {
             match late {
                 Some(until) => self.late.push_back((until, group)),
                 None => self.ready.push_back(group),
@@ -101,28 +101,30 @@ impl ParityState {
         }
     }
 
-    fn lacks_one(&self, group: ParityGroup) -> bool {
+    /// The low bits of the index of the one segment that a group lacks; `None` if it lacks none or
+    /// several.
+    fn lacking(&self, group: ParityGroup) -> Option<u16> {
         let GroupState { there, all } = self.groups[group.0 as usize];
-        all.is_some_and(|(count, _)| count == there.0.saturating_add(1))
+        let (count, indices) = all?;
+        (count == there.0.saturating_add(1)).then_some(indices ^ there.1)
     }
 
-    /// Makes groups ready whose last segment has had its time. Returns the last PARITY if there are
-    /// any.
+    /// Makes groups ready whose wait is over. Returns the last PARITY if any group is ready.
     pub(super) fn end_waits(&mut self, now: Instant) -> Option<Header> {
         while let Some(&(until, group)) = self.late.front() {
-            let has_come = !self.lacks_one(group);
-            if until > now && !has_come {
+            let is_missing = self.lacking(group).is_some();
+            if until > now && is_missing {
                 break;
             }
             self.late.pop_front();
-            if !has_come {
+            if is_missing {
                 self.ready.push_back(group);
             }
         }
         self.last.filter(|_| !self.ready.is_empty())
     }
 
-    /// When the first wait for a last segment ends.
+    /// The end of the first wait.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         self.late.front().map(|&(until, _)| until)
     }
@@ -130,11 +132,10 @@ impl ParityState {
     /// The next segment that can be restored, and the group that does it.
     pub(super) fn next(&mut self) -> Option<(u32, ParityGroup)> {
         while let Some(group) = self.ready.pop_front() {
-            let GroupState { there, all } = self.groups[group.0 as usize];
-            let Some(all) = all.filter(|all| all.0 == there.0.saturating_add(1)) else {
+            let Some(low) = self.lacking(group) else {
                 continue; // the segment has arrived since, or another group has restored it
             };
-            let segment = self.segment_of(all.1 ^ there.1);
+            let segment = self.segment_of(low);
             let groups = segment.and_then(|segment| self.layout.groups(self.segments, segment));
             if groups.is_some_and(|groups| groups.iter().any(|of| of == group)) {
                 return segment.map(|segment| (segment, group));

@@ -50,7 +50,7 @@ impl Receiver {
         with_parity.count() < PARITY_MESSAGES_MAX
     }
 
-    /// Restores what has had its time to come, if there is any.
+    /// Restores late segments of a message when the wait for them is over.
     pub(super) fn restore_late(&mut self, at: usize, lent: &mut RankResources<'_>) {
         let ends = self.messages[at].restores_at();
         if ends.is_some_and(|ends| ends <= lent.now)
@@ -63,7 +63,7 @@ impl Receiver {
     /// Restores the segments of a message that can be restored after this packet. Reports echo the
     /// packet that came last, not these segments.
     pub(super) fn restore(&mut self, at: usize, header: &Header, lent: &mut RankResources<'_>) {
-        // What a restored segment makes known is not late.
+        // Groups that a restored segment leaves with one missing do not wait again.
         let hold = std::mem::take(&mut lent.hold);
         while let Some((segment, group)) = self.messages[at].next_restored() {
             let receiving = &mut self.messages[at];
@@ -133,13 +133,13 @@ impl ReceiveMessage {
         self.parity_state(header.parity?).on_parity(header, late)
     }
 
-    /// When the last segment of a group has had its time to come.
+    /// The end of the first wait for a late segment, while the message is open.
     pub(super) fn restores_at(&self) -> Option<Instant> {
         let is_open = self.stage != ReceiveStage::Complete;
         self.parity.as_ref().filter(|_| is_open)?.waits_until()
     }
 
-    /// The last PARITY, if there are groups whose last segment has had its time.
+    /// Ends waits for late segments. Returns the last PARITY if any of these can be restored.
     pub(super) fn end_waits(&mut self, now: Instant) -> Option<Header> {
         self.parity.as_mut()?.end_waits(now)
     }

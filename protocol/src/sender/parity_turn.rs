@@ -96,14 +96,12 @@ impl Sender {
         let (segments, last) = (sending.segments(), sending.segments() - sending.sent());
         if u64::from(last) <= window.min(sending.outstanding().into()) {
             sending.parity.is_decided = true;
-            let is_long = rtt.least() >= settings.delay_target;
             let terms = ParityTerms {
                 rule: settings.parity,
                 loss,
-                room: if is_long {
-                    (paced / ROUND_PER_PARITY).min(segments.into()) as u32
-                } else {
-                    0
+                room: match rtt.is_long(settings.delay_target) {
+                    true => (paced / ROUND_PER_PARITY).min(segments.into()) as u32,
+                    false => 0,
                 },
             };
             sending.tags.cover(terms, segments, last);
