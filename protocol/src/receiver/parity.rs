@@ -75,8 +75,8 @@ impl ParityState {
         Some(CoveredRun::new(layout, self.segments, segments.start))
     }
 
-    /// PARITY has come; returns the group whose sum needs its payload. If that lacks one segment, it
-    /// waits for it until `late`.
+    /// PARITY has come; returns the group whose sum needs its payload. If that lacks one segment,
+    /// it waits for it until `late`.
     pub(super) fn on_parity(
         &mut self,
         header: &Header,
