@@ -22,12 +22,11 @@
 //!    (RFC 9002, section 7.3.1): a segment that had to arrive was lost while the round trip
 //!    exceeded the minimum clearly, and by half of the longest recent delay. This does not apply to
 //!    a path that has ever marked, or whose switches are known to mark ([`QueueSignal`]): its
-//!    queues signal by marks, and its losses are those of links. Nor does it apply on long paths to
-//!    losses that links explain (`links`), to few losses while the window doubles, or to segments
-//!    that parity has restored: halved at each loss, the window of a path that takes 40 ms and
-//!    loses 1 % would hold a dozen packets, as that of TCP's Reno does. If links turn out to
-//!    explain the losses of earlier cuts, the window grows back exponentially. A short path makes
-//!    up for a cut within milliseconds.
+//!    queues signal by marks, and its losses are those of links. Nor does it apply to losses that
+//!    links explain (`links`), or on long paths to few losses while the window doubles and to
+//!    segments that parity has restored: halved at each loss, the window of a path that takes 40 ms
+//!    and loses 1 % would hold a dozen packets, as that of TCP's Reno does. If links turn out to
+//!    explain the losses of earlier cuts there, the window grows back exponentially.
 //! 5. *Other loss* is not a signal by itself: a job may tolerate it, and a bad link is not a queue.
 //!    It shrinks the window only when clearly more than 5 % of the segments of a round trip are
 //!    lost, or of several (`links`), then by half of their share: some switches drop before they
@@ -45,6 +44,7 @@
 mod delay;
 mod delay_trial;
 mod links;
+mod marks;
 mod most;
 mod spare;
 
@@ -57,10 +57,6 @@ use crate::units::{ByteCount, Instant, Span, Stamp};
 
 /// Weight of a round trip's CE share in the smoothed share: DCTCP's g.
 const MARK_WEIGHT: f64 = 1.0 / 16.0;
-/// The least part of a packet that each mark takes from the window while all packets come marked.
-const STANDING_CUT_MIN: f64 = 0.25;
-/// With a smaller smoothed share, no queue stands yet.
-const STANDING_SHARE: f64 = 0.15;
 /// Share that a loss beside a queue takes from the window: Reno's.
 const QUEUE_LOSS_CUT: f64 = 0.5;
 /// Delay alone does not shrink the window below this many packets.
@@ -85,8 +81,6 @@ const ROOM_PART_SIGNALLED: u64 = 16;
 /// After a signal it waits for at most the room that the window gains in this time: where single
 /// packets find room, long runs find a full queue.
 const RUN_TIME: Span = Span::from_micros(500);
-/// Round trips after which marks on all packets count as false.
-const FALSE_MARK_ROUNDS: u32 = 64;
 /// An idle period is this many times the wait for an answer, and this many gaps of the job.
 const IDLE_WAITS: u64 = 4;
 const IDLE_GAPS: u64 = 10;
@@ -263,7 +257,7 @@ impl CongestionWindow {
         self.follow_path(rtt);
         self.links.note(&feedback);
         let is_long = rtt.is_long(self.limits.delay_target);
-        let has_queue = self.has_queue(rtt) && !(is_long && self.explains_losses());
+        let has_queue = self.has_queue(rtt) && !self.explains_losses(rtt);
         match self.is_queue_full(rtt) {
             true => self.links.learn_queued(&feedback),
             false => self.links.learn_calm(&feedback),
@@ -315,9 +309,13 @@ impl CongestionWindow {
         blames_queue
     }
 
-    /// Whether losses beside a queue of a long path are not the queue's.
-    fn explains_losses(&self) -> bool {
-        (self.is_exponential() && self.links.are_few()) || self.links.explain_losses()
+    /// Whether losses beside a queue are not the queue's. On short paths that needs a share of
+    /// links that is known from many segments: a first burst into a shallow buffer loses half.
+    fn explains_losses(&self, rtt: &Rtt) -> bool {
+        match rtt.is_long(self.limits.delay_target) {
+            true => (self.is_exponential() && self.links.are_few()) || self.links.explain_losses(),
+            false => self.links.are_known() && self.links.explain_losses(),
+        }
     }
 
     /// Several probes in a row were not answered: the window restarts at its minimum size.
@@ -368,26 +366,6 @@ impl CongestionWindow {
 
     fn floor(&self, packets: u64) -> u64 {
         (self.limits.packet.get() * packets).min(self.limits.most.short().get())
-    }
-
-    /// Whether the path marks packets for no reason.
-    pub fn ignores_marks(&self) -> bool {
-        self.falsely_marked >= FALSE_MARK_ROUNDS
-    }
-
-    fn judge_marks(&mut self, marks: u32, round: &Feedback, rtt: &Rtt) {
-        if round.segments == 0 {
-            return;
-        }
-        let most = rtt.least() + self.no_queue(rtt);
-        let reason = self.bytes > self.floor(2) || rtt.smoothed() > most;
-        if marks < round.segments {
-            self.falsely_marked = 0;
-        } else if self.ignores_marks() || !reason {
-            self.falsely_marked = self.falsely_marked.saturating_add(1);
-        } else {
-            self.falsely_marked = 0;
-        }
     }
 
     /// Whether no signal has come since growth is exponential.
@@ -480,19 +458,6 @@ impl CongestionWindow {
         }
     }
 
-    /// Whether all packets of the round trip have been marked so far, and many before.
-    fn has_standing_queue(&self) -> bool {
-        self.round.marks >= self.round.segments && self.mark_share >= STANDING_SHARE
-    }
-
-    /// Marks of a standing queue take their part.
-    fn yield_to(&mut self, now: Instant, feedback: &Feedback, rtt: &Rtt) {
-        let packets = f64::from(feedback.marks.min(feedback.segments))
-            * (self.mark_share / 2.0).max(STANDING_CUT_MIN);
-        let share = packets * self.limits.packet.get() as f64 / self.bytes as f64;
-        self.shrink(now, share, rtt);
-    }
-
     fn shrink(&mut self, now: Instant, share: f64, rtt: &Rtt) {
         self.answered_until = now + rtt.smoothed();
         self.delay_trial = None;
@@ -536,7 +501,7 @@ mod tests {
         rtt
     }
 
-    fn steady() -> Rtt {
+    pub(super) fn steady() -> Rtt {
         round_trip(Span::from_micros(100))
     }
 
@@ -605,6 +570,21 @@ mod tests {
     }
 
     #[test]
+    fn on_a_short_path_links_explain_losses_once_many_segments_have_come_in_calm() {
+        for (rounds, halves) in [(19, true), (22, false)] {
+            let (mut window, mut path) = (window(), steady());
+            for n in 0..rounds {
+                window.on_feedback(at(n), news(&window, 99, 0, 1), &path);
+            }
+            let full = window.bytes();
+            (0..100).for_each(|_| path.sample(Span::from_micros(900)));
+            let blames = window.on_feedback(at(rounds), news(&window, 99, 0, 1), &path);
+            assert_eq!(blames, halves, "{rounds} round trips");
+            assert_eq!(window.bytes() < full, halves, "{rounds} round trips");
+        }
+    }
+
+    #[test]
     fn losses_of_one_window_halve_it_once() {
         let (mut window, queue) = (window(), round_trip(Span::from_micros(900)));
         let lost = |window: &CongestionWindow, sent| Feedback {
@@ -654,32 +634,6 @@ mod tests {
     }
 
     #[test]
-    fn marks_shrink_the_window_by_half_their_share() {
-        let (mut window, rtt) = (window(), steady());
-        let before = window.bytes().get();
-        let feedback = news(&window, 100, 100, 0);
-        window.on_feedback(at(1), feedback, &rtt);
-        assert_eq!(window.bytes().get(), before / 2);
-    }
-
-    #[test]
-    fn absurd_mark_counts_halve_the_window() {
-        let (mut window, rtt) = (window(), steady());
-        let absurd = Feedback {
-            segments: 1,
-            marks: u32::MAX,
-            ..Feedback::default()
-        };
-        window.on_feedback(at(0), Feedback::default(), &rtt);
-        let before = window.bytes().get();
-        for _ in 0..3 {
-            window.on_feedback(Instant::START, absurd, &rtt);
-        }
-        window.on_feedback(at(1), absurd, &rtt);
-        assert_eq!(window.bytes().get(), before / 2);
-    }
-
-    #[test]
     fn delay_alone_leaves_sixteen_packets_and_marks_leave_one() {
         let (mut window, mut path) = (window(), round_trip(Span::from_millis(5)));
         for n in 0..100 {
@@ -709,27 +663,6 @@ mod tests {
         assert_eq!(window.bytes(), before, "the cuts are undone");
         window.on_feedback(at(80), Feedback::default(), &late);
         assert_eq!(window.bytes(), before);
-    }
-
-    #[test]
-    fn while_all_packets_come_marked_each_takes_half_a_packet_at_once() {
-        let (mut window, rtt) = (window(), steady());
-        let marked = news(&window, 100, 100, 0);
-        window.on_feedback(at(1), marked, &rtt);
-        let before = window.bytes().get();
-        for _ in 0..3 {
-            let marked = news(&window, 8, 8, 0);
-            window.on_feedback(at(1), marked, &rtt);
-        }
-        let taken = before - window.bytes().get();
-        assert!(taken.abs_diff(12 * PACKET) < 6, "{taken} bytes");
-        let before = window.bytes().get();
-        let some_marked = news(&window, 8, 7, 0);
-        window.on_feedback(at(1), some_marked, &rtt);
-        assert!(
-            window.bytes().get() >= before,
-            "others wait for a round trip"
-        );
     }
 
     #[test]
@@ -774,24 +707,5 @@ mod tests {
         let feedback = news(&window, 180, 0, 0);
         window.on_feedback(at(100_001), feedback, &rtt);
         assert!(window.bytes() > ByteCount::kib(500), "{}", window.bytes());
-    }
-
-    #[test]
-    fn a_path_that_marks_everything_is_found_out() {
-        let (mut window, rtt) = (window(), steady());
-        let marked = |window: &CongestionWindow| news(window, 10, 10, 0);
-        for n in 0..40 {
-            let feedback = marked(&window);
-            window.on_feedback(at(n), feedback, &rtt);
-        }
-        assert!(!window.ignores_marks() && window.bytes().get() < 3 * PACKET);
-        for n in 40..400 {
-            let feedback = marked(&window);
-            window.on_feedback(at(n), feedback, &rtt);
-        }
-        assert!(window.ignores_marks() && window.bytes().get() > 50 * PACKET);
-        let unmarked = news(&window, 10, 0, 0);
-        window.on_feedback(at(401), unmarked, &rtt);
-        assert!(!window.ignores_marks(), "some packets come without");
     }
 }

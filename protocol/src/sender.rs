@@ -466,13 +466,14 @@ impl Sender {
         self.in_flight += sending.on_sent(run, departure, flights);
         self.spray.on_sent(entropy, stamp, segments as u32);
         self.losses.on_sent(segments);
+        self.history.on_sent(segments);
+        (self.pace).on_run(now, rtt.smoothed(), self.messages[at].id(), run);
         self.keep_stage(at, stage, run, (rtt, settings.gap));
+        self.defer_marks(now, at, rtt);
         let sending = &mut self.messages[at];
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
-        self.history.on_sent(segments);
-        self.pace.on_run(now, rtt.smoothed(), sending.id(), run);
         let wait = ReportWait {
             rtt,
             gap: settings.gap,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 
-use gradwire_collectives::ignores_tolerance;
+use gradwire_collectives::lossless_above;
 use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
@@ -92,17 +92,16 @@ fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
     })
 }
 
-/// A warning if the job tolerates losses but its all-reduces are lossless.
+/// A warning if the job tolerates losses but its long all-reduces are lossless.
 fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
     let hosts = hosts(roster).len();
-    (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
-        format!(
-            "all-reduces of {hosts} hosts are lossless despite the tolerance, since a ring is \
-            faster there: if the network can carry traffic from all hosts to all at once, set \
-             collectives.core = \"100%\"; otherwise collectives.algorithm = \"direct\" makes them \
-             tolerant anyway"
-        )
-    })
+    let most = lossless_above(job, hosts).filter(|_| !job.tolerance.is_none())?;
+    Some(format!(
+        "all-reduces of more than {most} between {hosts} hosts are lossless despite the tolerance, \
+         since a ring is at least as fast there: if the network can carry traffic from all hosts \
+         to all at once, collectives.core = \"100%\" makes those of one chunk tolerant; \
+         collectives.algorithm = \"direct\" makes all of them tolerant"
+    ))
 }
 
 fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
@@ -175,6 +174,7 @@ mod tests {
             mtu: 1500,
             receive_buffer: 1 << 20,
             memory: None,
+            round_trip_us: 0,
         };
         hosts.iter().enumerate().map(peer).collect()
     }
@@ -210,10 +210,10 @@ mod tests {
         job.tolerance = Share::new(0.1).expect("a share");
         let told = idle_tolerance(&job, &roster(&names)).expect("nine hosts take a ring");
         assert!(
-            told.starts_with("all-reduces of 9 hosts are lossless"),
+            told.starts_with("all-reduces of more than 256KiB between 9 hosts are lossless"),
             "{told}"
         );
-        assert_eq!(idle_tolerance(&job, &roster(&names[1..])), None);
+        assert_eq!(idle_tolerance(&job, &roster(&names[..2])), None);
     }
 
     #[test]

@@ -6,8 +6,7 @@
 //!    lossless. It is one only where it is certainly not slower. An oversubscribed core slows it
 //!    down more than loss does, and so do several chunks across several switches, which a ring
 //!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
-//!    carry what all ranks send to all, or, in small groups, if the network is not known. Elsewhere
-//!    a tolerance does not affect the choice.
+//!    carry what all ranks send to all. Elsewhere a tolerance does not affect the choice.
 //!    Small tensors are lossless, unless the job says how small (`fits_one_step`).
 //!    A reduction with a codec is an exchange everywhere: each algorithm that adds on the way would
 //!    encode partial sums again and again. Its chunks are so long that shards fill packets.
@@ -18,11 +17,12 @@
 //!      byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
-//!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few).
-//!      Otherwise the ring if its messages are long enough, and else halving-doubling.
+//!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few), or if
+//!      the ranks are far apart (`far_bytes`). Otherwise the ring if its messages are long
+//!      enough, and else halving-doubling.
 
 use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm, ToleranceUse};
-use gradwire_protocol::units::{ByteCount, Share};
+use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::operation_plan::OperationPlan;
@@ -43,9 +43,13 @@ const DIRECT_BYTES_MAX: usize = 256 << 10;
 /// halving-doubling.
 const DIRECT_WORLD_MAX: usize = 64;
 
-/// Where the network is not known, a reduction that tolerates loss is direct up to this many ranks:
-/// so few ranks usually share one switch.
-const EXCHANGE_WORLD_MAX: usize = 8;
+/// The same for groups of up to this many ranks, whose direct reductions have few messages: 1 MiB
+/// takes 10 to 20 % less time than around a ring on the cores of one host, 4 MiB more.
+const DIRECT_BYTES_FEW: usize = 1 << 20;
+const FEW_RANKS: usize = 8;
+
+/// Bytes per second by which a ring's bytes are weighed against its waits: 10 Gb/s.
+const RING_RATE: f64 = 1.25e9;
 
 /// Shards of a reduction with a codec are at least this long, if the tensor is: they are encoded
 /// into a few packets.
@@ -78,16 +82,35 @@ pub(crate) struct Preference {
     tolerance_use: ToleranceUse,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
+    /// The longest round trip between ranks, if it is long.
+    round_trip: Option<Span>,
     /// The host of every rank; empty if each has one of its own.
     hosts: Vec<u16>,
 }
 
-/// Whether the core of the network certainly does not hold up a direct reduction of `world` ranks.
-fn carries_exchange(core: Option<Share>, world: usize) -> bool {
-    match core {
-        Some(core) => core.get() >= EXCHANGE_CORE_MIN,
-        None => world <= EXCHANGE_WORLD_MAX,
+/// Whether the core of the network certainly does not hold up a direct reduction.
+fn carries_exchange(core: Option<Share>) -> bool {
+    core.is_some_and(|core| core.get() >= EXCHANGE_CORE_MIN)
+}
+
+/// A ring of so many ranks, some of them so far apart, waits for 2 (n - 1) steps, a direct
+/// reduction for 2 (Thakur et al., IJHPCA 2005): the bytes that it could move meanwhile at
+/// [`RING_RATE`].
+fn far_bytes(world: usize, round_trip: Option<Span>) -> usize {
+    let waits = world.saturating_sub(2) as f64 * round_trip.unwrap_or_default().as_secs_f64();
+    (waits * RING_RATE / 2.0) as usize
+}
+
+/// The largest all-reduce that is direct because of its size.
+fn direct_bytes_max(world: usize, round_trip: Option<Span>) -> usize {
+    if world > DIRECT_WORLD_MAX {
+        return 0;
     }
+    let few = match world {
+        0..=FEW_RANKS => DIRECT_BYTES_FEW,
+        _ => DIRECT_BYTES_MAX,
+    };
+    few.max(far_bytes(world, round_trip))
 }
 
 /// Whether the ranks choose for themselves. They do so, too, for sums that no aggregator carries.
@@ -98,12 +121,14 @@ const fn is_open(algorithm: ReduceAlgorithm) -> bool {
     )
 }
 
-/// Whether all-reduces between this many hosts are lossless whatever the job tolerates, because the
-/// job leaves the algorithm open and a ring is faster there.
-pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
-    is_open(job.collectives.algorithm)
-        && hosts > 2
-        && !carries_exchange(job.collectives.core, hosts)
+/// The bytes above which all-reduces between this many hosts are lossless whatever the job
+/// tolerates, because the job leaves the algorithm open and a ring is faster there; `None` if there
+/// is no such size.
+pub fn lossless_above(job: &Job, hosts: usize) -> Option<ByteCount> {
+    let keys = &job.collectives;
+    let ignores = is_open(keys.algorithm) && hosts > 2 && !carries_exchange(keys.core);
+    let bytes = direct_bytes_max(hosts, keys.round_trip);
+    ignores.then(|| ByteCount::new(bytes as u64))
 }
 
 impl Preference {
@@ -117,6 +142,7 @@ impl Preference {
             min_lossy: job.min_lossy_message(),
             tolerance_use: job.tolerance_use(),
             core: job.collectives.core,
+            round_trip: job.collectives.round_trip,
         }
     }
 
@@ -325,8 +351,7 @@ impl Preference {
             return true;
         }
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
-        let is_short = self.core.is_none() || is_one_chunk;
-        is_short && carries_exchange(self.core, world) && self.is_lossy(operation, world)
+        is_one_chunk && carries_exchange(self.core) && self.is_lossy(operation, world)
     }
 
     fn automatic(
@@ -357,10 +382,11 @@ impl Preference {
         chunk: usize,
     ) -> ReductionWay {
         let shard = bytes.min(chunk) / world;
-        let is_small = world <= DIRECT_WORLD_MAX && bytes <= DIRECT_BYTES_MAX;
+        let is_small = bytes <= direct_bytes_max(world, self.round_trip);
+        let waits_long = bytes <= far_bytes(world, self.round_trip);
         if self.is_exchange(operation, world) || world <= 2 || is_small {
             ReductionWay::Direct
-        } else if shard < RING_SHARD_MIN || ring::chunks_max(world) == 0 {
+        } else if shard < RING_SHARD_MIN || waits_long || ring::chunks_max(world) == 0 {
             ReductionWay::HalvingDoubling
         } else {
             ReductionWay::Ring
@@ -458,9 +484,12 @@ mod tests {
         let (kib, mib) = (1 << 10, 1 << 20);
         let expected = [
             (2, 64 * mib, ReductionWay::Direct),
-            (4, 256 * kib, ReductionWay::Direct),
-            (4, 257 * kib, ReductionWay::Ring),
-            (8, 257 * kib, ReductionWay::Ring),
+            (4, mib, ReductionWay::Direct),
+            (4, 1025 * kib, ReductionWay::Ring),
+            (8, mib, ReductionWay::Direct),
+            (8, 1025 * kib, ReductionWay::Ring),
+            (9, 256 * kib, ReductionWay::Direct),
+            (9, mib, ReductionWay::Ring),
             (64, 256 * kib, ReductionWay::Direct),
             (64, mib, ReductionWay::HalvingDoubling),
             (64, 4 * mib, ReductionWay::Ring),
@@ -500,37 +529,66 @@ mod tests {
     }
 
     #[test]
-    fn in_unknown_networks_only_small_groups_exchange() {
-        assert_eq!(exchanged(None, 8, 1 << 30), ReductionWay::Direct);
-        assert_eq!(exchanged(None, 9, 1 << 30), ReductionWay::Ring);
-        let mut whole = operation(Collective::AllReduce, 8, 1 << 30);
-        whole.loss.tolerance = Share::ALL;
-        whole.dtype = DType::I32;
-        assert_eq!(choice(ReduceAlgorithm::Auto, &whole), ReductionWay::Ring);
+    fn in_unknown_networks_a_tolerance_changes_no_choice() {
+        let (kib, mib) = (1 << 10, 1 << 20);
+        for world in [2, 3, 8, 9, 64, 65] {
+            for bytes in [64 * kib, mib, 4 * mib, 1 << 30] {
+                let lossless = operation(Collective::AllReduce, world, bytes);
+                let expected = choice(ReduceAlgorithm::Auto, &lossless);
+                assert_eq!(
+                    exchanged(None, world, bytes),
+                    expected,
+                    "{bytes} bytes, {world}"
+                );
+            }
+        }
     }
 
     #[test]
-    fn a_tolerance_is_ignored_where_all_sizes_take_a_ring() {
-        let job = |core: Option<f64>| {
+    fn far_ranks_reduce_directly_what_takes_less_time_than_the_waits_of_a_ring() {
+        let way = |millis, world, bytes| {
+            let mut job = Job::default();
+            job.collectives.round_trip = Some(Span::from_millis(millis));
+            let operation = operation(Collective::AllReduce, world, bytes);
+            let ranks = &operation.group.ranks;
+            Preference::of(&job).reduces_by(&operation, GroupSeat::new(ranks, 0))
+        };
+        let mib = 1 << 20;
+        for (millis, world, bytes, expected) in [
+            (0, 4, 2 * mib, ReductionWay::Ring),
+            // Four waits of 20 ms are as long as 50 MB take at 10 Gb/s.
+            (40, 4, 47 * mib, ReductionWay::Direct),
+            (40, 4, 48 * mib, ReductionWay::Ring),
+            (40, 64, 1 << 30, ReductionWay::Direct),
+            (40, 65, 1 << 30, ReductionWay::HalvingDoubling),
+        ] {
+            let chosen = way(millis, world, bytes);
+            assert_eq!(
+                chosen, expected,
+                "{millis} ms, {world} ranks, {bytes} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn long_all_reduces_are_told_to_be_lossless() {
+        let job = |core: Option<f64>, millis| {
             let mut job = Job::default();
             job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
+            job.collectives.round_trip = Some(Span::from_millis(millis));
             job
         };
-        for (core, world) in [
-            (None, 8),
-            (None, 9),
-            (Some(0.5), 2),
-            (Some(0.5), 3),
-            (Some(1.0), 99),
-        ] {
-            let ways = [1, 32].map(|mib| exchanged(core, world, mib << 20));
-            let ignores = ways.iter().all(|way| *way != ReductionWay::Direct);
-            let told = ignores_tolerance(&job(core), usize::from(world));
-            assert_eq!(told, ignores, "core {core:?}, {world} hosts: {ways:?}");
-        }
-        let mut named = job(None);
+        let told = |core, hosts, millis| lossless_above(&job(core, millis), hosts);
+        assert_eq!(told(None, 8, 0), Some(ByteCount::mib(1)));
+        assert_eq!(told(None, 9, 0), Some(ByteCount::kib(256)));
+        assert_eq!(told(None, 65, 0), Some(ByteCount::new(0)));
+        assert_eq!(told(None, 4, 40), Some(ByteCount::new(50_000_000)));
+        assert_eq!(told(Some(0.5), 2, 0), None);
+        assert_eq!(told(Some(0.5), 3, 0), Some(ByteCount::mib(1)));
+        assert_eq!(told(Some(1.0), 99, 0), None);
+        let mut named = job(None, 0);
         named.collectives.algorithm = ReduceAlgorithm::Direct;
-        assert!(!ignores_tolerance(&named, 99));
+        assert_eq!(lossless_above(&named, 99), None);
     }
 
     #[test]
@@ -598,7 +656,7 @@ mod tests {
         for bytes in [4 << 10, 64 << 20] {
             assert_eq!(on_hosts(&job, &[7; 4], bytes), ReductionWay::Direct);
         }
-        let (small, large) = (256 << 10, 1 << 20);
+        let (small, large) = (256 << 10, 2 << 20);
         let two_by_two = [0, 1, 0, 1];
         assert_eq!(on_hosts(&job, &two_by_two, small), ReductionWay::Direct);
         let chosen = on_hosts(&job, &two_by_two, large);
@@ -617,17 +675,19 @@ mod tests {
 
     #[test]
     fn between_hosts_their_number_and_shards_decide() {
-        let layout: Vec<u16> = (0..16).map(|rank| rank / 2).collect();
-        let preference = Preference::of(&Job::default()).with_hosts(layout);
+        let layout: Vec<u16> = (0..32).map(|rank| rank / 2).collect();
+        let mut job = Job::default();
+        job.collectives.core = Some(Share::ALL);
+        let preference = Preference::of(&job).with_hosts(layout);
         let (mib, tolerance) = (1 << 20, Share::new(0.1).expect("a share"));
         let expected = [
             (mib / 2, Share::NONE, BetweenHosts::Direct),
-            (mib, Share::NONE, BetweenHosts::HalvingDoubling),
-            (4 * mib, Share::NONE, BetweenHosts::Ring),
-            (64 * mib, tolerance, BetweenHosts::Direct),
+            (2 * mib, Share::NONE, BetweenHosts::HalvingDoubling),
+            (2 * mib, tolerance, BetweenHosts::Direct),
+            (8 * mib, Share::NONE, BetweenHosts::Ring),
         ];
         for (bytes, tolerance, between) in expected {
-            let mut whole = operation(Collective::AllReduce, 16, bytes);
+            let mut whole = operation(Collective::AllReduce, 32, bytes);
             whole.loss.tolerance = tolerance;
             let hosts = preference.hosts_of(GroupSeat::new(&whole.group.ranks, 0));
             let hosts = hosts.expect("hosts are known");
@@ -677,6 +737,7 @@ mod tests {
         assert_eq!(chosen(9, 4 << 10), ReductionWay::Direct);
         let two_by_two = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
         assert!(matches!(two_by_two, ReductionWay::Hierarchical(_)));
+        job.collectives.core = Some(Share::ALL);
         let mut lossy = operation(Collective::AllReduce, 4, 64 << 10);
         lossy.loss.tolerance = Share::ALL;
         let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(&lossy.group.ranks, 0));

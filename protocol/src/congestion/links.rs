@@ -21,6 +21,8 @@ const EXPECTED_MIN: f64 = 0.02;
 const SHARE_DEVIATIONS: f64 = 1.0;
 /// After this many losses of calm round trips it is known how much links lose.
 const KNOWN_LOSSES: f64 = 4.0;
+/// On a short path, the share of a link is known from so many segments of calm round trips.
+const KNOWN_SEGMENTS: f64 = 2048.0;
 /// They explain one more than expected, and this many standard deviations: chance exceeds that in
 /// less than one of 5,000 round trips. A window that was halved on a long path needs seconds to
 /// grow back, so even one of 50 would keep it small.
@@ -145,6 +147,11 @@ impl LinkLosses {
     /// windows double, so they overrun it by far.
     pub(super) fn are_few(&self) -> bool {
         is_chance(self.round.lost, LOSS_STARTING * self.segments())
+    }
+
+    /// Whether the share that links lose is that of many segments.
+    pub(super) fn are_known(&self) -> bool {
+        self.calm.segments >= KNOWN_SEGMENTS
     }
 
     /// Whether the losses of this round trip are no more than links would lose, too.

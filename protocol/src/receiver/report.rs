@@ -4,8 +4,11 @@ use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Span};
 use crate::wire::{Flags, Header, PacketKind, SegmentReport, is_later};
 
-/// An acknowledgement waits at most this long for more segments to report.
+/// An acknowledgement waits at most this long for more segments to report, and one that tells of
+/// marks for this part of a gap, if that is less: the window that the marks make small is empty
+/// meanwhile.
 const ACK_WAIT: Span = Span::from_micros(50);
+const MARKED_WAITS_PER_GAP: u64 = 4;
 
 /// Packets that arrive less than this apart carry stamps of the same turn of 2^32 microseconds.
 const STAMPS_COMPARED: Span = Span::from_micros(1 << 30);
@@ -133,6 +136,9 @@ impl ReportState {
         let is_asked = header.flags.has(Flags::IMMEDIATE_ACK);
         let by = match is_asked || settings.is_worth_an_ack(self.unreported) {
             true => now,
+            false if self.marked_entropies != 0 => {
+                now + settings.gap.divided(MARKED_WAITS_PER_GAP).min(ACK_WAIT)
+            }
             false => now + ACK_WAIT,
         };
         match self.due {

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 use super::Sender;
 use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
+use super::pace::HOSTS;
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::{self, TailMark};
 use crate::machine::SegmentRun;
@@ -383,6 +384,21 @@ impl Sender {
         {
             let probe = &mut self.messages[at].probe;
             (probe.stage, probe.unmarked) = (stage, unmarked);
+        }
+    }
+
+    /// The last run of the message at `at` has left. If runs of others are about to follow, and
+    /// marks cost more than they save, its end is marked later, where none has followed by then.
+    pub(super) fn defer_marks(&mut self, now: Instant, at: usize, rtt: &Rtt) {
+        let sending = &self.messages[at];
+        if !sending.tolerance.is_none() || !sending.is_at_end() || sending.is_in_doubt() {
+            return;
+        }
+        let later = rtt.smoothed().divided(2);
+        let saved = later.as_secs_f64() * self.losses.of_all();
+        let costs_more = (self.pace.lone() * HOSTS).as_secs_f64() > saved;
+        if costs_more && self.messages.first_turn().is_some() {
+            self.messages[at].probe.marks_from = now + later;
         }
     }
 

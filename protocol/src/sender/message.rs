@@ -262,7 +262,7 @@ impl SendMessage {
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait { rtt, gap, record } = wait;
         if self.has_news(record) {
-            return now;
+            return now.max(self.probe.marks_from);
         }
         let usual = rtt.probe_wait(gap);
         let wait = match record {

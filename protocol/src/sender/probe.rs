@@ -67,6 +67,8 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
+    /// Its end is marked from then on: before, packets of other messages follow it.
+    pub(super) marks_from: Instant,
     /// Repairs since the last PROBE, sent behind the end of the message.
     pub(super) unmarked: u32,
     /// Bytes of the last PROBE that was not short.
@@ -97,6 +99,7 @@ impl ProbeState {
             unheard: (0, now),
             last: now,
             marked_again: 0,
+            marks_from: now,
             unmarked: 0,
             long_bytes: 0,
             marked: Stamp::default(),

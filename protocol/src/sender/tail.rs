@@ -17,6 +17,10 @@
 //! mark asks, and none behind repairs that follow the end of a lossless message
 //! ([`leaves_out_marks`]).
 //!
+//! Where other messages to the same peer are about to follow a lossless one, and marks cost more
+//! than they save, its end is marked half a round trip later: by then packets of the others have
+//! passed most of its paths, or its receiver has all of it.
+//!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 

@@ -469,18 +469,23 @@ fn a_mark_that_a_report_tells_of_makes_a_tolerance_useful() {
     }
 }
 
-/// PROBEs that leave at once behind a message on lossy paths, and then behind its repair, on a host
-/// that takes so many nanoseconds for a packet of its own.
-fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
-    let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
-    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
-    let mut sender = Sender::new(Rank(1), &settings, 1);
+/// A sender on paths that lose one of a hundred packets and take 100 us, on a host that takes so
+/// many nanoseconds for a packet of its own.
+fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender, Rtt) {
+    let (mut sender, mut rtt) = (Sender::new(Rank(1), settings, 1), Rtt::new(settings.gap));
     rtt.sample(Span::from_micros(100));
     sender.losses.on_sent(10_000);
     sender.losses.on_lost(100);
     sender.pace.on_lone(Instant::START);
     (sender.pace).on_next(Instant::START + Span::from_nanos(lone));
     sender.history.on_loss();
+    (sender, rtt)
+}
+
+/// PROBEs that leave at once behind a message on such paths, and then behind its repair.
+fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
+    let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+    let ((mut sender, rtt), mut run) = (on_lossy_paths(&settings, lone), SegmentRun::default());
     sender.send(now, request, &settings);
     let mut first = None;
     while let Some(burst) = sender.poll_data(now, &rtt, &settings, &mut run) {
@@ -525,4 +530,44 @@ fn where_lone_packets_cost_much_few_marks_follow_an_end() {
     let [end, repair] = probes_on_lossy_paths(lossless(), 8);
     assert!(end > 1 && repair == 1, "{end} and {repair}");
     assert_eq!(probes_on_lossy_paths(lossless(), 2_500), [1, 0]);
+}
+
+#[test]
+fn an_end_that_other_messages_follow_is_marked_where_they_have_not_passed_by_then() {
+    // How long after its last run the end of the first of these messages is marked.
+    let marked_after = |count: u32, lone, tolerance| {
+        let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+        let ((mut sender, rtt), mut run) = (on_lossy_paths(&settings, lone), SegmentRun::default());
+        for sequence in 0..count {
+            let request = SendRequest {
+                key: MessageKey::new(0, sequence, 0),
+                tolerance,
+                ..request(&settings, 100)
+            };
+            sender.send(now, request, &settings);
+        }
+        let mut left = 100;
+        while left > 0 {
+            now = now + Span::from_micros(10);
+            let burst = sender.poll_data(now, &rtt, &settings, &mut run);
+            assert!(burst.is_some(), "the window has room");
+            left -= run.len();
+        }
+        sender.next_probe().map(|at| at - now)
+    };
+    let none = Share::NONE;
+    assert_eq!(marked_after(2, 2_500, none), Some(Span::from_micros(50)));
+    assert_eq!(
+        marked_after(1, 2_500, none),
+        Some(Span::ZERO),
+        "none follow"
+    );
+    assert_eq!(
+        marked_after(2, 8, none),
+        Some(Span::ZERO),
+        "marks are cheap"
+    );
+    let half = Share::new(0.5).expect("a share");
+    let told = "its receiver may end without the rest";
+    assert_eq!(marked_after(2, 2_500, half), Some(Span::ZERO), "{told}");
 }

@@ -157,7 +157,8 @@ fn parts_add_up_to_totals_and_peers() {
 
 #[test]
 fn losses_and_repairs_are_counted_per_peer() {
-    let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\nseed = 7\n[loss]\nmin_message = 0";
+    let lossy = "tolerance = \"10%\"\n[faults]\ndrop = \"1%\"\nseed = 7\n[loss]\nmin_message = 0\n\
+                 [collectives]\nalgorithm = \"direct\"";
     let all = snapshots(3, &job(lossy), |rank| all_reduce(rank, 3, 20, 400_000));
     let (mut lost, mut repaired) = (0, 0);
     for snapshot in &all {

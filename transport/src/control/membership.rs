@@ -73,6 +73,7 @@ impl Membership {
             mtu: self.mtu,
             receive_buffer: self.receive_buffer,
             memory: self.memory.clone(),
+            round_trip_us: 0,
         }
     }
 }
@@ -93,6 +94,8 @@ pub struct RosterPeer {
     pub receive_buffer: u64,
     /// The memory it offers to ranks of its host, if it shares memory.
     pub memory: Option<MemoryOffer>,
+    /// How many microseconds it took to answer rank 0 while it joined; 0 of rank 0.
+    pub round_trip_us: u64,
 }
 
 /// How this process meets the others.
