@@ -140,6 +140,7 @@ impl RankState {
             },
             place: place as u32,
             gap,
+            overtaking: overtaking(rtt, &self.network),
             hold: hold(rtt, &self.network),
         }
     }
@@ -174,13 +175,22 @@ fn near_settings(network: &EndpointSettings, near: MemoryPath) -> EndpointSettin
     }
 }
 
-/// How long no segment may arrive before holes are accepted: the job's gap, or longer when the
-/// round trip is known to vary by more.
+/// How long an answer may take: the job's gap, or longer when the round trip is known to be.
 fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     match rtt.is_known() {
         true => settings.gap.max(rtt.answer_wait().min(VARIED_GAP_MAX)),
         false => settings.gap,
     }
+}
+
+/// How long no segment may arrive before holes are accepted. No packet of a long path is overtaken
+/// by a whole round trip, but by as much as round trips vary.
+fn overtaking(rtt: &Rtt, settings: &EndpointSettings) -> Span {
+    if !(rtt.is_known() && rtt.is_long(settings.delay_target)) {
+        return gap(rtt, settings);
+    }
+    let varies = rtt.answer_wait().beyond(rtt.least());
+    settings.gap.max(varies.min(VARIED_GAP_MAX)) + hold(rtt, settings)
 }
 
 /// How long parity waits for a late segment: on a long path a small part of a round trip.
@@ -198,20 +208,37 @@ mod tests {
     use crate::settings::Identity;
     use crate::units::JobId;
 
+    const IDENTITY: Identity = Identity {
+        rank: Rank(0),
+        world_size: 2,
+        job: JobId(1),
+        epoch: 0,
+    };
+
     #[test]
     fn a_round_trip_of_minutes_makes_no_long_gap() {
-        let identity = Identity {
-            rank: Rank(0),
-            world_size: 2,
-            job: JobId(1),
-            epoch: 0,
-        };
-        let settings = EndpointSettings::new(identity, &Job::default());
+        let settings = EndpointSettings::new(IDENTITY, &Job::default());
         let mut rtt = Rtt::new(settings.gap);
         rtt.sample(Span::from_micros(100));
         // The peer stood still for ten minutes, and answers the packets that it finds then.
         rtt.sample(Span::from_millis(600_000));
         let gap = gap(&rtt, &settings);
         assert!(gap <= VARIED_GAP_MAX, "{gap}");
+    }
+
+    #[test]
+    fn holes_wait_for_less_than_a_long_round_trip() {
+        let settings = EndpointSettings::new(IDENTITY, &Job::default());
+        let waits = |millis| {
+            let mut rtt = Rtt::new(settings.gap);
+            (0..40).for_each(|_| rtt.sample(Span::from_millis(millis)));
+            [gap(&rtt, &settings), overtaking(&rtt, &settings)].map(Span::as_micros)
+        };
+        assert_eq!(
+            waits(4),
+            [4_000, 4_000],
+            "it may be the queue of a short path"
+        );
+        assert_eq!(waits(40), [40_001, 2_250]);
     }
 }

@@ -341,7 +341,7 @@ impl Receiver {
         self.early_segments -= u64::from(receiving.cut.segments());
         receiving.on_posted(request);
         receiving.report.due = ReportDue::AckBy(lent.now);
-        receiving.restart_gap(lent.now, lent.gap);
+        receiving.restart_gap(lent);
         if lent.grants.is_unlimited() {
             receiving.grant(lent.now, u32::MAX);
             if receiving.has_unheard_grant() {
@@ -574,7 +574,7 @@ impl Receiver {
         }
         let landed = receiving.settle_some(segments);
         lent.grants.settle(lent.place, landed);
-        receiving.restart_gap(lent.now, lent.gap);
+        receiving.restart_gap(lent);
         let placement = Placement {
             from: self.peer,
             key: receiving.key(),
@@ -748,8 +748,10 @@ pub struct RankResources<'a> {
     pub grants: &'a mut Grants,
     /// The peer's place, by which grants know it.
     pub place: u32,
-    /// How long no segment may arrive before holes are accepted.
+    /// How long an answer of the peer may take.
     pub gap: Span,
+    /// How long no segment may arrive before holes are accepted.
+    pub overtaking: Span,
     /// How long parity waits for a late segment.
     pub hold: Span,
 }

@@ -67,7 +67,7 @@ impl Receiver {
             }
             // A PROBE itself is no straggler: it starts a gap, and never prolongs one.
             if !had_gap {
-                receiving.restart_gap(lent.now, lent.gap);
+                receiving.restart_gap(lent);
             }
         } else if !is_marker {
             // The sender would not ask if it had heard STOP.

@@ -473,10 +473,15 @@ impl ReceiveMessage {
         self.is_posted() && (!self.tolerance().is_none() || self.holes.are_left())
     }
 
-    /// Restarts the wait for stragglers, if gaps end for the message.
-    pub(super) fn restart_gap(&mut self, now: Instant, gap: Span) {
+    /// Restarts the wait for stragglers, if gaps end for the message. Repairs that were asked for
+    /// take a round trip.
+    pub(super) fn restart_gap(&mut self, lent: &RankResources<'_>) {
         self.gap.unheard = 0;
-        self.wait_for_stragglers(now, gap);
+        let wait = match self.gap.rounds {
+            0 => lent.overtaking,
+            _ => lent.gap,
+        };
+        self.wait_for_stragglers(lent.now, wait);
     }
 
     fn wait_for_stragglers(&mut self, now: Instant, gap: Span) {
