@@ -37,8 +37,11 @@ const COVERED_PER_PARITY_WITH_ROWS: u32 = 8;
 /// Columns that lack two segments, in the mean over messages, if the number of columns allows it.
 const UNRESTORED: f64 = 0.3;
 /// At least so many covered segments for each parity packet, and columns that lack two, where a
-/// round trip costs far more than parity ([`ParityTerms::room`]).
+/// round trip costs far more than parity ([`ParityTerms::room`]). Where few segments of a message
+/// are covered, there may be one for every second, up to a part of all its segments.
 const COVERED_PER_PARITY_FAR: u32 = 4;
+const FEW_PER_PARITY_FAR: u32 = 2;
+const SEGMENTS_PER_PARITY_FAR: u32 = 16;
 const UNRESTORED_FAR: f64 = 0.05;
 
 /// How much parity follows messages.
@@ -76,6 +79,8 @@ pub(crate) struct ParityTerms {
     pub(crate) loss: f64,
     /// Parity packets that leave in a small part of a long round trip; 0 if that is short.
     pub(crate) room: u32,
+    /// Segments of the message.
+    pub(crate) segments: u32,
 }
 
 /// The groups of a message's covered segments.
@@ -139,11 +144,14 @@ impl ParityLayout {
     /// The layout for `covered` segments, of at most [`PARITY_WINDOW`]; `None` where no parity is
     /// worth its packets.
     pub(crate) fn choose(terms: ParityTerms, covered: u32) -> Option<Self> {
-        let ParityTerms { rule, loss, room } = terms;
+        let ParityTerms {
+            rule, loss, room, ..
+        } = terms;
         if covered == 0 {
             return None;
         }
-        let room = room.min(covered / COVERED_PER_PARITY_FAR);
+        let few = (covered / FEW_PER_PARITY_FAR).min(terms.segments / SEGMENTS_PER_PARITY_FAR);
+        let room = room.min(few.max(covered / COVERED_PER_PARITY_FAR));
         let bound = |covered_per_parity: u32| room.max(covered / covered_per_parity).max(1);
         let (wanted, most) = match rule {
             ParityRule::Auto if loss > 0.0 => {
@@ -295,6 +303,7 @@ mod tests {
             rule,
             loss,
             room: 0,
+            segments: 0,
         }
     }
 
@@ -366,6 +375,23 @@ mod tests {
                 "{covered} segments, {loss}: {without} -> {with}, parity {parity}"
             );
         }
+    }
+
+    #[test]
+    fn few_covered_segments_of_a_long_message_get_as_much_as_they_need() {
+        let waits = |segments| {
+            let terms = ParityTerms {
+                room: 1_000,
+                segments,
+                ..near(ParityRule::Auto, 0.03)
+            };
+            trial(40, terms)
+        };
+        let ((_, alone, _), (_, among_others, parity)) = (waits(40), waits(400));
+        assert!(
+            among_others < 0.03 && among_others < alone / 2.0 && parity <= 0.5,
+            "{alone}, {among_others} wait, parity {parity}"
+        );
     }
 
     #[test]

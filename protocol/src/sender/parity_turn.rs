@@ -103,8 +103,9 @@ impl Sender {
                     true => (paced / ROUND_PER_PARITY).min(segments.into()) as u32,
                     false => 0,
                 },
+                segments,
             };
-            sending.tags.cover(terms, segments, last);
+            sending.tags.cover(terms, last);
         }
     }
 
