@@ -42,8 +42,9 @@ pub(crate) use seat::GroupSeat;
 /// the reduction of the next, few enough that a chunk is still in cache when it is gathered.
 pub(crate) const CHUNKS_ON_THE_WAY: usize = 4;
 
-/// Operations that send no more bytes than this end without waiting until they have arrived.
-pub(crate) const EARLY_BYTES_MAX: usize = 32 << 10;
+/// Operations that send no more bytes than this end without waiting until they have arrived: to
+/// copy so much takes less time than an acknowledgement between near hosts.
+pub(crate) const EARLY_BYTES_MAX: usize = 256 << 10;
 
 /// How a plan uses its scratch memory, [`TensorMemory::Scratch`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

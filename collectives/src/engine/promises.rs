@@ -3,19 +3,18 @@
 //! An operation whose results are all here need not wait until its own messages out are
 //! acknowledged, if copies of them serve the ranks that still wait. It ends so
 //!
-//! 1. if it sends few bytes ([`EARLY_BYTES_MAX`]), or
+//! 1. if it sends few bytes ([`EARLY_BYTES_MAX`](crate::plan::EARLY_BYTES_MAX)), or
 //! 2. if each message on its way goes over a long path, so that its copy costs less than the rest
-//!    of the round trip ([`copied_within`]), and all copies of the rank together stay below
-//!    [`PROMISED_BYTES_MAX`].
+//!    of the round trip ([`copied_within`]),
+//!
+//! and if all copies of the rank together stay below [`PROMISED_BYTES_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gradwire_protocol::machine::Payload;
 use gradwire_protocol::units::{MessageKey, Rank, Span};
 
-use crate::plan::EARLY_BYTES_MAX;
-
-/// Bytes of copies that a rank keeps at most for long paths.
+/// Bytes of copies that a rank keeps at most.
 const PROMISED_BYTES_MAX: usize = 64 << 20;
 
 /// A host copies as many bytes in a second, at the least, into memory that it has just got.
@@ -24,6 +23,9 @@ const COPIED_PER_SECOND: f64 = 2e9;
 /// The share of a round trip that copies may take.
 const COPYING_SHARE: f64 = 0.125;
 
+/// On a path where that is less, round trips of up to 0.13 ms, the path counts as short.
+const COPIED_MIN: usize = 32 << 10;
+
 /// The copies of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
@@ -31,11 +33,10 @@ pub(crate) struct Promises {
     bytes: usize,
 }
 
-/// Bytes that are copied in an eighth of a round trip. Zero on a short path, where that is no more
-/// than a short operation sends.
+/// Bytes that are copied in an eighth of a round trip; zero on a short path.
 pub(crate) fn copied_within(round_trip: Span) -> usize {
     let bytes = (round_trip.as_secs_f64() * COPYING_SHARE * COPIED_PER_SECOND) as usize;
-    if bytes > EARLY_BYTES_MAX { bytes } else { 0 }
+    if bytes > COPIED_MIN { bytes } else { 0 }
 }
 
 impl Promises {

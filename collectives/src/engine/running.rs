@@ -425,7 +425,11 @@ impl RunningOperation {
     /// run ahead of one that it needs a message from in the next operation; ahead of others it is
     /// by as much as the copies hold.
     fn ends_early(&self, parts: &EngineParts, promises: &Promises) -> bool {
-        let is_short = || self.plan.outbound_bytes() <= EARLY_BYTES_MAX && self.learns_of_no_loss();
+        let bytes = self.plan.outbound_bytes();
+        let is_short = || {
+            let is_kept = bytes <= EARLY_BYTES_MAX && promises.have_room_for(bytes);
+            is_kept && self.learns_of_no_loss()
+        };
         self.progress.has_received_all()
             && !self.operation.collective.is_point_to_point()
             && self.progress.has_started_all()
