@@ -8,7 +8,7 @@
 //!    ([`crate::grants`]) to all of them together as much as one alone may have in flight, and the
 //!    unscheduled starts of all of them together are no larger. Each keeps its whole window, since
 //!    in a ring one peer sends alone.
-//! 5. A round trip of [`FAR`] or more is known to the choice of algorithms; shorter ones may be the
+//! 5. A round trip of `FAR` or more is known to the choice of algorithms; shorter ones may be the
 //!    time that a busy host took to answer.
 
 use crate::job::{GrantWindow, Job};

@@ -6,7 +6,8 @@
 //!    lossless. It is one only where it is certainly not slower. An oversubscribed core slows it
 //!    down more than loss does, and so do several chunks across several switches, which a ring
 //!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
-//!    carry what all ranks send to all. Elsewhere a tolerance does not affect the choice.
+//!    carry what all ranks send to all. Elsewhere a tolerance does not affect the choice, except in
+//!    small groups with `collectives.patience`, which needs exchanges.
 //!    Small tensors are lossless, unless the job says how small (`fits_one_step`).
 //!    A reduction with a codec is an exchange everywhere: each algorithm that adds on the way would
 //!    encode partial sums again and again. Its chunks are so long that shards fill packets.
@@ -21,7 +22,9 @@
 //!      the ranks are far apart (`far_bytes`). Otherwise the ring if its messages are long
 //!      enough, and else halving-doubling.
 
-use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm, ToleranceUse};
+use gradwire_protocol::job::{
+    AlgorithmChoice, CollectivesKeys, Job, ReduceAlgorithm, ToleranceUse,
+};
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
@@ -82,6 +85,8 @@ pub(crate) struct Preference {
     tolerance_use: ToleranceUse,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
+    /// Whether small groups exchange although the core is not known.
+    needs_exchanges: bool,
     /// The longest round trip between ranks, if it is long.
     round_trip: Option<Span>,
     /// The host of every rank; empty if each has one of its own.
@@ -91,6 +96,12 @@ pub(crate) struct Preference {
 /// Whether the core of the network certainly does not hold up a direct reduction.
 fn carries_exchange(core: Option<Share>) -> bool {
     core.is_some_and(|core| core.get() >= EXCHANGE_CORE_MIN)
+}
+
+/// Whether tolerant reductions of small groups are exchanges although the network is not known:
+/// patience leaves out only contributions to direct ones. So few hosts usually share one switch.
+fn needs_exchanges(keys: &CollectivesKeys) -> bool {
+    keys.patience.is_some() && keys.core.is_none()
 }
 
 /// A ring of so many ranks, some of them so far apart, waits for 2 (n - 1) steps, a direct
@@ -126,7 +137,8 @@ const fn is_open(algorithm: ReduceAlgorithm) -> bool {
 /// is no such size.
 pub fn lossless_above(job: &Job, hosts: usize) -> Option<ByteCount> {
     let keys = &job.collectives;
-    let ignores = is_open(keys.algorithm) && hosts > 2 && !carries_exchange(keys.core);
+    let exchanges = carries_exchange(keys.core) || needs_exchanges(keys) && hosts <= FEW_RANKS;
+    let ignores = is_open(keys.algorithm) && hosts > 2 && !exchanges;
     let bytes = direct_bytes_max(hosts, keys.round_trip);
     ignores.then(|| ByteCount::new(bytes as u64))
 }
@@ -142,6 +154,7 @@ impl Preference {
             min_lossy: job.min_lossy_message(),
             tolerance_use: job.tolerance_use(),
             core: job.collectives.core,
+            needs_exchanges: needs_exchanges(&job.collectives),
             round_trip: job.collectives.round_trip,
         }
     }
@@ -351,7 +364,9 @@ impl Preference {
             return true;
         }
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
-        is_one_chunk && carries_exchange(self.core) && self.is_lossy(operation, world)
+        let is_carried = is_one_chunk && carries_exchange(self.core);
+        let is_needed = self.needs_exchanges && world <= FEW_RANKS;
+        (is_carried || is_needed) && self.is_lossy(operation, world)
     }
 
     fn automatic(
@@ -541,6 +556,21 @@ mod tests {
                     "{bytes} bytes, {world}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn patience_needs_exchanges_in_small_groups() {
+        let mut job = Job::default();
+        job.collectives.patience = Some(1.5);
+        for (world, expected) in [(8, ReductionWay::Direct), (9, ReductionWay::Ring)] {
+            let mut lossy = operation(Collective::AllReduce, world, 64 << 20);
+            lossy.loss.tolerance = Share::ALL;
+            let ranks = &lossy.group.ranks;
+            let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(ranks, 0));
+            assert_eq!(chosen, expected, "{world} ranks");
+            let is_told = lossless_above(&job, usize::from(world)).is_some();
+            assert_eq!(is_told, world == 9, "{world} ranks");
         }
     }
 
