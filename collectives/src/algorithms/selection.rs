@@ -22,11 +22,14 @@
 //!      the ranks are far apart (`far_bytes`). Otherwise the ring if its messages are long
 //!      enough, and else halving-doubling.
 
+mod direct_sizes;
+
 use gradwire_protocol::job::{
     AlgorithmChoice, CollectivesKeys, Job, ReduceAlgorithm, ToleranceUse,
 };
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
+use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, direct_bytes_max, far_bytes};
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::{
@@ -36,23 +39,6 @@ use crate::algorithms::{
 use crate::operation::{Collective, Operation};
 use crate::plan::region::TensorMemory;
 use crate::plan::{GroupSeat, MessagePlan, TensorCut};
-
-/// Up to this size the one or two steps of direct algorithms beat the fewer peers and bytes of
-/// others.
-const DIRECT_BYTES_MAX: usize = 256 << 10;
-
-/// Up to this many ranks. In larger groups the 2 (n - 1) messages per rank of a direct all-reduce
-/// of a small tensor, each a packet or two and its answer, outweigh the 2 log2 n steps of
-/// halving-doubling.
-const DIRECT_WORLD_MAX: usize = 64;
-
-/// The same for groups of up to this many ranks, whose direct reductions have few messages: 1 MiB
-/// takes 10 to 20 % less time than around a ring on the cores of one host, 4 MiB more.
-const DIRECT_BYTES_FEW: usize = 1 << 20;
-const FEW_RANKS: usize = 8;
-
-/// Bytes per second by which a ring's bytes are weighed against its waits: 10 Gb/s.
-const RING_RATE: f64 = 1.25e9;
 
 /// Shards of a reduction with a codec are at least this long, if the tensor is: they are encoded
 /// into a few packets.
@@ -102,26 +88,6 @@ fn carries_exchange(core: Option<Share>) -> bool {
 /// patience leaves out only contributions to direct ones. So few hosts usually share one switch.
 fn needs_exchanges(keys: &CollectivesKeys) -> bool {
     keys.patience.is_some() && keys.core.is_none()
-}
-
-/// A ring of so many ranks, some of them so far apart, waits for 2 (n - 1) steps, a direct
-/// reduction for 2 (Thakur et al., IJHPCA 2005): the bytes that it could move meanwhile at
-/// [`RING_RATE`].
-fn far_bytes(world: usize, round_trip: Option<Span>) -> usize {
-    let waits = world.saturating_sub(2) as f64 * round_trip.unwrap_or_default().as_secs_f64();
-    (waits * RING_RATE / 2.0) as usize
-}
-
-/// The largest all-reduce that is direct because of its size.
-fn direct_bytes_max(world: usize, round_trip: Option<Span>) -> usize {
-    if world > DIRECT_WORLD_MAX {
-        return 0;
-    }
-    let few = match world {
-        0..=FEW_RANKS => DIRECT_BYTES_FEW,
-        _ => DIRECT_BYTES_MAX,
-    };
-    few.max(far_bytes(world, round_trip))
 }
 
 /// Whether the ranks choose for themselves. They do so, too, for sums that no aggregator carries.
