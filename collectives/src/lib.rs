@@ -22,7 +22,7 @@ mod plan;
 pub mod redundancy;
 
 pub use algorithms::outline;
-pub use algorithms::selection::lossless_above;
+pub use algorithms::selection::ignores_tolerance;
 pub use engine::{communicator, journal, limits, overdue, scheduler};
 pub use numbers::{codec, dtype, fixed_point, hadamard, holes, kernels, magnitude};
 pub use operation::{buffer, call};

@@ -257,7 +257,7 @@ impl CongestionWindow {
         self.follow_path(rtt);
         self.links.note(&feedback);
         let is_long = rtt.is_long(self.limits.delay_target);
-        let has_queue = self.has_queue(rtt) && !self.explains_losses(rtt);
+        let has_queue = self.has_queue(rtt) && !self.explains_losses(&feedback, rtt);
         match self.is_queue_full(rtt) {
             true => self.links.learn_queued(&feedback),
             false => self.links.learn_calm(&feedback),
@@ -311,10 +311,11 @@ impl CongestionWindow {
 
     /// Whether losses beside a queue are not the queue's. On short paths that needs a share of
     /// links that is known from many segments: a first burst into a shallow buffer loses half.
-    fn explains_losses(&self, rtt: &Rtt) -> bool {
+    /// There, losses that parity has restored count, too.
+    fn explains_losses(&self, feedback: &Feedback, rtt: &Rtt) -> bool {
         match rtt.is_long(self.limits.delay_target) {
-            true => (self.is_exponential() && self.links.are_few()) || self.links.explain_losses(),
-            false => self.links.are_known() && self.links.explain_losses(),
+            true => (self.is_exponential() && self.links.are_few()) || self.links.explain_losses(0),
+            false => self.links.are_known() && self.links.explain_losses(feedback.restored),
         }
     }
 

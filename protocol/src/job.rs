@@ -202,11 +202,11 @@ job_keys! {
         };
         /// Share of the ranks' bandwidth that the network carries while all send to all: "100%"
         /// where its core is not oversubscribed. From 90% on, reductions of one chunk that tolerate
-        /// loss are direct. Others are as without a tolerance.
+        /// loss are direct. Others are as without a tolerance, but for patience.
         core: Option<Share> = None, or("auto", AnyShare);
-        /// Longest round trip between ranks: all-reduces are direct where a ring would wait longer
-        /// for its steps than its bytes take at 10 Gb/s. "auto" is what rank 0 measures while the
-        /// others join, if it is 5 ms or more.
+        /// Longest round trip between ranks: groups of up to 8, and others if core is known, reduce
+        /// directly where a ring would wait longer for its steps than its bytes take. "auto" is by
+        /// how much the ranks differ in their distance from rank 0, if that is 5 ms or more.
         round_trip: Option<Span> = None,
             or("auto", Time(Span::ZERO..=Span::from_millis(10_000)));
         /// Bytes of a tensor that are reduced at a time.

@@ -8,19 +8,15 @@
 //!    ([`crate::grants`]) to all of them together as much as one alone may have in flight, and the
 //!    unscheduled starts of all of them together are no larger. Each keeps its whole window, since
 //!    in a ring one peer sends alone.
-//! 5. A round trip of `FAR` or more is known to the choice of algorithms; shorter ones may be the
-//!    time that a busy host took to answer.
 
 use crate::job::{GrantWindow, Job};
-use crate::units::{ByteCount, Span};
+use crate::units::ByteCount;
 
 /// No window shrinks below this, however many ranks share a receive buffer. Packets that then do
 /// not fit are repaired.
 const WINDOW_MIN: ByteCount = ByteCount::kib(64);
 /// Maximum number of peers that need no grants.
 const UNGRANTED_PEERS: u64 = 4;
-/// Round trips from which on ranks are far apart.
-const FAR: Span = Span::from_millis(5);
 /// Minimum size of an unscheduled start: about a packet, which announces its message.
 const UNSCHEDULED_MIN: ByteCount = ByteCount::kib(1);
 
@@ -33,16 +29,12 @@ pub struct LaunchFacts {
     pub receive_buffer: ByteCount,
     /// The largest number of peers that a rank reaches over a network.
     pub peers: u64,
-    /// The longest round trip between rank 0 and another rank; zero if it is not known.
-    pub round_trip: Span,
 }
 
 /// The job, fitted to its ranks.
 #[must_use]
 pub fn fitted(job: Job, facts: &LaunchFacts) -> Job {
     let mut job = job.with_mtu(facts.mtu);
-    let far = Some(facts.round_trip).filter(|&round_trip| round_trip >= FAR);
-    job.collectives.round_trip = job.collectives.round_trip.or(far);
     let peers = facts.peers.max(1);
     let half = facts.receive_buffer.get() / 2;
     let transport = &mut job.transport;
@@ -76,24 +68,7 @@ mod tests {
             mtu: 1400,
             receive_buffer: ByteCount::new(receive_buffer),
             peers,
-            round_trip: Span::ZERO,
         }
-    }
-
-    #[test]
-    fn only_a_long_round_trip_is_known_unless_the_job_has_one() {
-        let known = |job, micros| {
-            let facts = LaunchFacts {
-                round_trip: Span::from_micros(micros),
-                ..facts(3, 1 << 30)
-            };
-            fitted(job, &facts).collectives.round_trip
-        };
-        assert_eq!(known(Job::default(), 4_999), None);
-        assert_eq!(known(Job::default(), 5_000), Some(Span::from_millis(5)));
-        let mut job = Job::default();
-        job.collectives.round_trip = Some(Span::ZERO);
-        assert_eq!(known(job, 5_000), Some(Span::ZERO));
     }
 
     #[test]

@@ -37,8 +37,8 @@ const COVERED_PER_PARITY_WITH_ROWS: u32 = 8;
 /// Columns that lack two segments, in the mean over messages, if the number of columns allows it.
 const UNRESTORED: f64 = 0.3;
 /// At least so many covered segments for each parity packet, and columns that lack two, where a
-/// round trip costs far more than parity ([`ParityTerms::room`]). Where few segments of a message
-/// are covered, there may be one for every second, up to a part of all its segments.
+/// round trip costs far more than parity ([`ParityTerms::room`]). Of a message that may miss
+/// others, there may be one for every second, up to one for so many segments of the message.
 const COVERED_PER_PARITY_FAR: u32 = 4;
 const FEW_PER_PARITY_FAR: u32 = 2;
 const SEGMENTS_PER_PARITY_FAR: u32 = 16;
@@ -79,8 +79,8 @@ pub(crate) struct ParityTerms {
     pub(crate) loss: f64,
     /// Parity packets that leave in a small part of a long round trip; 0 if that is short.
     pub(crate) room: u32,
-    /// Segments of the message.
-    pub(crate) segments: u32,
+    /// Segments of the message, if it may miss some; else 0.
+    pub(crate) among: u32,
 }
 
 /// The groups of a message's covered segments.
@@ -150,7 +150,7 @@ impl ParityLayout {
         if covered == 0 {
             return None;
         }
-        let few = (covered / FEW_PER_PARITY_FAR).min(terms.segments / SEGMENTS_PER_PARITY_FAR);
+        let few = (covered / FEW_PER_PARITY_FAR).min(terms.among / SEGMENTS_PER_PARITY_FAR);
         let room = room.min(few.max(covered / COVERED_PER_PARITY_FAR));
         let bound = |covered_per_parity: u32| room.max(covered / covered_per_parity).max(1);
         let (wanted, most) = match rule {
@@ -303,7 +303,7 @@ mod tests {
             rule,
             loss,
             room: 0,
-            segments: 0,
+            among: 0,
         }
     }
 
@@ -379,15 +379,15 @@ mod tests {
 
     #[test]
     fn few_covered_segments_of_a_long_message_get_as_much_as_they_need() {
-        let waits = |segments| {
+        let waits = |among| {
             let terms = ParityTerms {
                 room: 1_000,
-                segments,
+                among,
                 ..near(ParityRule::Auto, 0.03)
             };
             trial(40, terms)
         };
-        let ((_, alone, _), (_, among_others, parity)) = (waits(40), waits(400));
+        let ((_, alone, _), (_, among_others, parity)) = (waits(0), waits(400));
         assert!(
             among_others < 0.03 && among_others < alone / 2.0 && parity <= 0.5,
             "{alone}, {among_others} wait, parity {parity}"

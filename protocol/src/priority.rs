@@ -359,11 +359,11 @@ impl SegmentTags {
         self.protected.as_ref().map_or(segments, Bitmap::ones)
     }
 
-    /// Has parity follow the message, whose last `last` segments are yet to leave. If
+    /// Has parity follow the message, whose last `last` of `segments` segments are yet to leave. If
     /// the segments that must arrive are not the last ones to leave, the message is covered whole
     /// or not at all.
-    pub(crate) fn cover(&mut self, terms: ParityTerms, last: u32) {
-        let (segments, last) = (terms.segments, last.min(PARITY_WINDOW));
+    pub(crate) fn cover(&mut self, terms: ParityTerms, segments: u32, last: u32) {
+        let last = last.min(PARITY_WINDOW);
         let protected = self.protected_segments(segments);
         let is_plain = self.order.is_none() && protected == segments;
         if is_plain || last == segments {

@@ -183,14 +183,14 @@ fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     }
 }
 
-/// How long no segment may arrive before holes are accepted. No packet of a long path is overtaken
-/// by a whole round trip, but by as much as round trips vary.
+/// How long no segment may arrive before holes are accepted: on a long path, where no packet is
+/// overtaken by a whole round trip, as long as the sender takes a segment for late, not lost.
 fn overtaking(rtt: &Rtt, settings: &EndpointSettings) -> Span {
-    if !(rtt.is_known() && rtt.is_long(settings.delay_target)) {
-        return gap(rtt, settings);
+    let gap = gap(rtt, settings);
+    match rtt.is_known() && rtt.is_long(settings.delay_target) {
+        true => settings.gap.max(rtt.reordering(settings.gap)).min(gap),
+        false => gap,
     }
-    let varies = rtt.answer_wait().beyond(rtt.least());
-    settings.gap.max(varies.min(VARIED_GAP_MAX)) + hold(rtt, settings)
 }
 
 /// How long parity waits for a late segment: on a long path a small part of a round trip.
@@ -239,6 +239,6 @@ mod tests {
             [4_000, 4_000],
             "it may be the queue of a short path"
         );
-        assert_eq!(waits(40), [40_001, 2_250]);
+        assert_eq!(waits(40), [40_001, 10_000]);
     }
 }

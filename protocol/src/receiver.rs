@@ -645,7 +645,7 @@ impl Receiver {
             self.on_stop_unheard(at, lent);
             return;
         }
-        if receiving.renew_gap(lent.now, lent.gap) || receiving.waits_for_late() {
+        if receiving.renew_gap(lent) || receiving.waits_for_late() {
             return;
         }
         if receiving.waits_for_ends(lent, &self.order) {

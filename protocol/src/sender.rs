@@ -27,7 +27,7 @@
 //!    that tolerates loss has lost more, or is sent completely on paths that are not proven clean.
 //!    It is sent in the lowest class that the message has used, so that it waits in queues as long
 //!    as the data does. Its body names the holes. Messages that only wait for their receiver ask in
-//!    turn (`sender/asking.rs`). On lossy paths PROBEs mark the end of each message at once, if
+//!    turn (`sender/asking.rs`). On lossy paths PROBEs mark the end of each message, if
 //!    that saves time in the mean; on unproven ones that of long messages (`sender/tail.rs`).
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
@@ -469,7 +469,7 @@ impl Sender {
         self.history.on_sent(segments);
         (self.pace).on_run(now, rtt.smoothed(), self.messages[at].id(), run);
         self.keep_stage(at, stage, run, (rtt, settings.gap));
-        self.defer_marks(now, at, rtt);
+        self.defer_marks(now, at, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());

@@ -25,7 +25,7 @@ use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{IdleMode, Job, SendWindow};
 use gradwire_protocol::launch::{self, LaunchFacts};
 use gradwire_protocol::parity::ParityRule;
-use gradwire_protocol::units::{ByteCount, Rank, Span};
+use gradwire_protocol::units::{ByteCount, Rank};
 use gradwire_transport::driver::{self, DriverGuest, DriverLink, GuestName};
 use gradwire_transport::pair::{PairDialer, PairListener, PairTerms, PairedProcess};
 pub use gradwire_transport::pair::{PairError, PairTicket};
@@ -145,7 +145,6 @@ impl Party {
                 (theirs.receive_buffer).min(self.terms.offer.receive_buffer),
             ),
             peers: SHARERS,
-            round_trip: Span::ZERO,
         };
         let mut job = launch::fitted(self.job.clone(), &facts);
         // There may be many connections, so none grows with its path.

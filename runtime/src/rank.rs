@@ -12,7 +12,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::launch;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::Rank;
+use gradwire_protocol::units::{Rank, Span};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{
     self, ControlPlane, ControlSender, JoinRole, LeaveError, Membership, OnEvent, RosterPeer,
@@ -525,7 +525,12 @@ fn listener(inbox: &Arc<DriverInbox>) -> OnEvent {
 }
 
 fn communicator_of(endpoint: Endpoint, job: &Job, roster: &[RosterPeer]) -> Communicator {
-    Communicator::new(endpoint, job).with_hosts(vicinity::hosts(roster))
+    let round_trips = roster
+        .iter()
+        .map(|peer| Span::from_micros(peer.round_trip_us));
+    Communicator::new(endpoint, job)
+        .with_hosts(vicinity::hosts(roster))
+        .with_round_trips(round_trips.collect())
 }
 
 fn identity_of(control: &ControlPlane, world_size: u16) -> Identity {

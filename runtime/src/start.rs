@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 
-use gradwire_collectives::lossless_above;
+use gradwire_collectives::ignores_tolerance;
 use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
+
+use crate::vicinity;
 
 /// The job as its file says it, before anything was fitted to hosts: its name, and a short hash
 /// that is equal for equal jobs.
@@ -94,14 +96,16 @@ fn unequal_ports(roster: &[RosterPeer]) -> Option<String> {
 
 /// A warning if the job tolerates losses but its long all-reduces are lossless.
 fn idle_tolerance(job: &Job, roster: &[RosterPeer]) -> Option<String> {
-    let hosts = hosts(roster).len();
-    let most = lossless_above(job, hosts).filter(|_| !job.tolerance.is_none())?;
-    Some(format!(
-        "all-reduces of more than {most} between {hosts} hosts are lossless despite the tolerance, \
-         since a ring is at least as fast there: if the network can carry traffic from all hosts \
-         to all at once, collectives.core = \"100%\" makes those of one chunk tolerant; \
-         collectives.algorithm = \"direct\" makes all of them tolerant"
-    ))
+    let places: BTreeSet<u16> = vicinity::hosts(roster).into_iter().collect();
+    let hosts = places.len();
+    (!job.tolerance.is_none() && ignores_tolerance(job, hosts)).then(|| {
+        format!(
+            "long all-reduces between {hosts} hosts are lossless despite the tolerance, since a \
+             ring is at least as fast there: if the network can carry traffic from all hosts to \
+             all at once, collectives.core = \"100%\" makes those of one chunk tolerant; \
+             collectives.algorithm = \"direct\" makes all of them tolerant"
+        )
+    })
 }
 
 fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
@@ -210,7 +214,7 @@ mod tests {
         job.tolerance = Share::new(0.1).expect("a share");
         let told = idle_tolerance(&job, &roster(&names)).expect("nine hosts take a ring");
         assert!(
-            told.starts_with("all-reduces of more than 256KiB between 9 hosts are lossless"),
+            told.starts_with("long all-reduces between 9 hosts are lossless"),
             "{told}"
         );
         assert_eq!(idle_tolerance(&job, &roster(&names[..2])), None);

@@ -159,12 +159,10 @@ pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
     let of_host = |host| hosts.iter().filter(|other| **other == host).count();
     let near = hosts.iter().map(|&host| of_host(host)).min();
     let buffers = roster.iter().map(|peer| peer.receive_buffer);
-    let round_trips = roster.iter().map(|peer| peer.round_trip_us);
     LaunchFacts {
         mtu: (roster.iter().map(|peer| peer.mtu)).fold(AUTO_MTU_MAX, u32::min),
         receive_buffer: ByteCount::new(buffers.min().unwrap_or(u64::MAX)),
         peers: (roster.len() - near.unwrap_or(0)) as u64,
-        round_trip: Span::from_micros(round_trips.max().unwrap_or(0)),
     }
 }
 
@@ -181,12 +179,11 @@ mod tests {
             mtu: 1400 + u32::from(rank),
             receive_buffer: 1 << 20,
             memory: None,
-            round_trip_us: 40_000 * u64::from(rank % 2),
+            round_trip_us: 0,
         };
         let facts = launch_facts(&(0..3).map(peer).collect::<Vec<_>>());
         assert_eq!((facts.mtu, facts.peers), (1400, 2));
         assert_eq!(facts.receive_buffer, ByteCount::mib(1));
-        assert_eq!(facts.round_trip, Span::from_millis(40));
     }
 
     #[test]

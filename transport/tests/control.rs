@@ -134,6 +134,8 @@ fn ranks_meet_and_share_roster_and_job_id() {
         let number = u16::try_from(rank).expect("three ranks");
         assert_eq!(peer.rank, Rank(number));
         assert_eq!(peer.data_addresses, membership(number, 3).data_addresses);
+        let is_measured = peer.round_trip_us > 0;
+        assert_eq!(is_measured, number > 0, "rank {rank}: {peer:?}");
     }
     for JoinedMember { control, .. } in &ranks {
         assert_eq!(control.roster(), first.roster());

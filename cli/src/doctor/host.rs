@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use gradwire_protocol::job::{Job, Mtu};
 use gradwire_protocol::launch::{self, LaunchFacts};
-use gradwire_protocol::units::{ByteCount, Span};
+use gradwire_protocol::units::ByteCount;
 use gradwire_transport::interface;
 use gradwire_transport::probe::offload::Offload;
 use gradwire_transport::probe::{device, offload, system};
@@ -203,7 +203,6 @@ fn receive_buffer(granted: io::Result<u64>, wanted: &HostPlan<'_>) -> HostFindin
             mtu: 1_500,
             receive_buffer: ByteCount::new(granted),
             peers,
-            round_trip: Span::ZERO,
         };
         let fitted = launch::fitted(wanted.job.clone(), &facts);
         let longest = fitted.transport.window.most();

@@ -41,8 +41,7 @@ const MOSTLY: f64 = 0.9;
 pub fn run(options: &TuneOptions) -> Result<(), CommandError> {
     let mut job = job_on(&options.ground)?;
     refuse_spinning(&job)?;
-    // The table is for lossless operations; operations that may lose always use the direct
-    // algorithm.
+    // The table is for lossless operations.
     job.tolerance = Share::NONE;
     let document = options.out.as_deref().map(document::read).transpose()?;
     let form = options.ground.form();

@@ -19,17 +19,17 @@
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
 //!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few), or if
-//!      the ranks are far apart (`far_bytes`). Otherwise the ring if its messages are long
-//!      enough, and else halving-doubling.
+//!      few ranks are far apart (`direct_sizes`). Otherwise the ring if its messages are long enough
+//!      and ranks are near, and else halving-doubling.
 
 mod direct_sizes;
 
 use gradwire_protocol::job::{
     AlgorithmChoice, CollectivesKeys, Job, ReduceAlgorithm, ToleranceUse,
 };
-use gradwire_protocol::units::{ByteCount, Share, Span};
+use gradwire_protocol::units::{ByteCount, Rank, Share, Span};
 
-use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, direct_bytes_max, far_bytes};
+use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, GroupReach};
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::{
@@ -60,6 +60,10 @@ const ONE_STEP_BYTES_MAX: usize = 64 << 10;
 /// only between chunks, unless chunks would be shorter than [`DIRECT_BYTES_MAX`].
 const STAGED_CHUNKS: usize = 4;
 
+/// Ranks whose round trips to rank 0 differ by so much are far apart. What differs by less may be
+/// the time that a busy host took to answer.
+const FAR: Span = Span::from_millis(5);
+
 /// The settings of a job, and its hosts, that decide about algorithms.
 #[derive(Clone, Debug)]
 pub(crate) struct Preference {
@@ -73,8 +77,10 @@ pub(crate) struct Preference {
     core: Option<Share>,
     /// Whether small groups exchange although the core is not known.
     needs_exchanges: bool,
-    /// The longest round trip between ranks, if it is long.
+    /// The longest round trip between two ranks, if the job says it.
     round_trip: Option<Span>,
+    /// The round trip between rank 0 and each rank; empty if they are not known.
+    round_trips: Vec<Span>,
     /// The host of every rank; empty if each has one of its own.
     hosts: Vec<u16>,
 }
@@ -98,15 +104,12 @@ const fn is_open(algorithm: ReduceAlgorithm) -> bool {
     )
 }
 
-/// The bytes above which all-reduces between this many hosts are lossless whatever the job
-/// tolerates, because the job leaves the algorithm open and a ring is faster there; `None` if there
-/// is no such size.
-pub fn lossless_above(job: &Job, hosts: usize) -> Option<ByteCount> {
+/// Whether long all-reduces between this many hosts are lossless whatever the job tolerates,
+/// because the job leaves the algorithm open and a ring is at least as fast there.
+pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
     let keys = &job.collectives;
     let exchanges = carries_exchange(keys.core) || needs_exchanges(keys) && hosts <= FEW_RANKS;
-    let ignores = is_open(keys.algorithm) && hosts > 2 && !exchanges;
-    let bytes = direct_bytes_max(hosts, keys.round_trip);
-    ignores.then(|| ByteCount::new(bytes as u64))
+    is_open(keys.algorithm) && hosts > 2 && !exchanges
 }
 
 impl Preference {
@@ -122,12 +125,21 @@ impl Preference {
             core: job.collectives.core,
             needs_exchanges: needs_exchanges(&job.collectives),
             round_trip: job.collectives.round_trip,
+            round_trips: Vec::new(),
         }
     }
 
     /// The preference when rank i is on host `hosts[i]`.
     pub(crate) fn with_hosts(self, hosts: Vec<u16>) -> Self {
         Self { hosts, ..self }
+    }
+
+    /// The preference when rank 0 has measured these round trips to all ranks.
+    pub(crate) fn with_round_trips(self, round_trips: Vec<Span>) -> Self {
+        Self {
+            round_trips,
+            ..self
+        }
     }
 
     /// The preference that cuts tensors into such chunks.
@@ -354,6 +366,20 @@ impl Preference {
         }
     }
 
+    /// The longest round trip between two of these ranks, as far as it is known, and long.
+    fn round_trip_of(&self, ranks: &[Rank]) -> Span {
+        let measured = || {
+            let of = |rank: &Rank| self.round_trips.get(usize::from(rank.0)).copied();
+            let known = || ranks.iter().filter_map(of);
+            let (longest, shortest) = (known().max(), known().min());
+            let apart = longest
+                .unwrap_or_default()
+                .beyond(shortest.unwrap_or_default());
+            if apart >= FAR { apart } else { Span::ZERO }
+        };
+        self.round_trip.unwrap_or_else(measured)
+    }
+
     /// For `bytes` in chunks of `chunk` among `world` ranks, no two on one host.
     fn flat(
         &self,
@@ -363,8 +389,13 @@ impl Preference {
         chunk: usize,
     ) -> ReductionWay {
         let shard = bytes.min(chunk) / world;
-        let is_small = bytes <= direct_bytes_max(world, self.round_trip);
-        let waits_long = bytes <= far_bytes(world, self.round_trip);
+        let reach = GroupReach {
+            world,
+            round_trip: self.round_trip_of(&operation.group.ranks),
+            core: self.core,
+        };
+        let is_small = bytes <= reach.direct_bytes_max();
+        let waits_long = bytes <= reach.far_bytes();
         if self.is_exchange(operation, world) || world <= 2 || is_small {
             ReductionWay::Direct
         } else if shard < RING_SHARD_MIN || waits_long || ring::chunks_max(world) == 0 {
@@ -419,7 +450,7 @@ enum ReductionWay {
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::job::notation;
-    use gradwire_protocol::units::{Rank, Step};
+    use gradwire_protocol::units::Step;
 
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
@@ -535,56 +566,74 @@ mod tests {
             let ranks = &lossy.group.ranks;
             let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(ranks, 0));
             assert_eq!(chosen, expected, "{world} ranks");
-            let is_told = lossless_above(&job, usize::from(world)).is_some();
+            let is_told = ignores_tolerance(&job, usize::from(world));
             assert_eq!(is_told, world == 9, "{world} ranks");
         }
     }
 
     #[test]
-    fn far_ranks_reduce_directly_what_takes_less_time_than_the_waits_of_a_ring() {
-        let way = |millis, world, bytes| {
+    fn few_far_ranks_reduce_directly_what_takes_less_time_than_the_waits_of_a_ring() {
+        let way = |millis, world, bytes, core: Option<f64>| {
             let mut job = Job::default();
             job.collectives.round_trip = Some(Span::from_millis(millis));
+            job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
             let operation = operation(Collective::AllReduce, world, bytes);
             let ranks = &operation.group.ranks;
             Preference::of(&job).reduces_by(&operation, GroupSeat::new(ranks, 0))
         };
         let mib = 1 << 20;
-        for (millis, world, bytes, expected) in [
-            (0, 4, 2 * mib, ReductionWay::Ring),
-            // Four waits of 20 ms are as long as 50 MB take at 10 Gb/s.
-            (40, 4, 47 * mib, ReductionWay::Direct),
-            (40, 4, 48 * mib, ReductionWay::Ring),
-            (40, 64, 1 << 30, ReductionWay::Direct),
-            (40, 65, 1 << 30, ReductionWay::HalvingDoubling),
+        for (millis, world, bytes, core, expected) in [
+            (0, 4, 2 * mib, None, ReductionWay::Ring),
+            // Two more round trips of 40 ms are as long as 50 MB take at 10 Gb/s, twice.
+            (40, 4, 47 * mib, None, ReductionWay::Direct),
+            (40, 4, 48 * mib, None, ReductionWay::Ring),
+            (40, 4, 47 * mib, Some(0.5), ReductionWay::Ring),
+            (40, 9, 4 * mib, None, ReductionWay::Ring),
+            (40, 9, 4 * mib, Some(0.5), ReductionWay::Direct),
+            (40, 65, 64 * mib, Some(0.5), ReductionWay::HalvingDoubling),
         ] {
-            let chosen = way(millis, world, bytes);
-            assert_eq!(
-                chosen, expected,
-                "{millis} ms, {world} ranks, {bytes} bytes"
-            );
+            let what = format!("{millis} ms, {world} ranks, {bytes} bytes, core {core:?}");
+            assert_eq!(way(millis, world, bytes, core), expected, "{what}");
         }
     }
 
     #[test]
-    fn long_all_reduces_are_told_to_be_lossless() {
-        let job = |core: Option<f64>, millis| {
+    fn a_group_is_far_apart_if_its_ranks_are_at_different_distances_of_rank_0() {
+        let millis = [0, 0, 40, 41, 4].map(Span::from_millis);
+        let preference = Preference::of(&Job::default()).with_round_trips(millis.to_vec());
+        let apart = |ranks: &[u16]| {
+            let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+            preference.round_trip_of(&ranks).as_micros()
+        };
+        assert_eq!(apart(&[0, 1]), 0);
+        assert_eq!(apart(&[1, 2]), 40_000);
+        assert_eq!(apart(&[2, 3]), 0, "they may be near each other");
+        assert_eq!(apart(&[1, 4]), 0, "a busy host answers as late");
+        assert_eq!(apart(&[0, 1, 2, 3, 4]), 41_000);
+    }
+
+    #[test]
+    fn a_tolerance_that_long_all_reduces_ignore_is_told() {
+        let ignores = |core: Option<f64>, hosts| {
             let mut job = Job::default();
             job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
-            job.collectives.round_trip = Some(Span::from_millis(millis));
-            job
+            let long = exchanged(core, hosts, 4 << 20) != ReductionWay::Direct;
+            (ignores_tolerance(&job, usize::from(hosts)), long)
         };
-        let told = |core, hosts, millis| lossless_above(&job(core, millis), hosts);
-        assert_eq!(told(None, 8, 0), Some(ByteCount::mib(1)));
-        assert_eq!(told(None, 9, 0), Some(ByteCount::kib(256)));
-        assert_eq!(told(None, 65, 0), Some(ByteCount::new(0)));
-        assert_eq!(told(None, 4, 40), Some(ByteCount::new(50_000_000)));
-        assert_eq!(told(Some(0.5), 2, 0), None);
-        assert_eq!(told(Some(0.5), 3, 0), Some(ByteCount::mib(1)));
-        assert_eq!(told(Some(1.0), 99, 0), None);
-        let mut named = job(None, 0);
+        for (core, hosts) in [
+            (None, 2),
+            (None, 8),
+            (None, 9),
+            (Some(0.5), 2),
+            (Some(0.5), 3),
+            (Some(1.0), 64),
+        ] {
+            let (told, is_lossless) = ignores(core, hosts);
+            assert_eq!(told, is_lossless, "core {core:?}, {hosts} hosts");
+        }
+        let mut named = Job::default();
         named.collectives.algorithm = ReduceAlgorithm::Direct;
-        assert_eq!(lossless_above(&named, 99), None);
+        assert!(!ignores_tolerance(&named, 99));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use gradwire_protocol::job::Job;
 use gradwire_protocol::machine::{ArrivedRun, Machine, Payload, Transmit, UnsentRun};
 use gradwire_protocol::metrics::EndpointCounters;
 use gradwire_protocol::path::PathFault;
-use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank};
+use gradwire_protocol::units::{ByteCount, Instant, MessageKey, Rank, Span};
 use gradwire_protocol::wire::Header;
 
 use crate::algorithms::operation_plan::OperationPlan;
@@ -123,6 +123,14 @@ impl Communicator {
             "one host for each of {world_size} ranks"
         );
         self.planner.set_hosts(hosts);
+        self
+    }
+
+    /// Says how far ranks are apart: rank 0 has measured the round trip `round_trips[i]` to rank i.
+    /// By default all are near each other. Must be equal on all ranks.
+    #[must_use]
+    pub fn with_round_trips(mut self, round_trips: Vec<Span>) -> Self {
+        self.planner.set_round_trips(round_trips);
         self
     }
 

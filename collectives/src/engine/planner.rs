@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gradwire_protocol::job::{Job, ToleranceUse};
-use gradwire_protocol::units::ByteCount;
+use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::selection::Preference;
@@ -30,6 +30,12 @@ impl Planner {
     /// Rank i is on host `hosts[i]` from now on.
     pub(crate) fn set_hosts(&mut self, hosts: Vec<u16>) {
         self.preference = self.preference.clone().with_hosts(hosts);
+        self.cache.clear();
+    }
+
+    /// Rank 0 has measured these round trips to all ranks.
+    pub(crate) fn set_round_trips(&mut self, round_trips: Vec<Span>) {
+        self.preference = self.preference.clone().with_round_trips(round_trips);
         self.cache.clear();
     }
 

@@ -150,7 +150,6 @@ fn an_incast_under_the_defaults_of_a_launch_drops_little() {
         mtu: setup.fabric.mtu + 48,
         receive_buffer: ByteCount::mib(8),
         peers: 127,
-        round_trip: Span::ZERO,
     };
     setup.job = launch::fitted(Job::default(), &facts);
     let outcome = run(&setup);

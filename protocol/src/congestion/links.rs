@@ -154,12 +154,13 @@ impl LinkLosses {
         self.calm.segments >= KNOWN_SEGMENTS
     }
 
-    /// Whether the losses of this round trip are no more than links would lose, too.
-    pub(super) fn explain_losses(&self) -> bool {
+    /// Whether the losses of this round trip, and so many that parity has restored, are no more than
+    /// links would lose, too.
+    pub(super) fn explain_losses(&self, restored: u32) -> bool {
         let share = self.calm.share_most();
         let expected = share * self.segments();
         expected >= EXPECTED_MIN
-            && is_chance(self.round.lost, expected)
+            && is_chance(self.round.lost + f64::from(restored), expected)
             && is_chance(
                 self.queued.lost,
                 CLEARLY_MORE * share * self.queued.segments,
@@ -312,7 +313,7 @@ mod tests {
                     ..Feedback::default()
                 };
                 links.note(&feedback);
-                is_blamed |= has_queue && feedback.lost > 0 && !links.explain_losses();
+                is_blamed |= has_queue && feedback.lost > 0 && !links.explain_losses(0);
                 match has_queue {
                     true => links.learn_queued(&feedback),
                     false => links.learn_calm(&feedback),
@@ -336,11 +337,11 @@ mod tests {
         links.learn_calm(&lost(10, 0));
         for feedback in [lost(400, 400), lost(10, 5)] {
             links.note(&feedback);
-            assert!(links.explain_losses(), "{feedback:?}");
+            assert!(links.explain_losses(0), "{feedback:?}");
             links.learn_queued(&feedback);
         }
         links.note(&lost(400, 300));
-        assert!(!links.explain_losses());
+        assert!(!links.explain_losses(0));
     }
 
     #[test]

@@ -477,11 +477,14 @@ impl ReceiveMessage {
     /// take a round trip.
     pub(super) fn restart_gap(&mut self, lent: &RankResources<'_>) {
         self.gap.unheard = 0;
-        let wait = match self.gap.rounds {
+        self.wait_for_stragglers(lent.now, self.straggler_wait(lent));
+    }
+
+    fn straggler_wait(&self, lent: &RankResources<'_>) -> Span {
+        match self.gap.rounds {
             0 => lent.overtaking,
             _ => lent.gap,
-        };
-        self.wait_for_stragglers(lent.now, wait);
+        }
     }
 
     fn wait_for_stragglers(&mut self, now: Instant, gap: Span) {
@@ -503,7 +506,8 @@ impl ReceiveMessage {
     /// Restarts the gap, once, if it ended more than a gap ago; returns whether it did. The host
     /// has stood still since, perhaps below its sockets as well: packets that reached it in time
     /// may be delivered only now.
-    pub(super) fn renew_gap(&mut self, now: Instant, gap: Span) -> bool {
+    pub(super) fn renew_gap(&mut self, lent: &RankResources<'_>) -> bool {
+        let (now, gap) = (lent.now, self.straggler_wait(lent));
         let overslept = self.gap.ends.is_some_and(|end| end + gap < now);
         let renewed = overslept && self.is_posted() && !self.gap.is_second;
         if renewed {

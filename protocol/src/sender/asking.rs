@@ -28,7 +28,6 @@ use smallvec::SmallVec;
 use super::Sender;
 use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
-use super::pace::HOSTS;
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::{self, TailMark};
 use crate::machine::SegmentRun;
@@ -387,17 +386,18 @@ impl Sender {
         }
     }
 
-    /// The last run of the message at `at` has left. If runs of others are about to follow, and
-    /// marks cost more than they save, its end is marked later, where none has followed by then.
-    pub(super) fn defer_marks(&mut self, now: Instant, at: usize, rtt: &Rtt) {
-        let sending = &self.messages[at];
+    /// A run of the message at `at` has left. If it is the last one of a lossless message, others
+    /// are about to follow, and marks cost more than they save, its end is marked later, where none
+    /// has followed by then.
+    pub(super) fn defer_marks(&mut self, now: Instant, at: usize, (rtt, gap): (&Rtt, Span)) {
+        let sending = &mut self.messages[at];
+        sending.probe.marks_from = now;
         if !sending.tolerance.is_none() || !sending.is_at_end() || sending.is_in_doubt() {
             return;
         }
-        let later = rtt.smoothed().divided(2);
-        let saved = later.as_secs_f64() * self.losses.of_all();
-        let costs_more = (self.pace.lone() * HOSTS).as_secs_f64() > saved;
-        if costs_more && self.messages.first_turn().is_some() {
+        let later = rtt.smoothed().divided(2).min(rtt.probe_wait(gap));
+        let (share, lone) = (self.losses.of_all(), self.pace.lone());
+        if tail::costs_more(share, lone, later) && self.messages.first_turn().is_some() {
             self.messages[at].probe.marks_from = now + later;
         }
     }

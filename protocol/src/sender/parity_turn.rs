@@ -103,9 +103,12 @@ impl Sender {
                     true => (paced / ROUND_PER_PARITY).min(segments.into()) as u32,
                     false => 0,
                 },
-                segments,
+                among: match sending.tolerance.is_none() {
+                    true => 0,
+                    false => segments,
+                },
             };
-            sending.tags.cover(terms, last);
+            sending.tags.cover(terms, segments, last);
         }
     }
 

@@ -67,7 +67,7 @@ pub(super) struct ProbeState {
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
-    /// Its end is marked from then on: before, packets of other messages follow it.
+    /// Its end is marked from then on: before, packets of other messages are likely to follow it.
     pub(super) marks_from: Instant,
     /// Repairs since the last PROBE, sent behind the end of the message.
     pub(super) unmarked: u32,

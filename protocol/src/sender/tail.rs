@@ -37,11 +37,16 @@ const MARKED_PART: u32 = 4;
 const FEW_LOST: f64 = 0.05;
 
 /// Whether marks behind this many packets are left out, on paths that lose `share` of them. A mark
-/// takes `lone` to leave, and without it a lost packet is found `later`. Where the share is not
-/// known, none is.
+/// takes `lone` to leave, and without it a lost packet is found `later`.
 pub(super) fn leaves_out_marks(packets: u32, share: f64, lone: Span, later: Span) -> bool {
-    let saved = later.as_secs_f64() * share;
-    share > 0.0 && f64::from(packets) * share < FEW_LOST && (lone * HOSTS).as_secs_f64() > saved
+    f64::from(packets) * share < FEW_LOST && costs_more(share, lone, later)
+}
+
+/// Whether a mark that takes `lone` to leave costs more time than it saves in the mean, on paths
+/// that lose `share` of the packets, if a lost one is found `later` without it. Where the share is
+/// not known, no mark does.
+pub(super) fn costs_more(share: f64, lone: Span, later: Span) -> bool {
+    share > 0.0 && (lone * HOSTS).as_secs_f64() > later.as_secs_f64() * share
 }
 
 impl PathRecord {

@@ -9,7 +9,7 @@ use gradwire_protocol::units::Rank;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::assembly::check_version;
 use super::identity::{self, Token, TokenSide};
@@ -100,7 +100,6 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
     };
     let (mut send, mut receive) = connection.accept_bi().await.ok()?;
     let prove = messages::read(&mut receive, GREETING_LIMIT).await.ok()?;
-    let asked = Instant::now();
     match examine(&prove, &connection, &token) {
         Some(Ok(proof)) => say(&mut send, &FromLeader::Prove { proof }).await?,
         Some(Err(refusal)) => {
@@ -113,17 +112,12 @@ async fn greet(incoming: Incoming, token: Token) -> Option<JoinAttempt> {
         None => return None,
     }
     match messages::read(&mut receive, MESSAGE_LIMIT).await.ok()? {
-        FromMember::Join(mut request) => {
-            // The lesser of two measurements: a busy host may delay either.
-            let round_trip = asked.elapsed().min(connection.rtt());
-            request.peer.round_trip_us = round_trip.as_micros() as u64;
-            Some(JoinAttempt::Proved(JoinCandidate {
-                request,
-                connection,
-                send,
-                receive,
-            }))
-        }
+        FromMember::Join(request) => Some(JoinAttempt::Proved(JoinCandidate {
+            request,
+            connection,
+            send,
+            receive,
+        })),
         _ => None,
     }
 }

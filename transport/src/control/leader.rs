@@ -125,7 +125,13 @@ impl Leader {
                 }
             }
         }
-        let start = start(self.assembly.agree()?);
+        let mut roster = self.assembly.agree()?;
+        for peer in &mut roster {
+            let link = self.links.get(&peer.rank);
+            let round_trip = link.map(RankLink::round_trip).unwrap_or_default();
+            peer.round_trip_us = round_trip.as_micros() as u64;
+        }
+        let start = start(roster);
         let message = FromLeader::Start(start.clone());
         if let Err(bytes) = messages::encode(&message) {
             return Err(JoinRefusal::TooLarge {

@@ -1,6 +1,8 @@
 //! One connection between rank 0 and another rank: one task reads, one task writes, and closing
 //! waits until the last messages are delivered.
 
+use std::time::Duration;
+
 use gradwire_protocol::units::Rank;
 use quinn::{Connection, RecvStream, SendStream};
 use serde::de::DeserializeOwned;
@@ -44,6 +46,11 @@ impl RankLink {
     /// from it.
     pub(super) fn data_material(&self) -> Binding {
         data_material(&self.connection)
+    }
+
+    /// The least time, so far, in which the other rank has answered.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.connection.min_rtt()
     }
 
     /// Queues a message.

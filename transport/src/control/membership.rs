@@ -94,7 +94,7 @@ pub struct RosterPeer {
     pub receive_buffer: u64,
     /// The memory it offers to ranks of its host, if it shares memory.
     pub memory: Option<MemoryOffer>,
-    /// How many microseconds it took to answer rank 0 while it joined; 0 of rank 0.
+    /// The least time in which it answered rank 0 while it joined, in microseconds; 0 of rank 0.
     pub round_trip_us: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Up to which size an all-reduce is direct: where few bytes are sent, or where a ring would wait
 //! long for its steps.
 
-use gradwire_protocol::units::Span;
+use gradwire_protocol::units::{Share, Span};
 
 /// Up to this size the one or two steps of direct algorithms beat the fewer peers and bytes of
 /// others.
@@ -20,22 +20,41 @@ pub(super) const FEW_RANKS: usize = 8;
 /// Bytes per second by which a ring's bytes are weighed against its waits: 10 Gb/s.
 const RING_RATE: f64 = 1.25e9;
 
-/// A ring of so many ranks, some of them so far apart, waits for 2 (n - 1) steps, a direct
-/// reduction for 2 (Thakur et al., IJHPCA 2005): the bytes that it could move meanwhile at
-/// [`RING_RATE`].
-pub(super) fn far_bytes(world: usize, round_trip: Option<Span>) -> usize {
-    let waits = world.saturating_sub(2) as f64 * round_trip.unwrap_or_default().as_secs_f64();
-    (waits * RING_RATE / 2.0) as usize
+/// How the ranks of a group reach each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupReach {
+    /// How many they are.
+    pub(super) world: usize,
+    /// The longest round trip between two of them; zero if they are near each other.
+    pub(super) round_trip: Span,
+    /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
+    pub(super) core: Option<Share>,
 }
 
-/// The largest all-reduce that is direct because of its size.
-pub(super) fn direct_bytes_max(world: usize, round_trip: Option<Span>) -> usize {
-    if world > DIRECT_WORLD_MAX {
-        return 0;
+impl GroupReach {
+    /// Where neighbours are far apart, a ring waits for 2 (n - 1) steps, a direct reduction for 2
+    /// (Thakur et al., IJHPCA 2005): the bytes that the core could carry meanwhile, at
+    /// [`RING_RATE`] a rank. None in large groups on unknown networks: all the bytes of a direct
+    /// reduction cross the path between two sites, those of a ring only twice.
+    pub(super) fn far_bytes(self) -> usize {
+        let carried = match self.core {
+            Some(core) => core.get(),
+            None if self.world <= FEW_RANKS => 1.0,
+            None => return 0,
+        };
+        let waits = self.world.saturating_sub(2) as f64 * self.round_trip.as_secs_f64();
+        (waits * RING_RATE / 2.0 * carried) as usize
     }
-    let few = match world {
-        0..=FEW_RANKS => DIRECT_BYTES_FEW,
-        _ => DIRECT_BYTES_MAX,
-    };
-    few.max(far_bytes(world, round_trip))
+
+    /// The largest all-reduce that is direct because of its size.
+    pub(super) fn direct_bytes_max(self) -> usize {
+        if self.world > DIRECT_WORLD_MAX {
+            return 0;
+        }
+        let few = match self.world {
+            0..=FEW_RANKS => DIRECT_BYTES_FEW,
+            _ => DIRECT_BYTES_MAX,
+        };
+        few.max(self.far_bytes())
+    }
 }

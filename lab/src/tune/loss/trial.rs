@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use gradwire_protocol::job::{DropFrom, Job};
+use gradwire_protocol::job::{DropFrom, Job, ReduceAlgorithm};
 
 use gradwire_runtime::metrics::Snapshot;
 use gradwire_runtime::trace::COUNTS;
@@ -273,8 +273,9 @@ fn losses(seed: u64) -> (f64, f64) {
 
 /// Returns the user's job with this setting and these losses of this seed. Shares are written as
 /// numbers with all their digits. A trial of the metric must lose what the job may ever lose, also
-/// where a message would gain no time on this machine: so it says which messages may. Small tensors
-/// then lose more than they would in the job.
+/// where a message would gain no time on this machine, or an unknown network would have a ring: so
+/// it says which messages may, and with which algorithm, unless the job does. Small tensors then
+/// lose more than they would in the job.
 pub fn job_text(
     job: &Job,
     setting: &ToleranceSetting,
@@ -296,6 +297,13 @@ pub fn job_text(
     if losses.drop_from == DropFrom::Droppable {
         let least = job.min_lossy_message().get();
         put("loss", "min_message", Value::Integer(least.cast_signed()));
+        if job.collectives.algorithm == ReduceAlgorithm::Auto {
+            put(
+                "collectives",
+                "algorithm",
+                Value::String("direct".to_owned()),
+            );
+        }
     }
     if setting.groups.len() > 1 {
         let groups = setting.groups.iter().copied().map(Value::Float);
@@ -539,6 +547,7 @@ mod tests {
         assert_eq!(read.name, "mine");
         assert_eq!(read.tolerance.get(), 0.02);
         assert_eq!(read.tolerance_use(), ToleranceUse::Always);
+        assert_eq!(read.collectives.algorithm, ReduceAlgorithm::Direct);
         let faults = &read.faults;
         assert_eq!(
             (faults.drop.get(), faults.burst, faults.seed),
@@ -567,6 +576,7 @@ mod tests {
         let read = Job::from_toml(&lossless).expect("it can be read");
         assert!(read.tolerance.is_none());
         assert_eq!(read.tolerance_use(), ToleranceUse::WhereItPays);
+        assert_eq!(read.collectives.algorithm, ReduceAlgorithm::Auto);
         let faults = &read.faults;
         assert_eq!((faults.drop.get(), faults.drop_from), (0.01, DropFrom::All));
     }
