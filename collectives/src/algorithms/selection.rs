@@ -19,17 +19,17 @@
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
 //!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few), or if
-//!      few ranks are far apart (`direct_sizes`). Otherwise the ring if its messages are long enough
-//!      and ranks are near, and else halving-doubling.
+//!      few ranks are far apart (`direct_sizes`). Otherwise the ring if its messages are long
+//!      enough and ranks are near, and else halving-doubling.
 
 mod direct_sizes;
 
 use gradwire_protocol::job::{
     AlgorithmChoice, CollectivesKeys, Job, ReduceAlgorithm, ToleranceUse,
 };
-use gradwire_protocol::units::{ByteCount, Rank, Share, Span};
+use gradwire_protocol::units::{ByteCount, Share, Span};
 
-use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, GroupReach};
+use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, GroupReach, apart};
 use crate::algorithms::hierarchical::{BetweenHosts, HostGroups};
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::algorithms::{
@@ -59,10 +59,6 @@ const ONE_STEP_BYTES_MAX: usize = 64 << 10;
 /// A hierarchical all-reduce is cut into at least this many chunks, since its three stages overlap
 /// only between chunks, unless chunks would be shorter than [`DIRECT_BYTES_MAX`].
 const STAGED_CHUNKS: usize = 4;
-
-/// Ranks whose round trips to rank 0 differ by so much are far apart. What differs by less may be
-/// the time that a busy host took to answer.
-const FAR: Span = Span::from_millis(5);
 
 /// The settings of a job, and its hosts, that decide about algorithms.
 #[derive(Clone, Debug)]
@@ -366,20 +362,6 @@ impl Preference {
         }
     }
 
-    /// The longest round trip between two of these ranks, as far as it is known, and long.
-    fn round_trip_of(&self, ranks: &[Rank]) -> Span {
-        let measured = || {
-            let of = |rank: &Rank| self.round_trips.get(usize::from(rank.0)).copied();
-            let known = || ranks.iter().filter_map(of);
-            let (longest, shortest) = (known().max(), known().min());
-            let apart = longest
-                .unwrap_or_default()
-                .beyond(shortest.unwrap_or_default());
-            if apart >= FAR { apart } else { Span::ZERO }
-        };
-        self.round_trip.unwrap_or_else(measured)
-    }
-
     /// For `bytes` in chunks of `chunk` among `world` ranks, no two on one host.
     fn flat(
         &self,
@@ -391,7 +373,8 @@ impl Preference {
         let shard = bytes.min(chunk) / world;
         let reach = GroupReach {
             world,
-            round_trip: self.round_trip_of(&operation.group.ranks),
+            round_trip: (self.round_trip)
+                .unwrap_or_else(|| apart(&operation.group.ranks, &self.round_trips)),
             core: self.core,
         };
         let is_small = bytes <= reach.direct_bytes_max();
@@ -450,7 +433,7 @@ enum ReductionWay {
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::job::notation;
-    use gradwire_protocol::units::Step;
+    use gradwire_protocol::units::{Rank, Step};
 
     use super::*;
     use crate::numbers::dtype::{DType, ReduceOp};
@@ -595,21 +578,6 @@ mod tests {
             let what = format!("{millis} ms, {world} ranks, {bytes} bytes, core {core:?}");
             assert_eq!(way(millis, world, bytes, core), expected, "{what}");
         }
-    }
-
-    #[test]
-    fn a_group_is_far_apart_if_its_ranks_are_at_different_distances_of_rank_0() {
-        let millis = [0, 0, 40, 41, 4].map(Span::from_millis);
-        let preference = Preference::of(&Job::default()).with_round_trips(millis.to_vec());
-        let apart = |ranks: &[u16]| {
-            let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
-            preference.round_trip_of(&ranks).as_micros()
-        };
-        assert_eq!(apart(&[0, 1]), 0);
-        assert_eq!(apart(&[1, 2]), 40_000);
-        assert_eq!(apart(&[2, 3]), 0, "they may be near each other");
-        assert_eq!(apart(&[1, 4]), 0, "a busy host answers as late");
-        assert_eq!(apart(&[0, 1, 2, 3, 4]), 41_000);
     }
 
     #[test]

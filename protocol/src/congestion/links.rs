@@ -154,8 +154,8 @@ impl LinkLosses {
         self.calm.segments >= KNOWN_SEGMENTS
     }
 
-    /// Whether the losses of this round trip, and so many that parity has restored, are no more than
-    /// links would lose, too.
+    /// Whether the losses of this round trip, and so many that parity has restored, are no more
+    /// than links would lose, too.
     pub(super) fn explain_losses(&self, restored: u32) -> bool {
         let share = self.calm.share_most();
         let expected = share * self.segments();

@@ -257,8 +257,8 @@ impl SendMessage {
     /// When to probe if no report comes earlier. A message that tolerates loss is probed at once
     /// when more of it is found lost: until its receiver knows, it grants less to all peers. And,
     /// unless its paths are proven clean, when all of it was sent, since its receiver waits for
-    /// that information. On lossy paths the end of every message is told at once, or later if others
-    /// mark it, on unproven ones that of long messages.
+    /// that information. On lossy paths the end of every message is told at once, or later if
+    /// others mark it, on unproven ones that of long messages.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait { rtt, gap, record } = wait;
         if self.has_news(record) {

@@ -1,7 +1,7 @@
 //! Up to which size an all-reduce is direct: where few bytes are sent, or where a ring would wait
 //! long for its steps.
 
-use gradwire_protocol::units::{Share, Span};
+use gradwire_protocol::units::{Rank, Share, Span};
 
 /// Up to this size the one or two steps of direct algorithms beat the fewer peers and bytes of
 /// others.
@@ -19,6 +19,20 @@ pub(super) const FEW_RANKS: usize = 8;
 
 /// Bytes per second by which a ring's bytes are weighed against its waits: 10 Gb/s.
 const RING_RATE: f64 = 1.25e9;
+
+/// Ranks whose round trips to rank 0 differ by so much are far apart. What differs by less may be
+/// the time that a busy host took to answer.
+const FAR: Span = Span::from_millis(5);
+
+/// The longest round trip between two of these ranks, as far as it is known from those between rank
+/// 0 and each rank of the job; zero if it is short.
+pub(super) fn apart(ranks: &[Rank], round_trips: &[Span]) -> Span {
+    let of = |rank: &Rank| round_trips.get(usize::from(rank.0)).copied();
+    let known = || ranks.iter().filter_map(of);
+    let [longest, shortest] = [known().max(), known().min()].map(Option::unwrap_or_default);
+    let apart = longest.beyond(shortest);
+    if apart >= FAR { apart } else { Span::ZERO }
+}
 
 /// How the ranks of a group reach each other.
 #[derive(Clone, Copy, Debug)]
@@ -56,5 +70,24 @@ impl GroupReach {
             _ => DIRECT_BYTES_MAX,
         };
         few.max(self.far_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_far_apart_if_its_ranks_are_at_different_distances_of_rank_0() {
+        let round_trips = [0, 0, 40, 41, 4].map(Span::from_millis);
+        let apart = |ranks: &[u16]| {
+            let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+            apart(&ranks, &round_trips).as_micros()
+        };
+        assert_eq!(apart(&[0, 1]), 0);
+        assert_eq!(apart(&[1, 2]), 40_000);
+        assert_eq!(apart(&[2, 3]), 0, "they may be near each other");
+        assert_eq!(apart(&[1, 4]), 0, "a busy host answers as late");
+        assert_eq!(apart(&[0, 1, 2, 3, 4]), 41_000);
     }
 }
