@@ -80,9 +80,8 @@ def cells() -> list[Cell]:
     ]
 
 
-def time_us(gradwire: str, cell: Cell, seed: int) -> float:
-    """The simulated time until the last byte has arrived."""
-    command = [gradwire, *cell.words(seed)]
+def simulated_us(command: list[str]) -> float:
+    """The simulated time until the last byte of `gradwire sim run ... --json` has arrived."""
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         sys.exit(f"{' '.join(command)}: exit code {answer.returncode}\n{answer.stderr}")
@@ -103,7 +102,7 @@ def main() -> int:
     needed = sorted({*chosen, *(cell.lossless() for cell in chosen)}, key=str)
     runs = list(itertools.product(needed, range(1, given.seeds + 1)))
     with ThreadPoolExecutor(cpu_count()) as pool:
-        found = pool.map(lambda run: time_us(given.gradwire, *run), runs)
+        found = pool.map(lambda run: simulated_us([given.gradwire, *run[0].words(run[1])]), runs)
     times: dict[Cell, float] = dict.fromkeys(needed, 0.0)
     for (cell, _), took in zip(runs, found, strict=True):
         times[cell] += took / given.seeds

@@ -8,12 +8,11 @@ and the longest time of the seeds, in microseconds; nothing depends on seeds whe
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from os import cpu_count
 from statistics import median
+
+from never_slower import simulated_us
 
 FABRIC = "fat-tree:k=8@100G,mtu=4150,framing=0"
 TRANSPORTS = {
@@ -25,14 +24,6 @@ TRANSPORTS = {
     "NDP": ["--transport", "ndp"],
     "pFabric": ["--transport", "pfabric"],
 }
-
-
-def time_us(command: list[str]) -> float:
-    """The simulated time until the last rank is done."""
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {answer.returncode}\n{answer.stderr}")
-    return json.loads(answer.stdout)["makespan_us"]
 
 
 def main() -> None:
@@ -58,7 +49,7 @@ def main() -> None:
                 cells = []
                 for words in TRANSPORTS.values():
                     runs = [[*run, *words, "--json", "--seed", str(seed)] for seed in seeds]
-                    times = list(pool.map(time_us, runs))
+                    times = list(pool.map(simulated_us, runs))
                     cells.append(f"{median(times):,.0f} ({max(times):,.0f})")
                 print(f"| {size}, {loss} | {' | '.join(cells)} |", flush=True)
 

@@ -183,11 +183,16 @@ fn gap(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     }
 }
 
+/// Whether the path is known to be long.
+fn is_long(rtt: &Rtt, settings: &EndpointSettings) -> bool {
+    rtt.is_known() && rtt.is_long(settings.delay_target)
+}
+
 /// How long no segment may arrive before holes are accepted: on a long path, where no packet is
 /// overtaken by a whole round trip, as long as the sender takes a segment for late, not lost.
 fn overtaking(rtt: &Rtt, settings: &EndpointSettings) -> Span {
     let gap = gap(rtt, settings);
-    match rtt.is_known() && rtt.is_long(settings.delay_target) {
+    match is_long(rtt, settings) {
         true => settings.gap.max(rtt.reordering(settings.gap)).min(gap),
         false => gap,
     }
@@ -195,7 +200,7 @@ fn overtaking(rtt: &Rtt, settings: &EndpointSettings) -> Span {
 
 /// How long parity waits for a late segment: on a long path a small part of a round trip.
 fn hold(rtt: &Rtt, settings: &EndpointSettings) -> Span {
-    match rtt.is_known() && rtt.is_long(settings.delay_target) {
+    match is_long(rtt, settings) {
         true => rtt.least().divided(ROUND_TRIP_PER_HOLD),
         false => Span::ZERO,
     }

@@ -24,9 +24,7 @@
 
 mod direct_sizes;
 
-use gradwire_protocol::job::{
-    AlgorithmChoice, CollectivesKeys, Job, ReduceAlgorithm, ToleranceUse,
-};
+use gradwire_protocol::job::{AlgorithmChoice, Job, ReduceAlgorithm, ToleranceUse};
 use gradwire_protocol::units::{ByteCount, Share, Span};
 
 use self::direct_sizes::{DIRECT_BYTES_MAX, FEW_RANKS, GroupReach, apart};
@@ -71,8 +69,8 @@ pub(crate) struct Preference {
     tolerance_use: ToleranceUse,
     /// Share of the ranks' bandwidth that the core of the network carries, if it is known.
     core: Option<Share>,
-    /// Whether small groups exchange although the core is not known.
-    needs_exchanges: bool,
+    /// Whether ranks that are late are not waited for.
+    has_patience: bool,
     /// The longest round trip between two ranks, if the job says it.
     round_trip: Option<Span>,
     /// The round trip between rank 0 and each rank; empty if they are not known.
@@ -86,12 +84,6 @@ fn carries_exchange(core: Option<Share>) -> bool {
     core.is_some_and(|core| core.get() >= EXCHANGE_CORE_MIN)
 }
 
-/// Whether tolerant reductions of small groups are exchanges although the network is not known:
-/// patience leaves out only contributions to direct ones. So few hosts usually share one switch.
-fn needs_exchanges(keys: &CollectivesKeys) -> bool {
-    keys.patience.is_some() && keys.core.is_none()
-}
-
 /// Whether the ranks choose for themselves. They do so, too, for sums that no aggregator carries.
 const fn is_open(algorithm: ReduceAlgorithm) -> bool {
     matches!(
@@ -103,9 +95,9 @@ const fn is_open(algorithm: ReduceAlgorithm) -> bool {
 /// Whether long all-reduces between this many hosts are lossless whatever the job tolerates,
 /// because the job leaves the algorithm open and a ring is at least as fast there.
 pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
-    let keys = &job.collectives;
-    let exchanges = carries_exchange(keys.core) || needs_exchanges(keys) && hosts <= FEW_RANKS;
-    is_open(keys.algorithm) && hosts > 2 && !exchanges
+    let preference = Preference::of(job);
+    let exchanges = carries_exchange(preference.core) || preference.needs_exchange(hosts);
+    is_open(preference.algorithm) && hosts > 2 && !exchanges
 }
 
 impl Preference {
@@ -119,7 +111,7 @@ impl Preference {
             min_lossy: job.min_lossy_message(),
             tolerance_use: job.tolerance_use(),
             core: job.collectives.core,
-            needs_exchanges: needs_exchanges(&job.collectives),
+            has_patience: job.collectives.patience.is_some(),
             round_trip: job.collectives.round_trip,
             round_trips: Vec::new(),
         }
@@ -339,8 +331,14 @@ impl Preference {
         }
         let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
         let is_carried = is_one_chunk && carries_exchange(self.core);
-        let is_needed = self.needs_exchanges && world <= FEW_RANKS;
-        (is_carried || is_needed) && self.is_lossy(operation, world)
+        (is_carried || self.needs_exchange(world)) && self.is_lossy(operation, world)
+    }
+
+    /// Whether tolerant reductions between so many ranks are exchanges although the core is not
+    /// known: patience leaves out only contributions to direct ones. So few usually share one
+    /// switch.
+    fn needs_exchange(&self, world: usize) -> bool {
+        self.has_patience && self.core.is_none() && world <= FEW_RANKS
     }
 
     fn automatic(

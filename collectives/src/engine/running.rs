@@ -426,14 +426,11 @@ impl RunningOperation {
     /// by as much as the copies hold.
     fn ends_early(&self, parts: &EngineParts, promises: &Promises) -> bool {
         let bytes = self.plan.outbound_bytes();
-        let is_short = || {
-            let is_kept = bytes <= EARLY_BYTES_MAX && promises.have_room_for(bytes);
-            is_kept && self.learns_of_no_loss()
-        };
+        let is_short = bytes <= EARLY_BYTES_MAX && promises.have_room_for(bytes);
         self.progress.has_received_all()
             && !self.operation.collective.is_point_to_point()
             && self.progress.has_started_all()
-            && (is_short() || self.copies_pay(parts, promises))
+            && ((is_short && self.learns_of_no_loss()) || self.copies_pay(parts, promises))
     }
 
     /// Whether all messages on their way go over long paths, and tell nothing about holes.
