@@ -2,25 +2,24 @@
 //! the hosts and the operation, which are equal on all ranks.
 //!
 //! 1. An algorithm that the job names is used if it exists for the operation.
-//! 2. A reduction that tolerates loss is an *exchange*: direct, since the other algorithms are
-//!    lossless. It is one only where it is certainly not slower. An oversubscribed core slows it
-//!    down more than loss does, and so do several chunks across several switches, which a ring
-//!    hardly loads. So it is an exchange if the tensor has one chunk and the network is known to
-//!    carry what all ranks send to all. Elsewhere a tolerance does not affect the choice, except in
-//!    small groups with `collectives.patience`, which needs exchanges.
-//!    Small tensors are lossless, unless the job says how small (`fits_one_step`).
-//!    A reduction with a codec is an exchange everywhere: each algorithm that adds on the way would
-//!    encode partial sums again and again. Its chunks are so long that shards fill packets.
-//! 3. Without an exchange the job's measured table decides.
+//! 2. An *exchange* is direct whatever else holds: a reduction with a codec, since each algorithm
+//!    that adds on the way would encode partial sums again and again (its chunks are so long that
+//!    shards fill packets), and in small groups one that tolerates loss with
+//!    `collectives.patience`, which leaves out only contributions to direct ones.
+//! 3. Without an exchange the job's measured table decides. A tolerance does not affect the choice:
+//!    direct reductions lose what they may, the other algorithms are lossless. Small tensors are
+//!    lossless, unless the job says how small (`fits_one_step`).
 //! 4. Otherwise an all-reduce follows these rules:
 //!
 //!    - All ranks on one host: direct, at any size. Memory is the wire then, and direct moves each
 //!      byte once, with one wait; a ring moves as many bytes and waits n - 1 times.
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
-//!    - Flat: direct if it is an exchange or few bytes are sent (in one step, if very few), or if
-//!      few ranks are far apart (`direct_sizes`). Otherwise the ring if its messages are long
-//!      enough and ranks are near, and else halving-doubling.
+//!    - Flat: direct if few bytes are sent (in one step, if very few), if few ranks are far apart
+//!      (`direct_sizes`), or if the tensor has one chunk and the core is known to carry what all
+//!      ranks send to all. A core that does not slows direct reductions down more than loss does,
+//!      and so do several chunks across several switches, which a ring hardly loads. Otherwise the
+//!      ring if its messages are long enough and ranks are near, and else halving-doubling.
 
 mod direct_sizes;
 
@@ -41,9 +40,6 @@ use crate::plan::{GroupSeat, MessagePlan, TensorCut};
 /// Shards of a reduction with a codec are at least this long, if the tensor is: they are encoded
 /// into a few packets.
 const ENCODED_SHARD_MIN: usize = 256 << 10;
-
-/// The minimum share of the ranks' bandwidth that the core must carry for a direct reduction.
-const EXCHANGE_CORE_MIN: f64 = 0.9;
 
 /// A ring with messages shorter than this spends its 2 (n - 1) steps waiting: 32 KiB take 10
 /// microseconds at 25 Gb/s, about the latency of one step. Halving-doubling takes 2 log2 n steps
@@ -79,11 +75,6 @@ pub(crate) struct Preference {
     hosts: Vec<u16>,
 }
 
-/// Whether the core of the network certainly does not hold up a direct reduction.
-fn carries_exchange(core: Option<Share>) -> bool {
-    core.is_some_and(|core| core.get() >= EXCHANGE_CORE_MIN)
-}
-
 /// Whether the ranks choose for themselves. They do so, too, for sums that no aggregator carries.
 const fn is_open(algorithm: ReduceAlgorithm) -> bool {
     matches!(
@@ -93,11 +84,17 @@ const fn is_open(algorithm: ReduceAlgorithm) -> bool {
 }
 
 /// Whether long all-reduces between this many hosts are lossless whatever the job tolerates,
-/// because the job leaves the algorithm open and a ring is at least as fast there.
+/// because the job leaves the algorithm open and others are at least as fast there.
 pub fn ignores_tolerance(job: &Job, hosts: usize) -> bool {
     let preference = Preference::of(job);
-    let exchanges = carries_exchange(preference.core) || preference.needs_exchange(hosts);
-    is_open(preference.algorithm) && hosts > 2 && !exchanges
+    let chunk = preference.chunk.as_usize();
+    let reach = GroupReach {
+        world: hosts,
+        round_trip: Span::ZERO,
+        core: preference.core,
+    };
+    let is_direct = reach.carries(chunk, chunk) || preference.needs_exchange(hosts);
+    is_open(preference.algorithm) && hosts > 2 && !is_direct
 }
 
 impl Preference {
@@ -324,14 +321,10 @@ impl Preference {
         operation.may_lose() && is_long && is_used
     }
 
-    /// Whether a reduction is direct because of its tolerance or its codec.
+    /// Whether a reduction is direct because of its codec, or for patience.
     fn is_exchange(&self, operation: &Operation, world: usize) -> bool {
-        if operation.codec().is_some() {
-            return true;
-        }
-        let is_one_chunk = operation.tensor_bytes() <= self.chunk.as_usize();
-        let is_carried = is_one_chunk && carries_exchange(self.core);
-        (is_carried || self.needs_exchange(world)) && self.is_lossy(operation, world)
+        let is_patient = || self.needs_exchange(world) && self.is_lossy(operation, world);
+        operation.codec().is_some() || is_patient()
     }
 
     /// Whether tolerant reductions between so many ranks are exchanges although the core is not
@@ -375,9 +368,9 @@ impl Preference {
                 .unwrap_or_else(|| apart(&operation.group.ranks, &self.round_trips)),
             core: self.core,
         };
-        let is_small = bytes <= reach.direct_bytes_max();
+        let is_direct = reach.is_direct(bytes, chunk);
         let waits_long = bytes <= reach.far_bytes();
-        if self.is_exchange(operation, world) || world <= 2 || is_small {
+        if self.is_exchange(operation, world) || world <= 2 || is_direct {
             ReductionWay::Direct
         } else if shard < RING_SHARD_MIN || waits_long || ring::chunks_max(world) == 0 {
             ReductionWay::HalvingDoubling
@@ -496,28 +489,33 @@ mod tests {
         }
     }
 
-    /// The choice for a tolerant all-reduce where the core carries this share.
-    fn exchanged(core: Option<f64>, world: u16, bytes: usize) -> ReductionWay {
-        let mut lossy = operation(Collective::AllReduce, world, bytes);
-        lossy.loss.tolerance = Share::ALL;
+    /// The choice for an all-reduce where the core carries this share.
+    fn carried(core: Option<f64>, tolerance: Share, world: u16, bytes: usize) -> ReductionWay {
+        let mut operation = operation(Collective::AllReduce, world, bytes);
+        operation.loss.tolerance = tolerance;
         let mut job = Job::default();
         job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
-        let ranks = &lossy.group.ranks;
-        Preference::of(&job).reduces_by(&lossy, GroupSeat::new(ranks, 0))
+        let ranks = &operation.group.ranks;
+        Preference::of(&job).reduces_by(&operation, GroupSeat::new(ranks, 0))
     }
 
     #[test]
-    fn one_tolerant_chunk_is_direct_through_a_full_core() {
+    fn one_chunk_is_direct_through_a_full_core_whatever_is_tolerated() {
         let mib = 1 << 20;
-        for core in [1.0, 0.9] {
-            let way = exchanged(Some(core), 64, 4 * mib);
-            assert_eq!(way, ReductionWay::Direct, "core {core}");
-        }
-        let way = exchanged(Some(1.0), 64, 5 * mib);
-        assert_eq!(way, ReductionWay::Ring, "two chunks");
-        for core in [0.89, 0.32, 0.0] {
-            let way = exchanged(Some(core), 64, 4 * mib);
-            assert_eq!(way, ReductionWay::Ring, "core {core}");
+        for tolerance in [Share::NONE, Share::ALL] {
+            for (core, world, bytes, expected) in [
+                (1.0, 64, 4 * mib, ReductionWay::Direct),
+                (0.9, 64, 4 * mib, ReductionWay::Direct),
+                (0.89, 64, 4 * mib, ReductionWay::Ring),
+                (0.32, 64, 4 * mib, ReductionWay::Ring),
+                (0.0, 64, 4 * mib, ReductionWay::Ring),
+                (1.0, 64, 5 * mib, ReductionWay::Ring),
+                (1.0, 256, 4 * mib, ReductionWay::Direct),
+                (1.0, 256, 3 * mib, ReductionWay::HalvingDoubling),
+            ] {
+                let way = carried(Some(core), tolerance, world, bytes);
+                assert_eq!(way, expected, "core {core}, {world} ranks, {bytes} bytes");
+            }
         }
     }
 
@@ -528,11 +526,8 @@ mod tests {
             for bytes in [64 * kib, mib, 4 * mib, 1 << 30] {
                 let lossless = operation(Collective::AllReduce, world, bytes);
                 let expected = choice(ReduceAlgorithm::Auto, &lossless);
-                assert_eq!(
-                    exchanged(None, world, bytes),
-                    expected,
-                    "{bytes} bytes, {world}"
-                );
+                let way = carried(None, Share::ALL, world, bytes);
+                assert_eq!(way, expected, "{bytes} bytes, {world}");
             }
         }
     }
@@ -583,7 +578,7 @@ mod tests {
         let ignores = |core: Option<f64>, hosts| {
             let mut job = Job::default();
             job.collectives.core = core.map(|core| Share::new(core).expect("a share"));
-            let long = exchanged(core, hosts, 4 << 20) != ReductionWay::Direct;
+            let long = carried(core, Share::ALL, hosts, 4 << 20) != ReductionWay::Direct;
             (ignores_tolerance(&job, usize::from(hosts)), long)
         };
         for (core, hosts) in [
@@ -593,6 +588,8 @@ mod tests {
             (Some(0.5), 2),
             (Some(0.5), 3),
             (Some(1.0), 64),
+            (Some(1.0), 256),
+            (Some(1.0), 512),
         ] {
             let (told, is_lossless) = ignores(core, hosts);
             assert_eq!(told, is_lossless, "core {core:?}, {hosts} hosts");
@@ -687,19 +684,15 @@ mod tests {
     #[test]
     fn between_hosts_their_number_and_shards_decide() {
         let layout: Vec<u16> = (0..32).map(|rank| rank / 2).collect();
-        let mut job = Job::default();
-        job.collectives.core = Some(Share::ALL);
-        let preference = Preference::of(&job).with_hosts(layout);
-        let (mib, tolerance) = (1 << 20, Share::new(0.1).expect("a share"));
+        let preference = Preference::of(&Job::default()).with_hosts(layout);
+        let mib = 1 << 20;
         let expected = [
-            (mib / 2, Share::NONE, BetweenHosts::Direct),
-            (2 * mib, Share::NONE, BetweenHosts::HalvingDoubling),
-            (2 * mib, tolerance, BetweenHosts::Direct),
-            (8 * mib, Share::NONE, BetweenHosts::Ring),
+            (mib / 2, BetweenHosts::Direct),
+            (2 * mib, BetweenHosts::HalvingDoubling),
+            (8 * mib, BetweenHosts::Ring),
         ];
-        for (bytes, tolerance, between) in expected {
-            let mut whole = operation(Collective::AllReduce, 32, bytes);
-            whole.loss.tolerance = tolerance;
+        for (bytes, between) in expected {
+            let whole = operation(Collective::AllReduce, 32, bytes);
             let hosts = preference.hosts_of(GroupSeat::new(&whole.group.ranks, 0));
             let hosts = hosts.expect("hosts are known");
             assert_eq!(preference.between(&whole, &hosts), between, "{bytes} bytes");
@@ -752,7 +745,7 @@ mod tests {
         let mut lossy = operation(Collective::AllReduce, 4, 64 << 10);
         lossy.loss.tolerance = Share::ALL;
         let chosen = Preference::of(&job).reduces_by(&lossy, GroupSeat::new(&lossy.group.ranks, 0));
-        assert_eq!(chosen, ReductionWay::Direct);
+        assert_eq!(chosen, ReductionWay::Ring, "whatever is tolerated");
         job.collectives.algorithm = ReduceAlgorithm::Direct;
         let named = on_hosts(&job, &[0, 0, 1, 1], 65 << 10);
         assert_eq!(
