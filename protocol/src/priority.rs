@@ -242,10 +242,20 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
 /// Which of several messages sends next, the smallest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum SendTurn {
-    /// The segments of a message, in the order of their operations' urgency.
-    Segments(Urgency),
+    /// The segments of a message, in the order of their operations' urgency; of equally urgent ones
+    /// those that were lost precede the others.
+    Segments(Urgency, SendAttempt),
     /// Parity, after the segments of all messages.
     Parity,
+}
+
+/// Whether segments were sent before.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum SendAttempt {
+    /// They were sent, and lost.
+    Again,
+    /// They were not sent.
+    First,
 }
 
 /// How urgent the messages of an operation of a training step are, the most urgent first: as its
@@ -421,8 +431,8 @@ impl SegmentTags {
     }
 
     /// The turn of the message's segments.
-    pub fn turn(&self) -> SendTurn {
-        SendTurn::Segments(self.urgency)
+    pub fn turn(&self, attempt: SendAttempt) -> SendTurn {
+        SendTurn::Segments(self.urgency, attempt)
     }
 
     /// The class and ECN bits of one segment.
@@ -635,7 +645,31 @@ mod tests {
         assert_eq!(first, (Class(1), Ecn::NotEct));
         assert_eq!(last, (Class(1), Ecn::Ect));
         let others = arrival.lossless(shape, &[(0, Layer(9))]);
-        assert_eq!(tags.turn(), others.turn());
+        assert_eq!(
+            tags.turn(SendAttempt::First),
+            others.turn(SendAttempt::First)
+        );
+    }
+
+    #[test]
+    fn repairs_precede_what_is_as_urgent_and_nothing_that_is_more_urgent() {
+        let [front, back] = [Layer(0), Layer(9)].map(Urgency::of);
+        let mut turns = vec![
+            SendTurn::Parity,
+            SendTurn::Segments(back, SendAttempt::First),
+            SendTurn::Segments(back, SendAttempt::Again),
+            SendTurn::Segments(front, SendAttempt::First),
+            SendTurn::Segments(front, SendAttempt::Again),
+        ];
+        turns.sort_unstable();
+        let expected = [
+            SendTurn::Segments(front, SendAttempt::Again),
+            SendTurn::Segments(front, SendAttempt::First),
+            SendTurn::Segments(back, SendAttempt::Again),
+            SendTurn::Segments(back, SendAttempt::First),
+            SendTurn::Parity,
+        ];
+        assert_eq!(turns, expected);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!
 //! 1. waiting or queued -> in flight: [`Sender::poll_data`] takes a run from the message whose
 //!    [turn](SendTurn) comes first, as large as the window has room: queued segments before waiting
-//!    ones, waiting ones up to the receiver's grant.
+//!    ones, waiting ones up to the receiver's grant. The last repairs of a message may leave twice
+//!    (`sender/copies.rs`).
 //! 2. in flight, queued or hole -> acknowledged: an ACK, BITMAP or STOP shows the segment. A BITMAP
 //!    also shows the holes that its receiver has accepted, so that the sender does not repair them.
 //!    Since the receiver may have accepted protected ones by mistake, a BITMAP proves nothing about
@@ -40,6 +41,7 @@
 mod acked;
 mod asking;
 mod cancel;
+mod copies;
 mod flight;
 mod forgetting;
 mod hearing;
@@ -58,6 +60,7 @@ mod probe;
 mod repair;
 mod speculating;
 mod speculation;
+mod stop;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -79,7 +82,7 @@ use self::history::{HoleJudge, PathHistory};
 use self::lateness::Lateness;
 use self::least::LeastSearch;
 use self::loss::{ClassFlights, FoundLost, LateSegments};
-use self::message::{ReportWait, SendMessage, UnscheduledStart};
+use self::message::{RepairCopy, SendMessage, UnscheduledStart};
 use self::open::OpenMessages;
 use self::pace::SendPace;
 use self::parity::LossShare;
@@ -196,6 +199,7 @@ pub struct Sender {
     losses: LossShare,
     /// Messages that were sent and whose parity waits until there is nothing else to send.
     parity_due: VecDeque<MessageId>,
+    copy_due: Option<Box<RepairCopy>>,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
@@ -240,6 +244,7 @@ impl Sender {
             reports: ReportsHeard::new(settings.first_number),
             losses: LossShare::default(),
             parity_due: VecDeque::new(),
+            copy_due: None,
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
@@ -418,6 +423,9 @@ impl Sender {
 
     /// The turn of the segment that would be sent next, if the window allowed it.
     pub(crate) fn next_turn(&mut self) -> Option<SendTurn> {
+        if let Some(turn) = self.copy_turn() {
+            return Some(turn);
+        }
         let turn = self.messages.first_turn().map(|(turn, _)| turn);
         turn.or_else(|| self.parity_turn())
     }
@@ -437,7 +445,11 @@ impl Sender {
         }
         let room = self.room(packet);
         if room < self.least_run(packet, settings) {
+            self.copy_due = None;
             return None;
+        }
+        if let Some(copy) = self.poll_copy(now, settings, run) {
+            return Some(copy);
         }
         let Some((_, at)) = self.messages.first_turn() else {
             return self.poll_parity(now, settings, run);
@@ -470,18 +482,12 @@ impl Sender {
         (self.pace).on_run(now, rtt.smoothed(), self.messages[at].id(), run);
         self.keep_stage(at, stage, run, (rtt, settings.gap));
         self.defer_marks(now, at, (rtt, settings.gap));
+        self.copy_last_repairs(at, run, taken, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         if sending.takes_parity(run) {
             self.parity_due.push_back(sending.id());
         }
-        let wait = ReportWait {
-            rtt,
-            gap: settings.gap,
-            record: self.history.record(),
-        };
-        let probe_at = sending.next_probe(now, wait);
-        sending.probe.at = probe_at;
-        self.note_probe(probe_at);
+        let probe_at = self.schedule_probe(now, at, (rtt, settings.gap));
         self.path.on_sent(now);
         debug_assert!(
             self.in_flight <= self.window.bytes().get().max(packet),
@@ -513,7 +519,7 @@ impl Sender {
         let sending = &mut self.messages[at];
         for segment in unsent.segments() {
             self.in_flight -= sending.land(segment);
-            sending.queue_repair(segment);
+            sending.queue_unsent(segment);
         }
     }
 
@@ -561,13 +567,15 @@ impl Sender {
         rtt: &mut Rtt,
         settings: &EndpointSettings,
     ) {
-        self.take_report(now, packet, rtt, settings);
+        if self.take_report(now, packet, rtt, settings) {
+            self.ask_for_grants(now);
+        }
         self.on_heard(now);
     }
 
-    /// Hears a report; returns the stamp of the packet that it echoes. No report is later than
-    /// `most`.
-    fn hear(&mut self, now: Instant, packet: &ReportPacket<'_>, most: Span) -> Stamp {
+    /// Hears a report; returns the stamp of the packet that it echoes, and whether it shows that an
+    /// earlier report is lost. No report is later than `most`.
+    fn hear(&mut self, now: Instant, packet: &ReportPacket<'_>, most: Span) -> (Stamp, bool) {
         let report = &packet.report;
         let echo = echo_of(report, now);
         let word = ReportWord {
@@ -576,23 +584,24 @@ impl Sender {
             passed: report.passed_paths(packet.bitmap).collect(),
             repeats: report.repeats,
         };
-        self.reports.on_report(now, word, most);
-        echo
+        let is_report_lost = self.reports.on_report(now, word, most);
+        (echo, is_report_lost)
     }
 
+    /// Returns whether it shows that an earlier report is lost.
     fn take_report(
         &mut self,
         now: Instant,
         packet: &ReportPacket<'_>,
         rtt: &mut Rtt,
         settings: &EndpointSettings,
-    ) {
+    ) -> bool {
         let header = packet.header;
-        let echo = self.hear(now, packet, Lateness::most(rtt, settings.gap));
+        let (echo, is_report_lost) = self.hear(now, packet, Lateness::most(rtt, settings.gap));
         self.history.judge = HoleJudge::of(&packet.report);
         let Some(at) = self.position(header.message) else {
             self.take_late_report(now, packet, rtt);
-            return;
+            return is_report_lost;
         };
         let report = &packet.report;
         // Only the newest echo of its class is a sample.
@@ -615,9 +624,7 @@ impl Sender {
         let acked = acknowledge(sending, packet);
         sending.spend_grants();
         self.in_flight -= acked.bytes + sending.parity.land(echo);
-        for run in sending.take_landed() {
-            self.spray.on_arrival(run, now.stamp(), rtt.least());
-        }
+        self.note_arrivals(now, at, rtt);
         self.land_late(at, header);
         self.learn_lateness(at, Lateness::most(rtt, settings.gap));
         self.counters.marks += u64::from(marks);
@@ -649,6 +656,7 @@ impl Sender {
             self.closes.push(close_of(header, now));
             self.end(at, now);
         }
+        is_report_lost
     }
 
     /// Takes the sample of a report that echoes the newest packet, if it is one.

@@ -224,17 +224,17 @@ impl ReceiveMessage {
     /// Lets the sender send up to `most` segments more; returns how many more are in flight, and
     /// whether the message needs still more.
     pub(super) fn grant(&mut self, now: Instant, most: u32) -> (u32, GrantNeed) {
-        let received = self.received.ones();
         let grants = &mut self.grants;
+        let landed = self.received.ones() + grants.trimmed;
+        // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
+        // the rest of it, too: what has arrived needs no grant and is not in flight.
+        grants.granted = grants.granted.max(landed.saturating_sub(grants.freed));
         // A trimmed packet has used up a grant, and its segment needs another one.
         let segments = self.cut.segments() + grants.trimmed;
         let more = most.min(segments.saturating_sub(grants.granted + grants.freed));
         grants.granted += more;
-        // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
-        // the rest of it, too: segments that have arrived are not in flight.
         let before = grants.expected;
         let sendable = grants.granted + grants.freed;
-        let landed = received + grants.trimmed;
         grants.expected = before.max((before + more).min(sendable.saturating_sub(landed)));
         if more > 0 {
             let grant = UnheardGrant {

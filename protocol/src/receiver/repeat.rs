@@ -4,7 +4,8 @@
 //!    it, or when PROBE says that more were sent.
 //! 2. When no segment has come from the peer for a wait, each message whose grant is not heard
 //!    reports again. The waits double, and there are at most [`REPEATS_MAX`] repeats until a
-//!    segment comes.
+//!    segment comes. While segments of other messages come, the sender asks: it finds by their
+//!    reports that an earlier one is lost.
 //! 3. The length of the wait:
 //!    - Usually twice the longest time that the peer should take to answer a grant, and a margin:
 //!      a sender that has halved its window is silent for a round trip.
@@ -193,5 +194,56 @@ impl Receiver {
                 self.deadlines = self.deadlines.with(receiving);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Ledger;
+    use crate::grants::GrantNeed;
+    use crate::job::Job;
+    use crate::machine::SegmentRun;
+    use crate::message::SendRequest;
+    use crate::priority::MessageShape;
+    use crate::rtt::Rtt;
+    use crate::sender::Sender;
+    use crate::settings::{EndpointSettings, Identity};
+    use crate::units::{JobId, Layer, MessageKey, MessageSerial, Rank, Share, Signature, Step};
+
+    #[test]
+    fn a_message_that_a_probe_announced_is_granted_beyond_what_has_come() {
+        let (now, segments) = (Instant::START, 100);
+        let identity = Identity {
+            rank: Rank(0),
+            world_size: 2,
+            job: JobId(1),
+            epoch: 0,
+        };
+        let settings = EndpointSettings::new(identity, &Job::default());
+        let (mut sender, rtt) = (Sender::new(Rank(1), &settings, 1), Rtt::new(settings.gap));
+        let shape = MessageShape {
+            segments,
+            layer_count: 0,
+        };
+        let request = SendRequest {
+            key: MessageKey::new(0, 1, 0),
+            signature: Signature::NONE,
+            step: Step(1),
+            bytes: segments * settings.segment_bytes,
+            tolerance: Share::NONE,
+            contributors: 1,
+            tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
+        };
+        sender.send(now, request, &settings);
+        let burst = sender.poll_data(now, &rtt, &settings, &mut SegmentRun::default());
+        let header = burst.expect("it has a start").template;
+
+        let mut message = ReceiveMessage::new(now, MessageSerial(1), &header, &settings);
+        message.announce(3);
+        message.on_data(&header, 20, &mut Ledger::new(Share::NONE));
+        let (more, need) = message.grant(now, 8);
+        assert_eq!((more, need), (8, GrantNeed::More));
+        assert_eq!(message.expected(), 8);
     }
 }

@@ -8,11 +8,14 @@
 //!      not double, and after an unanswered PROBE two leave at a time. While segments are in
 //!      flight, two leave at a time a few more times.
 //!    - The wait after an answer doubles, too, as long as no segment leaves or arrives.
+//!    - Where it pays ([`Sender::haste_pays`]), two PROBEs ask at the end of a message, and an
+//!      answer that does not explain all that is in flight there is soon followed by the next.
 //! 2. A message that makes no progress, as its receiver has confirmed, *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
 //!    grant whose packet was lost: a receiver that answers a PROBE for a message that is not posted
-//!    also reports all messages that it has granted.
+//!    also reports all messages that it has granted. When a report is found lost, the resting
+//!    message whose turn it is asks at once, and so does the oldest one that waits for a grant.
 //!
 //!    A message that has asked several times, while its peer answered only others, rests, too: the
 //!    receiver has too many early messages to take it, and does not say when that changes. Such
@@ -55,7 +58,10 @@ const SILENT_WAITS: u64 = 2;
 /// A silent peer is probed after this part of its silence, which is also how much longer the
 /// recovery takes.
 const SILENCE_PART: u64 = 128;
-/// On paths that lose this share of packets, each end is marked twice at a time.
+/// After an answer that leaves segments of its end unexplained, a message asks again after the
+/// smoothed round trip divided by this, where that pays.
+const HASTE_PART: u64 = 4;
+/// On paths that lose this share of packets, each end is marked twice at a time, and asks twice.
 const MARKED_TWICE: f64 = 0.02;
 /// At most this many paths are marked before the end of a message: where many begin to send to one,
 /// a mark of each path would fill the last queue.
@@ -134,6 +140,21 @@ impl Sender {
         self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
     }
 
+    /// A run of the message at `at` has left; returns when the message asks next.
+    pub(super) fn schedule_probe(
+        &mut self,
+        now: Instant,
+        at: usize,
+        (rtt, gap): (&Rtt, Span),
+    ) -> Instant {
+        let record = self.history.record();
+        let sending = &mut self.messages[at];
+        let next = sending.next_probe(now, ReportWait { rtt, gap, record });
+        sending.probe.at = next;
+        self.note_probe(next);
+        next
+    }
+
     /// The next PROBE that is due, if any.
     pub(super) fn poll_probe(
         &mut self,
@@ -170,9 +191,7 @@ impl Sender {
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
             + match self.history.record() {
-                PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => {
-                    doubled.min(longest)
-                }
+                PathRecord::Clean if rtt.is_known() => doubled.min(longest),
                 _ => {
                     let hurries = u32::from(sending.probe.hurries());
                     let asked = sending.probe.unanswered.saturating_sub(hurries);
@@ -274,6 +293,38 @@ impl Sender {
         self.note_probe(now);
     }
 
+    /// A report of the peer is lost. It may have granted a message that waits: the oldest one asks,
+    /// and one of those that rest.
+    pub(super) fn ask_for_grants(&mut self, now: Instant) {
+        if self.path.waits_until().is_some() {
+            return;
+        }
+        if let Some(at) = &mut self.watch.at {
+            *at = now.min(*at);
+            // This one makes the later ones no rarer.
+            self.watch.wait = self.watch.wait.divided(WATCH_GROWTH);
+        }
+        let waits = |sending: &SendMessage| {
+            sending.is_told()
+                && sending.probe.duty == ProbeDuty::Itself
+                && sending.probe.unanswered == 0
+                && sending.waits_for_grant()
+        };
+        let oldest = self.messages.iter().find(|(_, sending)| waits(sending));
+        if let Some((at, _)) = oldest {
+            self.messages[at].probe.at = now;
+            self.note_probe(now);
+        }
+    }
+
+    /// Whether it pays in the mean that so many packets leave only to save this time, in case that
+    /// one is lost which they repeat or ask about.
+    pub(super) fn haste_pays(&self, packets: u64, time: Span) -> bool {
+        let (share, lone) = (self.losses.share(), self.pace.lone());
+        let is_lossy = self.history.record() == PathRecord::Lossy && share > 0.0;
+        is_lossy && !tail::costs_more(share, lone * packets, time)
+    }
+
     /// A report about a message has arrived that echoes a packet with this stamp.
     pub(super) fn on_answer(
         &mut self,
@@ -282,6 +333,7 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
+        let pays = self.haste_pays(1, rtt.retry_wait(gap, 0));
         let (record, sending) = (self.history.record(), &mut self.messages[at]);
         let ends_soon = record == PathRecord::Lossy && sending.all_sent();
         let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
@@ -289,6 +341,11 @@ impl Sender {
         if ends_soon && is_asked && echo < sending.probe.marked {
             // This report answers something else than the last PROBE.
             probe_at = probe_at.min(sending.probe.at);
+        }
+        // The last PROBE is answered, and does not explain what is still in flight.
+        let is_unclear = is_asked && echo >= sending.probe.marked && sending.in_flight() > 0;
+        if ends_soon && is_unclear && sending.probe.hurries() && pays {
+            probe_at = probe_at.min(now + rtt.smoothed().divided(HASTE_PART));
         }
         if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
             // A sender that has fallen back sends nothing before that, whatever the answer.
@@ -347,7 +404,7 @@ impl Sender {
             ends.clear();
         }
         let class = self.messages[at].lowest_class(&settings.policy);
-        let copies = self.asking_copies(at);
+        let copies = self.asking_copies(at, (rtt, settings.gap));
         let of_class = ends.iter().filter(|end| end.class == class).count();
         // Of two, one takes another path than those of the ends.
         for _ in of_class.min(copies.div_ceil(2))..copies {
@@ -357,9 +414,9 @@ impl Sender {
                 number: PathNumber::default(),
             });
         }
-        // Of the first ones, the last asks for all. A repeated one asks for its own path.
+        // Of the first ones, the last ones ask for all. A repeated one asks for its own path.
         let asks_from = match is_first {
-            true => ends.len().saturating_sub(1),
+            true => ends.len().saturating_sub(copies),
             false => 0,
         };
         self.queue_marks(at, ends, asks_from);
@@ -473,13 +530,17 @@ impl Sender {
         self.marks_due.extend(marks);
     }
 
-    /// How many PROBEs ask for a report at a time: on lossy paths, two once one got no answer.
-    fn asking_copies(&self, at: usize) -> usize {
+    /// How many PROBEs ask for a report at a time. On lossy paths two do once one got no answer,
+    /// and at the end of a message where that costs less than it saves.
+    fn asking_copies(&self, at: usize, (rtt, gap): (&Rtt, Span)) -> usize {
         let sending = &self.messages[at];
         let probe = &sending.probe;
         let was_in_vain = probe.unanswered > 1 && probe.asks_twice(sending.in_flight());
+        let is_end = sending.all_sent() && sending.in_flight() > 0 && probe.hurries();
+        let often_lost = self.losses.share() >= MARKED_TWICE;
+        let pays = is_end && often_lost && self.haste_pays(1, rtt.retry_wait(gap, 0));
         match self.history.record() {
-            PathRecord::Lossy if was_in_vain => 2,
+            PathRecord::Lossy if was_in_vain || pays => 2,
             _ => 1,
         }
     }

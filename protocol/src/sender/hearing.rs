@@ -85,9 +85,10 @@ impl ReportsHeard {
         self.lost.is_none_or(|lost| report.ahead_of(lost) > 0)
     }
 
-    /// A report has come; none is later than `most`.
-    pub(super) fn on_report(&mut self, now: Instant, word: ReportWord, most: Span) {
-        let number = word.number;
+    /// A report has come; none is later than `most`. Returns whether another one counts as lost
+    /// since now.
+    pub(super) fn on_report(&mut self, now: Instant, word: ReportWord, most: Span) -> bool {
+        let (number, lost_before) = (word.number, self.lost);
         self.late.fade();
         self.lost = (self.lost).filter(|&lost| self.next.ahead_of(lost) < REPORTS_APART_MAX);
         let ahead = number.ahead_of(self.next);
@@ -117,6 +118,7 @@ impl ReportsHeard {
             self.held.remove(0);
         }
         self.held.push(word);
+        self.lost.is_some() && self.lost != lost_before
     }
 
     /// Whether all reports of late have come.

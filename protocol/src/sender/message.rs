@@ -12,11 +12,12 @@ use super::parity::MessageParity;
 use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
 use super::speculation::Speculation;
+use super::stop::StopHeard;
 use crate::bitmap::Bitmap;
 use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
-use crate::priority::{CONTROL, Policy, SegmentTags, SendTurn, TieBreaker};
+use crate::priority::{CONTROL, Policy, SegmentTags, SendAttempt, SendTurn, TieBreaker};
 use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
@@ -26,7 +27,6 @@ use crate::units::{
 };
 use crate::wire::{
     Flags, HEADER_BYTES, Header, HoleProof, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX,
-    SegmentReport,
 };
 
 /// A message that only waits for a grant is probed after this many waits: the grant may be lost.
@@ -50,7 +50,7 @@ pub(super) struct ReportWait<'a> {
 }
 
 /// How the segments of a run are sent.
-#[derive(Clone, Copy, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct TakenRun {
     pub(super) class: Class,
     pub(super) ecn: Ecn,
@@ -64,6 +64,14 @@ pub(super) struct UnscheduledStart {
     pub(super) speculative: u32,
     /// Bytes that the message takes from its receiver's unscheduled start.
     pub(super) bytes: u64,
+}
+
+/// Repairs that have just left and leave once more (`sender/copies.rs`).
+#[derive(Debug)]
+pub(super) struct RepairCopy {
+    pub(super) message: MessageId,
+    pub(super) segments: SegmentRun,
+    pub(super) sent_as: TakenRun,
 }
 
 /// The progress of a message.
@@ -115,15 +123,6 @@ impl SendProgress {
     }
 }
 
-/// How much of STOP, a message's last report, was heard.
-#[derive(Debug, Default)]
-struct StopHeard {
-    /// The segments that the receiver accepted as lost, as far as it has named them.
-    missing: Option<Bitmap>,
-    /// STOP has named all of them before this segment.
-    until: u32,
-}
-
 /// A message that has not ended.
 #[derive(Debug)]
 pub(super) struct SendMessage {
@@ -141,11 +140,13 @@ pub(super) struct SendMessage {
     repair: RepairState,
     pub(super) probe: ProbeState,
     pub(super) parity: MessageParity,
-    stop: StopHeard,
+    pub(super) stop: StopHeard,
     /// Its last packet on each path that it has used.
     ends: SmallVec<[PathMark; 2]>,
     /// How sure it is that its holes are lost.
     pub(super) proof: HoleProof,
+    /// Whether some of its repairs have left twice.
+    pub(super) is_copied: bool,
 }
 
 impl SendMessage {
@@ -200,6 +201,7 @@ impl SendMessage {
             stop: StopHeard::default(),
             ends: SmallVec::new(),
             proof: HoleProof::default(),
+            is_copied: false,
         }
     }
 
@@ -378,11 +380,11 @@ impl SendMessage {
     pub(super) fn next_turn(&mut self) -> Option<SendTurn> {
         while let Some(segment) = self.repair.front() {
             if !self.progress.acked.has(segment) {
-                return Some(self.tags.turn());
+                return Some(self.tags.turn(self.repair.attempt()));
             }
             self.repair.pop();
         }
-        (self.progress.next < self.allowed()).then(|| self.tags.turn())
+        (self.progress.next < self.allowed()).then(|| self.tags.turn(SendAttempt::First))
     }
 
     /// Takes up to `most` segments of equal class and ECN into `run`: repairs first, since the
@@ -722,32 +724,16 @@ impl SendMessage {
         self.repair.on_chosen();
     }
 
+    /// Queues a segment that this host took back, unless it has arrived.
+    pub(super) fn queue_unsent(&mut self, segment: u32) {
+        self.queue_repair(segment);
+        self.repair.on_unsent();
+    }
+
     /// Queues a segment to be sent again, unless it has arrived.
     pub(super) fn queue_repair(&mut self, segment: u32) {
         self.progress.speculation.on_repair(segment);
         self.repair.queue(segment, &self.progress.acked);
-    }
-
-    /// Processes a STOP; returns whether it has named all missing segments by now.
-    pub(super) fn on_stop(&mut self, report: &SegmentReport, encoded: &[u8]) -> bool {
-        let segments = self.segments();
-        let StopHeard { missing, until } = &mut self.stop;
-        let missing = missing.get_or_insert_with(|| Bitmap::new(segments));
-        *until = report.cumulative.max(*until);
-        // A window after a gap is taken when it arrives again.
-        if report.first <= *until {
-            for segment in report.missing(encoded, segments).iter_ones() {
-                missing.insert(segment);
-            }
-            *until = report.first.saturating_add(report.bits).max(*until);
-        }
-        *until >= segments
-    }
-
-    /// The segments that STOP named as missing, if there were any.
-    pub(super) fn take_missing(&mut self) -> Option<Bitmap> {
-        let missing = self.stop.missing.take();
-        missing.filter(|missing| missing.ones() > 0)
     }
 
     /// The header fields that packets which leave now have in common.

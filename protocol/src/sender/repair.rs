@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use crate::bitmap::Bitmap;
-use crate::priority::RepairNeed;
+use crate::priority::{RepairNeed, SendAttempt};
 
 /// A message keeps its expected losses, and this many of their standard deviations more.
 const DEVIATIONS_KEPT: f64 = 2.0;
@@ -38,6 +38,8 @@ pub(super) struct RepairState {
     /// To be sent again, in this order. Segments that arrive meanwhile are skipped.
     queue: VecDeque<u32>,
     queued: Bitmap,
+    /// Whether it has segments that this host took back, which are not lost.
+    has_unsent: bool,
     /// Lost, neither acknowledged nor queued.
     holes: Bitmap,
     /// Every segment that ever became a hole, the most needed first. Those that are no longer holes
@@ -52,6 +54,7 @@ impl RepairState {
         Self {
             queue: VecDeque::new(),
             queued: Bitmap::new(segments),
+            has_unsent: false,
             holes: Bitmap::new(segments),
             by_need: BinaryHeap::new(),
             chooser: HoleChooser::Sender,
@@ -77,6 +80,21 @@ impl RepairState {
     pub(super) fn pop(&mut self) {
         if let Some(segment) = self.queue.pop_front() {
             self.queued.remove(segment);
+            self.has_unsent &= !self.queue.is_empty();
+        }
+    }
+
+    /// The queue has segments that this host took back.
+    pub(super) fn on_unsent(&mut self) {
+        self.has_unsent = !self.queue.is_empty();
+    }
+
+    /// Whether the first segment of the queue is sent again or, as far as is known, for the first
+    /// time.
+    pub(super) fn attempt(&self) -> SendAttempt {
+        match self.has_unsent {
+            true => SendAttempt::First,
+            false => SendAttempt::Again,
         }
     }
 
@@ -115,5 +133,24 @@ impl RepairState {
     /// Whether the sender may still leave holes.
     pub(super) fn may_leave(&self) -> bool {
         self.chooser == HoleChooser::Sender
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_host_took_back_is_no_repair() {
+        let (mut repair, acked) = (RepairState::new(8), Bitmap::new(8));
+        repair.queue(3, &acked);
+        assert_eq!(repair.attempt(), SendAttempt::Again);
+        repair.queue(4, &acked);
+        repair.on_unsent();
+        assert_eq!(repair.attempt(), SendAttempt::First);
+        repair.pop();
+        repair.pop();
+        repair.queue(5, &acked);
+        assert_eq!(repair.attempt(), SendAttempt::Again);
     }
 }

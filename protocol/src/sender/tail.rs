@@ -69,7 +69,7 @@ pub(super) struct TailMark {
     pub(super) message: MessageId,
     /// Its path; its number follows when it leaves.
     pub(super) path: PathMark,
-    /// [`Flags::MARKER`], except for the last one.
+    /// [`Flags::MARKER`], except for those that ask for a report.
     pub(super) flags: Flags,
 }
 

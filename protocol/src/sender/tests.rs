@@ -12,7 +12,7 @@ use crate::priority::{MessageShape, UrgencyUnit};
 use crate::rtt::Rtt;
 use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
-    ByteCount, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
+    ByteCount, Entropy, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };
 use crate::wire::{Flags, Header, PacketKind, PathMark, SegmentReport};
 
@@ -482,8 +482,9 @@ fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender, Rtt) {
     (sender, rtt)
 }
 
-/// PROBEs that leave at once behind a message on such paths, and then behind its repair.
-fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
+/// PROBEs that leave at once behind a message on such paths, then copies of its repair, and PROBEs
+/// behind these.
+fn packets_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 3] {
     let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
     let ((mut sender, rtt), mut run) = (on_lossy_paths(&settings, lone), SegmentRun::default());
     sender.send(now, request, &settings);
@@ -519,17 +520,22 @@ fn probes_on_lossy_paths(request: SendRequest, lone: u64) -> [usize; 2] {
         bitmap: &passed.encoded(),
     };
     sender.handle_report(now, &packet, &mut rtt.clone(), &settings);
-    let repair = sender.poll_data(now, &rtt, &settings, &mut run);
-    assert!(repair.is_some() && run.repairs() == 1);
-    [behind_end, probes(&mut sender)]
+    let mut repairs: Vec<Entropy> = Vec::new();
+    while let Some(repair) = sender.poll_data(now, &rtt, &settings, &mut run) {
+        assert_eq!((run.repairs(), run.len()), (1, 1));
+        assert!(!repairs.contains(&repair.template.entropy), "another path");
+        repairs.push(repair.template.entropy);
+    }
+    [behind_end, repairs.len(), probes(&mut sender)]
 }
 
 #[test]
-fn where_lone_packets_cost_much_few_marks_follow_an_end() {
+fn where_lone_packets_cost_much_few_marks_follow_an_end_and_its_repair_leaves_once() {
     let lossless = || request(&settings(), 100);
-    let [end, repair] = probes_on_lossy_paths(lossless(), 8);
+    let [end, copies, repair] = packets_on_lossy_paths(lossless(), 8);
     assert!(end > 1 && repair == 1, "{end} and {repair}");
-    assert_eq!(probes_on_lossy_paths(lossless(), 2_500), [1, 0]);
+    assert_eq!(copies, 2);
+    assert_eq!(packets_on_lossy_paths(lossless(), 2_500), [1, 1, 0]);
 }
 
 #[test]

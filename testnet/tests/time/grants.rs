@@ -1,8 +1,10 @@
 //! Lost grants: the receiver repeats them soon, and never where no packet is lost.
 
-use gradwire_protocol::endpoint::Endpoint;
+use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::Job;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
+
+use gradwire_testnet::link::Profile;
 
 use crate::pair::{Pair, PairMessage, clean_time, cut, jobs, port, seconds, wire};
 
@@ -46,6 +48,43 @@ fn a_lost_grant_is_repeated_within_a_few_waits() {
             let late = time.beyond(clean);
             assert!(late < Span::from_micros(1_500), "{message:?}: {late} late");
         }
+    }
+}
+
+/// How long a message takes from its posting, if what its receiver says meanwhile is lost or not,
+/// while segments of a later message keep coming.
+fn time_beside_another(job: &Job, reverse: Profile) -> Span {
+    let (first, later) = (
+        PairMessage::lossless(MESSAGE),
+        PairMessage::lossless(64 * MESSAGE),
+    );
+    let mut pair = Pair::new(job.clone(), wire(20));
+    pair.transfer(first);
+    pair.send(first);
+    pair.pass(Span::from_millis(1));
+    pair.events.clear();
+    pair.network.set_link(Rank(1), Rank(0), reverse);
+    let posted = pair.network.now();
+    pair.post(first);
+    pair.pass(Span::from_micros(30));
+    pair.network.set_link(Rank(1), Rank(0), wire(20));
+    pair.post(later);
+    pair.send(later);
+    let is_there = |event: &EndpointEvent| matches!(event, EndpointEvent::Received { .. });
+    while !pair.events.iter().any(is_there) {
+        assert!(pair.network.now() - posted < seconds(1), "it never comes");
+        pair.pass(Span::from_micros(20));
+    }
+    pair.network.now() - posted
+}
+
+#[test]
+fn a_lost_grant_is_repeated_while_segments_of_a_later_message_come() {
+    for job in jobs(GRANT_WINDOW) {
+        let clean = time_beside_another(&job, wire(20));
+        let time = time_beside_another(&job, cut());
+        println!("{time} of {clean}");
+        assert!(time.beyond(clean) < Span::from_micros(200), "{time}");
     }
 }
 
