@@ -16,8 +16,8 @@
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
 //!    - Flat: direct if few bytes are sent (in one step, if very few), if few ranks are far apart
-//!      (`direct_sizes`), or if the tensor has one chunk and the core is known to carry what all
-//!      ranks send to all. A core that does not slows direct reductions down more than loss does,
+//!      (`direct_sizes`), or if the tensor has one chunk (in large groups two) and the core is known
+//!      to carry what all ranks send to all. A core that does not slows direct reductions down more than loss does,
 //!      and so do several chunks across several switches, which a ring hardly loads. Otherwise the
 //!      ring if its messages are long enough and ranks are near, and else halving-doubling.
 
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn one_chunk_is_direct_through_a_full_core_whatever_is_tolerated() {
+    fn few_chunks_are_direct_through_a_full_core_whatever_is_tolerated() {
         let mib = 1 << 20;
         for tolerance in [Share::NONE, Share::ALL] {
             for (core, world, bytes, expected) in [
@@ -509,7 +509,9 @@ mod tests {
                 (0.89, 64, 4 * mib, ReductionWay::Ring),
                 (0.32, 64, 4 * mib, ReductionWay::Ring),
                 (0.0, 64, 4 * mib, ReductionWay::Ring),
-                (1.0, 64, 5 * mib, ReductionWay::Ring),
+                (1.0, 32, 5 * mib, ReductionWay::Ring),
+                (1.0, 64, 8 * mib, ReductionWay::Direct),
+                (1.0, 64, 9 * mib, ReductionWay::Ring),
                 (1.0, 256, 4 * mib, ReductionWay::Direct),
                 (1.0, 256, 3 * mib, ReductionWay::HalvingDoubling),
             ] {
