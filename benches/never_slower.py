@@ -19,6 +19,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
+from typing import Any
 
 # Fabric and workload.
 PLACES = (
@@ -80,12 +81,17 @@ def cells() -> list[Cell]:
     ]
 
 
-def simulated_us(command: list[str]) -> float:
-    """The simulated time until the last byte of `gradwire sim run ... --json` has arrived."""
+def simulated(command: list[str]) -> dict[str, Any]:
+    """What `gradwire sim run ... --json` prints."""
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         sys.exit(f"{' '.join(command)}: exit code {answer.returncode}\n{answer.stderr}")
-    return json.loads(answer.stdout)["makespan_us"]
+    return json.loads(answer.stdout)
+
+
+def simulated_us(command: list[str]) -> float:
+    """The simulated time until the last byte of `gradwire sim run ... --json` has arrived."""
+    return simulated(command)["makespan_us"]
 
 
 def main() -> int:
