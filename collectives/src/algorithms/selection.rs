@@ -16,10 +16,11 @@
 //!    - Two or more ranks on each of two or more hosts: hierarchical above [`DIRECT_BYTES_MAX`],
 //!      with the rule for flat groups between the hosts.
 //!    - Flat: direct if few bytes are sent (in one step, if very few), if few ranks are far apart
-//!      (`direct_sizes`), or if the tensor has one chunk (in large groups two) and the core is known
-//!      to carry what all ranks send to all. A core that does not slows direct reductions down more than loss does,
-//!      and so do several chunks across several switches, which a ring hardly loads. Otherwise the
-//!      ring if its messages are long enough and ranks are near, and else halving-doubling.
+//!      (`direct_sizes`), or if the tensor has one chunk (in large groups two) and the core is
+//!      known to carry what all ranks send to all. A core that does not slows direct reductions
+//!      down more than loss does, and so do several chunks across several switches, which a ring
+//!      hardly loads. Otherwise the ring if its messages are long enough and ranks are near, and
+//!      else halving-doubling.
 
 mod direct_sizes;
 

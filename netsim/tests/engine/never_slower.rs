@@ -122,8 +122,11 @@ fn a_full_core_drops_nothing_early() {
 /// the grant until PROBE had told made the incast 1.28 times as long.
 #[test]
 fn a_hole_frees_its_grant_at_once() {
-    let ratio = ratio("single:17@100G,loss=5.13%", "incast:16x1MB", 1);
-    assert!(ratio <= 1.01, "{ratio:.3}");
+    let ratios = over_seeds(1..=12, |seed| {
+        ratio("single:17@100G,loss=5.13%", "incast:16x1MB", seed)
+    });
+    let (mean, _) = mean_and_error(&ratios);
+    assert!(mean <= 1.01, "{mean:.3} over seeds 1 to 12");
 }
 
 /// In a direct reduction each rank receives from all others, which are granted as much as a port

@@ -80,6 +80,8 @@ pub(super) struct PeerWatch {
     at: Option<Instant>,
     /// The wait after it.
     wait: Span,
+    /// Whether a lost report has let messages ask since the peer last made progress.
+    has_asked_early: bool,
     /// While the peer is silent.
     silence: Option<PeerSilence>,
 }
@@ -105,6 +107,7 @@ impl PeerWatch {
 
     /// The peer has made progress: if it is watched, it is asked soon.
     pub(super) fn hasten(&mut self, now: Instant, wait: Span) {
+        self.has_asked_early = false;
         if let Some(at) = &mut self.at {
             self.wait = grant_wait(wait);
             *at = (now + self.wait).min(*at);
@@ -294,15 +297,15 @@ impl Sender {
     }
 
     /// A report of the peer is lost. It may have granted a message that waits: the oldest one asks,
-    /// and one of those that rest.
+    /// and one of those that rest. They do so once until the peer makes progress: where reports
+    /// overtake each other, an answer may show another one as lost.
     pub(super) fn ask_for_grants(&mut self, now: Instant) {
-        if self.path.waits_until().is_some() {
+        if self.watch.has_asked_early || self.path.waits_until().is_some() {
             return;
         }
+        self.watch.has_asked_early = true;
         if let Some(at) = &mut self.watch.at {
             *at = now.min(*at);
-            // This one makes the later ones no rarer.
-            self.watch.wait = self.watch.wait.divided(WATCH_GROWTH);
         }
         let waits = |sending: &SendMessage| {
             sending.is_told()
