@@ -199,6 +199,7 @@ pub struct Sender {
     losses: LossShare,
     /// Messages that were sent and whose parity waits until there is nothing else to send.
     parity_due: VecDeque<MessageId>,
+    /// The last repairs of a message, which leave once more.
     copy_due: Option<Box<RepairCopy>>,
     next: MessageSerial,
     /// No later than the next probe of any message that has one due.
@@ -588,7 +589,7 @@ impl Sender {
         (echo, is_report_lost)
     }
 
-    /// Returns whether it shows that an earlier report is lost.
+    /// Processes a report; returns whether it shows that an earlier one is lost.
     fn take_report(
         &mut self,
         now: Instant,

@@ -197,7 +197,9 @@ impl Sender {
         let doubled = wait * (1 << sending.probe.unanswered.min(6));
         let next = now
             + match self.history.record() {
-                PathRecord::Clean if rtt.is_known() => doubled.min(longest),
+                PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => {
+                    doubled.min(longest)
+                }
                 _ => {
                     let hurries = u32::from(sending.probe.hurries());
                     let asked = sending.probe.unanswered.saturating_sub(hurries);
@@ -300,8 +302,8 @@ impl Sender {
     }
 
     /// A report of the peer is lost. It may have granted a message that waits: the oldest one asks,
-    /// and one of those that rest. They do so once until the peer makes progress: where reports
-    /// overtake each other, an answer may show another one as lost.
+    /// and one of those that rest. They do so once until a report brings progress: where reports
+    /// overtake each other, an answer may make another one look lost.
     pub(super) fn ask_for_grants(&mut self, now: Instant) {
         if self.watch.has_asked_early || self.path.waits_until().is_some() {
             return;
