@@ -202,7 +202,7 @@ job_keys! {
         };
         /// Share of the ranks' bandwidth that the network carries while all send to all: "100%"
         /// where its core is not oversubscribed. From 90% on, reductions of one chunk, of two among
-        /// more than 32 ranks, are direct, which is faster there, and may lose what is tolerated.
+        /// more than 32 ranks, are direct: that is faster there, and tolerances apply to them.
         core: Option<Share> = None, or("auto", AnyShare);
         /// Longest round trip between ranks: groups of up to 8, and others if core is known, reduce
         /// directly where a ring would wait longer for its steps than its bytes take. "auto" is by

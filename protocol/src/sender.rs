@@ -63,7 +63,7 @@ mod speculation;
 mod stop;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trimmed;
 mod unscheduled;
 mod worth;

@@ -3,8 +3,8 @@
 //! 1. Control packets go before data, peers in turn. They have class 0 and ECT, so that no gradient
 //!    starves them and no queue drops them early. Only a PROBE has the class and the path of its
 //!    data.
-//! 2. Data goes to the peer whose next segment has the first turn: repairs precede what is as
-//!    urgent. Peers with equal turns rotate. Parity leaves after all data.
+//! 2. Data goes to the peer whose next segment has the first turn. Repairs precede new segments of
+//!    the same urgency. Peers with equal turns rotate. Parity leaves after all data.
 
 use super::Endpoint;
 use super::peer::NextTurn;

@@ -227,7 +227,7 @@ impl ReceiveMessage {
         let grants = &mut self.grants;
         let landed = self.received.ones() + grants.trimmed;
         // A sender that announced itself by PROBE in the middle of its unscheduled start has sent
-        // the rest of it, too: what has arrived needs no grant and is not in flight.
+        // the rest of it, too: segments that have arrived need no grant and are not in flight.
         grants.granted = grants.granted.max(landed.saturating_sub(grants.freed));
         // A trimmed packet has used up a grant, and its segment needs another one.
         let segments = self.cut.segments() + grants.trimmed;

@@ -202,40 +202,16 @@ mod tests {
     use super::*;
     use crate::budget::Ledger;
     use crate::grants::GrantNeed;
-    use crate::job::Job;
     use crate::machine::SegmentRun;
-    use crate::message::SendRequest;
-    use crate::priority::MessageShape;
-    use crate::rtt::Rtt;
     use crate::sender::Sender;
-    use crate::settings::{EndpointSettings, Identity};
-    use crate::units::{JobId, Layer, MessageKey, MessageSerial, Rank, Share, Signature, Step};
+    use crate::sender::tests::{request, settings};
+    use crate::units::{MessageSerial, Rank, Share};
 
     #[test]
     fn a_message_that_a_probe_announced_is_granted_beyond_what_has_come() {
-        let (now, segments) = (Instant::START, 100);
-        let identity = Identity {
-            rank: Rank(0),
-            world_size: 2,
-            job: JobId(1),
-            epoch: 0,
-        };
-        let settings = EndpointSettings::new(identity, &Job::default());
+        let (settings, now) = (settings(), Instant::START);
         let (mut sender, rtt) = (Sender::new(Rank(1), &settings, 1), Rtt::new(settings.gap));
-        let shape = MessageShape {
-            segments,
-            layer_count: 0,
-        };
-        let request = SendRequest {
-            key: MessageKey::new(0, 1, 0),
-            signature: Signature::NONE,
-            step: Step(1),
-            bytes: segments * settings.segment_bytes,
-            tolerance: Share::NONE,
-            contributors: 1,
-            tags: settings.policy.lossless(shape, &[(0, Layer(0))]),
-        };
-        sender.send(now, request, &settings);
+        sender.send(now, request(&settings, 100), &settings);
         let burst = sender.poll_data(now, &rtt, &settings, &mut SegmentRun::default());
         let header = burst.expect("it has a start").template;
 

@@ -301,9 +301,9 @@ impl Sender {
         self.note_probe(now);
     }
 
-    /// A report of the peer is lost. It may have granted a message that waits: the oldest one asks,
-    /// and one of those that rest. They do so once until a report brings progress: where reports
-    /// overtake each other, an answer may make another one look lost.
+    /// A report of the peer is lost. It may have granted a message that waits, so the oldest one
+    /// asks, and one of those that rest. They ask so only once until a report brings progress:
+    /// reports that overtake each other make others look lost, too.
     pub(super) fn ask_for_grants(&mut self, now: Instant) {
         if self.watch.has_asked_early || self.path.waits_until().is_some() {
             return;
@@ -341,18 +341,19 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
-        let pays = self.haste_pays(1, rtt.retry_wait(gap, 0));
-        let (record, sending) = (self.history.record(), &mut self.messages[at]);
-        let ends_soon = record == PathRecord::Lossy && sending.all_sent();
+        let record = self.history.record();
+        let ends_soon = record == PathRecord::Lossy && self.messages[at].all_sent();
+        let hastens = ends_soon && self.haste_pays(1, rtt.retry_wait(gap, 0));
+        let sending = &mut self.messages[at];
         let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
         let is_asked = sending.probe.stage == SendStage::SaidAllSent;
         if ends_soon && is_asked && echo < sending.probe.marked {
             // This report answers something else than the last PROBE.
             probe_at = probe_at.min(sending.probe.at);
         }
-        // The last PROBE is answered, and does not explain what is still in flight.
+        // This report answers the last PROBE, and some segments are still in flight.
         let is_unclear = is_asked && echo >= sending.probe.marked && sending.in_flight() > 0;
-        if ends_soon && is_unclear && sending.probe.hurries() && pays {
+        if hastens && is_unclear && sending.probe.hurries() {
             probe_at = probe_at.min(now + rtt.smoothed().divided(HASTE_PART));
         }
         if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {

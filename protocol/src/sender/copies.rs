@@ -29,8 +29,11 @@ impl Sender {
     ) {
         let sending = &self.messages[at];
         let is_last = run.repairs() == run.len() && sending.all_sent();
+        if !is_last || !sending.tolerance.is_none() {
+            return;
+        }
         let later = rtt.smoothed() + rtt.retry_wait(gap, 0);
-        if is_last && sending.tolerance.is_none() && self.haste_pays(run.len() as u64, later) {
+        if self.haste_pays(run.len() as u64, later) {
             self.copy_due = Some(Box::new(RepairCopy {
                 message: sending.id(),
                 segments: *run,

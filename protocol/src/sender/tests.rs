@@ -18,7 +18,7 @@ use crate::wire::{Flags, Header, PacketKind, PathMark, SegmentReport};
 
 const SEGMENTS: u32 = 4;
 
-pub(super) fn settings() -> EndpointSettings {
+pub(crate) fn settings() -> EndpointSettings {
     let mut job = Job::default();
     job.transport.window = SendWindow::Bytes(ByteCount::mib(64));
     job.transport.initial_window = ByteCount::kib(64);
@@ -32,7 +32,7 @@ pub(super) fn settings() -> EndpointSettings {
 }
 
 /// A lossless message of full segments.
-pub(super) fn request(settings: &EndpointSettings, segments: u32) -> SendRequest {
+pub(crate) fn request(settings: &EndpointSettings, segments: u32) -> SendRequest {
     let shape = MessageShape {
         segments,
         layer_count: 0,
