@@ -32,7 +32,7 @@ use super::Sender;
 use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
-use super::tail::{self, TailMark};
+use super::tail::{self, PathEnds, TailMark};
 use crate::machine::SegmentRun;
 use crate::outlook::earlier;
 use crate::rtt::Rtt;
@@ -401,7 +401,9 @@ impl Sender {
         settings: &EndpointSettings,
     ) {
         let is_first = stage == SendStage::Sending;
-        let mut ends = self.ends_to_mark(at, stage);
+        let in_flight = self.ends_in_flight(at);
+        self.messages[at].ends.clone_from(&in_flight);
+        let mut ends = self.ends_to_mark(at, stage, in_flight);
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
         if is_first && self.leaves_out_marks(at, ends.len() as u32, (rtt, settings.gap)) {
             // The lowest class, and of its paths the one that was used last.
@@ -491,7 +493,7 @@ impl Sender {
             return;
         }
         let is_awaited = |bit: u64| awaited.checked_shr(bit as u32).unwrap_or(0) & 1 == 1;
-        let ends = (0..).zip(sending.ends().iter().copied());
+        let ends = (0..).zip(sending.ends.iter().copied());
         let (awaited, passed): (EndMarks, EndMarks) = ends.partition(|&(bit, _)| is_awaited(bit));
         if !sending.probe.marks_again() {
             return;
@@ -515,7 +517,7 @@ impl Sender {
 
     /// Queues a PROBE on each of these paths. Those from `asks_from` on ask for a report; the last
     /// one has the lowest class, so that it waits in queues as long as the data does.
-    fn queue_marks(&mut self, at: usize, mut paths: SmallVec<[PathMark; 8]>, asks_from: usize) {
+    fn queue_marks(&mut self, at: usize, mut paths: PathEnds, asks_from: usize) {
         paths.sort_by_key(|path| path.class);
         let message = self.messages[at].id();
         let marks = paths.into_iter().enumerate().map(|(at, path)| TailMark {
@@ -554,11 +556,9 @@ impl Sender {
         }
     }
 
-    /// The last packets of a message that was sent, as far as their paths need a mark: those in
-    /// flight on lossy paths, and, behind the last packet that leaves, on unproven ones. `stage` is
-    /// the message's stage before this PROBE was due.
-    fn ends_to_mark(&self, at: usize, stage: SendStage) -> SmallVec<[PathMark; 8]> {
-        let mut ends = self.ends_in_flight(at);
+    /// Which of these ends of a message need a mark: on lossy paths all, and, behind the last
+    /// packet that leaves, on unproven ones. `stage` is its stage before this PROBE was due.
+    fn ends_to_mark(&self, at: usize, stage: SendStage, mut ends: PathEnds) -> PathEnds {
         let sending = &self.messages[at];
         let record = self.history.record();
         // A mark of an unproven path that no report answers is late rather than lost.
@@ -575,8 +575,8 @@ impl Sender {
     }
 
     /// The last packet of a message that was sent, on each path on which one is in flight.
-    fn ends_in_flight(&self, at: usize) -> SmallVec<[PathMark; 8]> {
-        let (sending, mut ends) = (&self.messages[at], SmallVec::<[PathMark; 8]>::new());
+    fn ends_in_flight(&self, at: usize) -> PathEnds {
+        let (sending, mut ends) = (&self.messages[at], PathEnds::new());
         let mut left = match sending.is_at_end() {
             true => sending.in_flight(),
             false => 0,

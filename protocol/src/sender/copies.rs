@@ -2,8 +2,8 @@
 //!
 //! A repair behind the end of a message may be lost, too. Its sender finds that a round trip and a
 //! wait later, and the whole operation may wait for it. So on paths that lose packets the last
-//! repairs of a lossless message leave twice, where that costs less time than it saves in the mean:
-//! the second time at once, by the path on which they arrive first.
+//! repairs of a message leave twice, where that costs less time than it saves in the mean: the
+//! second time at once, by the path on which they arrive first.
 //!
 //! A copy is not in flight, and is dropped if the window has no room for it. An acknowledgement may
 //! be that of either packet, so those of such a message say nothing about paths.
@@ -29,7 +29,7 @@ impl Sender {
     ) {
         let sending = &self.messages[at];
         let is_last = run.repairs() == run.len() && sending.all_sent();
-        if !is_last || !sending.tolerance.is_none() {
+        if !is_last {
             return;
         }
         let later = rtt.smoothed() + rtt.retry_wait(gap, 0);

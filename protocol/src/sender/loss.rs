@@ -146,7 +146,7 @@ impl LossHorizons {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FoundLost {
     pub(super) all: u32,
-    /// Those that have to arrive.
+    /// Those that no queue drops early.
     pub(super) needed: u32,
     /// When the last of these was sent.
     pub(super) sent_at: Stamp,
@@ -156,15 +156,15 @@ pub(super) struct FoundLost {
 }
 
 impl FoundLost {
-    /// One that may stay missing.
-    fn tolerated() -> Self {
+    /// One that a queue drops where it would mark others.
+    fn in_place_of_mark() -> Self {
         Self {
             all: 1,
             ..Self::default()
         }
     }
 
-    /// One that has to arrive.
+    /// Any other one.
     fn needed(flight: &SegmentFlight) -> Self {
         Self {
             all: 1,
@@ -307,7 +307,8 @@ impl Sender {
             self.messages[at].proof = HoleProof::Passed;
         }
         // A queue that drops early is long, but the path of the packet is sound.
-        match may_miss && self.early_drop == EarlyDrop::On {
+        let is_dropped = may_miss && self.early_drop == EarlyDrop::On;
+        match is_dropped {
             true => self.spray.on_dropped(flight.entropy),
             false => self.spray.on_loss(flight.entropy),
         }
@@ -316,8 +317,8 @@ impl Sender {
         self.land_lost(now, at, flight, |sending, segment| {
             sending.on_lost(segment, share);
         });
-        match may_miss {
-            true => FoundLost::tolerated(),
+        match is_dropped {
+            true => FoundLost::in_place_of_mark(),
             false => FoundLost::needed(flight),
         }
     }
@@ -421,5 +422,28 @@ impl Sender {
             // It has landed, so it is not found again.
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{on_lossy_paths, settings, tolerant_request};
+    use super::*;
+    use crate::machine::SegmentRun;
+
+    #[test]
+    fn a_hole_stands_for_a_mark_only_where_queues_drop_early() {
+        let now = Instant::START + Span::from_millis(1);
+        for (early_drop, needed) in [(EarlyDrop::On, 0), (EarlyDrop::Off, 1)] {
+            let mut settings = settings();
+            settings.policy.early_drop = early_drop;
+            let (mut sender, rtt) = on_lossy_paths(&settings, 8);
+            sender.send(now, tolerant_request(&settings, 100), &settings);
+            let burst = sender.poll_data(now, &rtt, &settings, &mut SegmentRun::default());
+            let class = burst.expect("the window has room").template.class;
+            let flight = sender.classes[usize::from(class.0)].flights[0].flight(0);
+            let lost = sender.lose(now, 0, &flight);
+            assert_eq!((lost.all, lost.needed), (1, needed), "{early_drop:?}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
 use super::repair::{self, RepairState};
 use super::speculation::Speculation;
 use super::stop::StopHeard;
+use super::tail::PathEnds;
 use crate::bitmap::Bitmap;
 use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
@@ -25,9 +26,7 @@ use crate::units::{
     Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, PathNumber,
     Share, Span, Stamp,
 };
-use crate::wire::{
-    Flags, HEADER_BYTES, Header, HoleProof, PacketKind, PathMark, ProbeBody, SEGMENTS_MAX,
-};
+use crate::wire::{Flags, HEADER_BYTES, Header, HoleProof, PacketKind, ProbeBody, SEGMENTS_MAX};
 
 /// A message that only waits for a grant is probed after this many waits: the grant may be lost.
 const GRANT_WAITS: u64 = 16;
@@ -141,8 +140,8 @@ pub(super) struct SendMessage {
     pub(super) probe: ProbeState,
     pub(super) parity: MessageParity,
     pub(super) stop: StopHeard,
-    /// Its last packet on each path that it has used.
-    ends: SmallVec<[PathMark; 2]>,
+    /// The last of its packets in flight on each path when it last asked.
+    pub(super) ends: PathEnds,
     /// How sure it is that its holes are lost.
     pub(super) proof: HoleProof,
     /// Whether some of its repairs have left twice.
@@ -199,7 +198,7 @@ impl SendMessage {
             probe: ProbeState::new(stage, now, probe_at),
             parity: MessageParity::default(),
             stop: StopHeard::default(),
-            ends: SmallVec::new(),
+            ends: PathEnds::new(),
             proof: HoleProof::default(),
             is_copied: false,
         }
@@ -356,19 +355,14 @@ impl SendMessage {
         }
     }
 
-    /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the message's last
-    /// packet on each path if it tolerates loss and all of it was sent.
+    /// Writes the body of a PROBE, of at most `room` bytes: the holes, and the ends of its paths if
+    /// it tolerates loss and all of it was sent.
     pub(super) fn write_probe(&self, room: usize, body: &mut Vec<u8>) {
         let ends = match self.all_sent() && !self.tolerance.is_none() {
             true => self.ends.as_slice(),
             false => &[],
         };
         ProbeBody::encode(ends, self.repair.holes(), room, body);
-    }
-
-    /// Its last packet on each path that it has used, in the order in which PROBE names them.
-    pub(super) fn ends(&self) -> &[PathMark] {
-        &self.ends
     }
 
     /// Segments that may be in flight.
@@ -419,6 +413,8 @@ impl SendMessage {
         let lane = self.tags.lanes()[self.progress.lane];
         let ecn = match lane.ecn {
             _ if self.speculates() => Ecn::NotEct,
+            // Others may begin without grants, too, and fill the queues that would drop it.
+            Ecn::NotEct if self.progress.speculation.in_doubt() > 0 => Ecn::Ect,
             Ecn::NotEct if self.has_spent_half() => Ecn::Ect,
             ecn => ecn,
         };
@@ -439,13 +435,13 @@ impl SendMessage {
         let lane = self.tags.lanes()[progress.lane];
         let room = (most - run.len()) as u32;
         let end = (progress.next + room).min(lane.end).min(allowed);
-        if speculates {
-            progress.speculation.on_sent(progress.next..end);
-        }
         while progress.next < end {
             let segments = self.tags.stretch(progress.next..end);
             progress.next += segments.end - segments.start;
             let is_short = segments.end == last + 1;
+            if speculates {
+                progress.speculation.on_sent(segments.clone());
+            }
             run.push_range(segments);
             // The last segment may be shorter, and only the last packet of a run may be.
             if is_short {
@@ -492,15 +488,6 @@ impl SendMessage {
         let leave = |range| self.take_off(range, departure);
         let bytes = run.ranges().map(leave).sum();
         flights.extend(departure.flights(self.id(), run));
-        let first = departure.first;
-        let last = PathMark {
-            number: first.number.plus(run.len() as u32 - 1),
-            ..first
-        };
-        match self.ends.iter_mut().find(|end| end.shares_path(last)) {
-            Some(end) => *end = last,
-            None => self.ends.push(last),
-        }
         bytes
     }
 

@@ -15,6 +15,8 @@
 //!    used up as many of them. As long as nothing is known of a segment, its sender takes it for
 //!    dropped, and spends the grant on the next one: the receiver's link would idle if all who are
 //!    granted waited for news. So the last quarter of a message never leaves without a grant.
+//! 5. A granted segment that may stay missing leaves as an ECT packet meanwhile: queues would drop
+//!    it among the speculative packets of others.
 
 use super::Sender;
 use super::flight::SegmentFlight;
@@ -69,8 +71,8 @@ impl Sender {
         let most = (segments * MOST_QUARTERS / 4) as u32;
         let speculative = settings.speculative_segments().min(most);
         let is_small = speculative <= settings.unscheduled_segments();
-        // The segments of several classes are not sent in their order.
-        if is_small || request.tags.lanes().len() > 1 {
+        let mut lanes = request.tags.lanes().windows(2);
+        if is_small || lanes.any(|pair| pair[0].class != pair[1].class) {
             return self.send(now, request, settings);
         }
         let start = UnscheduledStart {
@@ -109,21 +111,27 @@ mod tests {
     use super::super::tests::{request, settings};
     use super::*;
     use crate::machine::{Ecn, SegmentRun};
-    use crate::units::{Entropy, Instant, MessageId, MessageSerial, PathNumber};
+    use crate::priority::MessageShape;
+    use crate::units::{
+        ByteCount, Entropy, Instant, Layer, Magnitude, MessageId, MessageSerial, PathNumber, Rank,
+        Share,
+    };
     use crate::wire::PathMark;
 
     const SEGMENTS: u32 = 20;
 
     /// A message that may begin with this many segments.
     fn message(speculative: u32) -> SendMessage {
-        let settings = settings();
+        begun(request(&settings(), SEGMENTS), speculative)
+    }
+
+    fn begun(request: SendRequest, speculative: u32) -> SendMessage {
         let start = UnscheduledStart {
             speculative,
             ..UnscheduledStart::default()
         };
         let serial = MessageSerial::first(MessageId(1));
-        let request = request(&settings, SEGMENTS);
-        SendMessage::new(serial, request, &settings, start, Instant::START)
+        SendMessage::new(serial, request, &settings(), start, Instant::START)
     }
 
     /// Sends all that may leave by now: the segments of each run, and whether queues may drop it.
@@ -144,6 +152,43 @@ mod tests {
             runs.push((run.segments().collect(), taken.ecn));
         }
         runs
+    }
+
+    #[test]
+    fn a_message_that_may_miss_segments_begins_without_a_grant_as_well() {
+        let mut settings = settings();
+        settings.policy.protected_share = Share::new(0.2).expect("a share");
+        settings.grant_segments = Some(64);
+        settings.unscheduled = ByteCount::kib(8);
+        settings.speculative = ByteCount::mib(1);
+        let shape = MessageShape {
+            segments: SEGMENTS,
+            layer_count: 0,
+        };
+        let magnitude = |segment| Magnitude(u8::from((8..12).contains(&segment)) * 100);
+        let magnitudes = (0..SEGMENTS).map(magnitude).collect();
+        let request = SendRequest {
+            tolerance: Share::ALL,
+            tags: (settings.policy).lossy(shape, &[(0, Layer(0))], magnitudes),
+            ..request(&settings, SEGMENTS)
+        };
+        let mut sender = Sender::new(Rank(1), &settings, 1);
+        sender.send_alone(Instant::START, request.clone(), &settings);
+        assert_eq!(sender.messages[0].progress.speculation.until, 15);
+
+        let mut message = begun(request, 6);
+        let expected = [
+            ((8..12).collect(), Ecn::NotEct),
+            ((0..2).collect(), Ecn::NotEct),
+        ];
+        assert_eq!(sent(&mut message), expected, "the protected ones first");
+        let in_doubt = (0..SEGMENTS).filter(|&segment| message.has_speculated_with(segment));
+        assert!(in_doubt.eq([0, 1, 8, 9, 10, 11]));
+        message.progress.granted = 2;
+        assert_eq!(sent(&mut message), [((2..4).collect(), Ecn::Ect)]);
+        message.on_acked(0..12);
+        message.progress.granted = 12;
+        assert_eq!(sent(&mut message), [((4..8).collect(), Ecn::NotEct)]);
     }
 
     fn lose(message: &mut SendMessage, segment: u32) {

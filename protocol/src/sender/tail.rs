@@ -24,6 +24,8 @@
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again.
 
+use smallvec::SmallVec;
+
 use super::history::{HoleJudge, PathRecord};
 use super::pace::HOSTS;
 use crate::units::{MessageId, Span};
@@ -62,6 +64,9 @@ impl PathRecord {
         }
     }
 }
+
+/// The last packet of a message on each of some paths.
+pub(super) type PathEnds = SmallVec<[PathMark; 8]>;
 
 /// A PROBE that is to be sent.
 #[derive(Clone, Copy, Debug)]

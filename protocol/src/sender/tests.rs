@@ -14,7 +14,7 @@ use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
     ByteCount, Entropy, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use crate::wire::{Flags, Header, PacketKind, PathMark, SegmentReport};
+use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, SegmentReport};
 
 const SEGMENTS: u32 = 4;
 
@@ -319,7 +319,7 @@ fn with_room() -> EndpointSettings {
 }
 
 /// A message of full segments that may all be missing.
-fn tolerant_request(settings: &EndpointSettings, segments: u32) -> SendRequest {
+pub(super) fn tolerant_request(settings: &EndpointSettings, segments: u32) -> SendRequest {
     let shape = MessageShape {
         segments,
         layer_count: 0,
@@ -422,6 +422,38 @@ fn the_end_of_a_message_that_may_miss_segments_is_told_until_its_paths_are_prove
 }
 
 #[test]
+fn the_end_is_told_with_the_paths_on_which_packets_are_in_flight() {
+    let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+    let ((mut sender, mut rtt), mut run) = (on_lossy_paths(&settings, 8), SegmentRun::default());
+    sender.send(now, tolerant_request(&settings, 150), &settings);
+    let mut next = || sender.poll_data(now, &rtt, &settings, &mut run);
+    let sent: Vec<Header> = iter::from_fn(|| Some(next()?.template)).collect();
+    let (last, before) = sent.split_last().expect("several runs");
+    assert!(before.len() > 1 && before.iter().all(|run| run.entropy != last.entropy));
+    // All but the last run have arrived.
+    let arrived = before.iter().map(|_| 46).sum();
+    let (header, report) = report_of(before.last().expect("one"), arrived);
+    let packet = ReportPacket {
+        header: &Header {
+            number: settings.first_number,
+            ..header
+        },
+        report,
+        bitmap: &[],
+    };
+    now = now + Span::from_micros(20);
+    sender.handle_report(now, &packet, &mut rtt, &settings);
+    let mut body = Vec::new();
+    let probe = sender.poll_control(now, &rtt, &settings, &mut body);
+    assert!(probe.is_some_and(|probe| probe.flags.has(Flags::ALL_SENT)));
+    let ends: Vec<Entropy> = ProbeBody::decode(&body)
+        .ends()
+        .map(|end| end.entropy)
+        .collect();
+    assert_eq!(ends, [last.entropy]);
+}
+
+#[test]
 fn the_end_is_told_on_clean_paths_if_a_switch_has_cut_a_packet() {
     let (settings, now) = (with_room(), Instant::START);
     let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
@@ -471,7 +503,7 @@ fn a_mark_that_a_report_tells_of_makes_a_tolerance_useful() {
 
 /// A sender on paths that lose one of a hundred packets and take 100 us, on a host that takes so
 /// many nanoseconds for a packet of its own.
-fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender, Rtt) {
+pub(super) fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender, Rtt) {
     let (mut sender, mut rtt) = (Sender::new(Rank(1), settings, 1), Rtt::new(settings.gap));
     rtt.sample(Span::from_micros(100));
     sender.losses.on_sent(10_000);

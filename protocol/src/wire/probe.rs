@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     0  paths           u8, how many ends of paths follow
-//!     1  ends            8 bytes each: the last packet of the message on a path, see PathMark
+//!     1  ends            8 bytes each: the last packet in flight on a path, see PathMark
 //!        holes           a SegmentReport and a bitmap of the holes; absent if there are none
 //! ```
 
@@ -120,7 +120,7 @@ impl<'a> ProbeBody<'a> {
         }
     }
 
-    /// The last packet of the message on each path that it has used, when all of it was sent.
+    /// The last packet of the message in flight on each path, when all of it was sent.
     pub fn ends(&self) -> impl Iterator<Item = PathMark> + use<'a> {
         self.ends.iter().filter_map(PathMark::decode)
     }
