@@ -111,7 +111,7 @@ pub struct Feedback {
     pub marks: u32,
     /// Segments newly found lost.
     pub lost: u32,
-    /// Those of them that must arrive.
+    /// Those of them that no queue drops early, in place of a mark.
     pub lost_needed: u32,
     /// When the last of these was sent.
     pub lost_sent_at: Stamp,

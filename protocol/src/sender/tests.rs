@@ -426,13 +426,17 @@ fn the_end_is_told_with_the_paths_on_which_packets_are_in_flight() {
     let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
     let ((mut sender, mut rtt), mut run) = (on_lossy_paths(&settings, 8), SegmentRun::default());
     sender.send(now, tolerant_request(&settings, 150), &settings);
-    let mut next = || sender.poll_data(now, &rtt, &settings, &mut run);
-    let sent: Vec<Header> = iter::from_fn(|| Some(next()?.template)).collect();
-    let (last, before) = sent.split_last().expect("several runs");
-    assert!(before.len() > 1 && before.iter().all(|run| run.entropy != last.entropy));
+    let next = || {
+        let burst = sender.poll_data(now, &rtt, &settings, &mut run)?;
+        Some((burst.template, run.len() as u32))
+    };
+    let sent: Vec<(Header, u32)> = iter::from_fn(next).collect();
+    let ((last, _), before) = sent.split_last().expect("several runs");
+    assert!(before.len() > 1);
+    assert!(before.iter().all(|(run, _)| run.entropy != last.entropy));
     // All but the last run have arrived.
-    let arrived = before.iter().map(|_| 46).sum();
-    let (header, report) = report_of(before.last().expect("one"), arrived);
+    let arrived = before.iter().map(|(_, segments)| segments).sum();
+    let (header, report) = report_of(&before[before.len() - 1].0, arrived);
     let packet = ReportPacket {
         header: &Header {
             number: settings.first_number,
