@@ -353,7 +353,8 @@ impl Sender {
         }
         // This report answers the last PROBE, and some segments are still in flight.
         let is_unclear = is_asked && echo >= sending.probe.marked && sending.in_flight() > 0;
-        if hastens && is_unclear && sending.probe.hurries() {
+        let is_overtaken = sending.probe.is_awaited && sending.probe.is_alone;
+        if (hastens || is_overtaken) && is_unclear && sending.probe.hurries() {
             probe_at = probe_at.min(now + rtt.smoothed().divided(HASTE_PART));
         }
         if let Some(until) = self.path.waits_until().filter(|_| probe_at > now) {
@@ -404,14 +405,18 @@ impl Sender {
         let in_flight = self.ends_in_flight(at);
         self.messages[at].ends.clone_from(&in_flight);
         let mut ends = self.ends_to_mark(at, stage, in_flight);
+        let has_none = ends.is_empty();
         ends.retain(|&mut end| !is_first || self.numbers.is_last(end));
-        if is_first && self.leaves_out_marks(at, ends.len() as u32, (rtt, settings.gap)) {
+        let leaves_out =
+            is_first && self.leaves_out_marks(at, ends.len() as u32, (rtt, settings.gap));
+        if leaves_out {
             // The lowest class, and of its paths the one that was used last.
             ends.sort_by_key(|end| Reverse(end.class));
             ends.truncate(1);
         }
-        self.messages[at].probe.marked_again = 0;
-        if self.messages[at].probe.asks_elsewhere() {
+        let probe = &mut self.messages[at].probe;
+        (probe.is_alone, probe.marked_again) = (has_none || leaves_out, 0);
+        if probe.asks_elsewhere() {
             ends.clear();
         }
         let class = self.messages[at].lowest_class(&settings.policy);
@@ -482,14 +487,11 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again, unless the last marks may still be in flight.
+    /// them: marks them again, unless the last marks may still be in flight, or there were none.
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
-        if awaited == 0 {
-            return;
-        }
-        sending.probe.is_awaited = true;
-        if echo < sending.probe.marked {
+        sending.probe.is_awaited = awaited > 0;
+        if awaited == 0 || sending.probe.is_alone || echo < sending.probe.marked {
             return;
         }
         let is_awaited = |bit: u64| awaited.checked_shr(bit as u32).unwrap_or(0) & 1 == 1;
@@ -563,7 +565,7 @@ impl Sender {
         let record = self.history.record();
         // A mark of an unproven path that no report answers is late rather than lost.
         let is_due = record == PathRecord::Lossy || stage == SendStage::Sending;
-        let is_marked = is_due && sending.needs_marks(record);
+        let is_marked = (is_due && sending.needs_marks(record)) || sending.probe.is_awaited;
         if !is_marked && !sending.is_in_doubt() {
             ends.clear();
         }

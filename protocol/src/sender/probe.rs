@@ -77,6 +77,8 @@ pub(super) struct ProbeState {
     pub(super) marked: Stamp,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
     pub(super) is_awaited: bool,
+    /// Whether the last one left without marks on the other paths of the message.
+    pub(super) is_alone: bool,
     /// How many holes the last one named.
     pub(super) holes_told: u32,
     /// Stamp of the first one since the message stopped making progress.
@@ -104,6 +106,7 @@ impl ProbeState {
             long_bytes: 0,
             marked: Stamp::default(),
             is_awaited: false,
+            is_alone: false,
             holes_told: 0,
             asked_still: None,
             told_still: false,

@@ -22,7 +22,9 @@
 //! passed most of its paths, or its receiver has all of it.
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
-//! report names the ends that its receiver still awaits: their marks were lost, and go again.
+//! report names the ends that its receiver still awaits: their marks were lost, and go again. If
+//! PROBE left without marks, it may only have overtaken the packets on other paths: these get their
+//! first marks a quarter of a round trip later, unless they are acknowledged by then.
 
 use smallvec::SmallVec;
 

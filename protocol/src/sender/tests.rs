@@ -458,6 +458,55 @@ fn the_end_is_told_with_the_paths_on_which_packets_are_in_flight() {
 }
 
 #[test]
+fn ends_that_a_lone_probe_may_have_overtaken_are_marked_a_quarter_round_trip_later() {
+    let (settings, mut now) = (with_room(), Instant::START);
+    let (mut rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    sender.send(now, tolerant_request(&settings, 100), &settings);
+    let mut next = || Some(sender.poll_data(now, &rtt, &settings, &mut run)?.template);
+    let first = next().expect("the window has room");
+    let last = iter::from_fn(next).last().expect("several runs");
+    let mut body = Vec::new();
+    let mut probe = |sender: &mut Sender, now, rtt: &Rtt| {
+        let header = sender.poll_control(now, rtt, &settings, &mut body);
+        header.map(|header| header.entropy)
+    };
+    let mut hear = |sender: &mut Sender, now, packet, cumulative, awaited| {
+        let (header, report) = report_of(packet, cumulative);
+        let report = SegmentReport {
+            awaited,
+            keeps_order: true,
+            granted: 100,
+            ..report
+        };
+        let packet = ReportPacket {
+            header: &Header {
+                number: settings.first_number.plus(cumulative),
+                ..header
+            },
+            report,
+            bitmap: &[],
+        };
+        sender.handle_report(now, &packet, &mut rtt, &settings);
+        rtt
+    };
+    now = now + Span::from_micros(40);
+    let rtt = hear(&mut sender, now, &first, 1, 0);
+    assert!(probe(&mut sender, now, &rtt).is_some(), "the end is told");
+    assert_eq!(probe(&mut sender, now, &rtt), None, "without marks");
+    let told = Header {
+        sent_at: now.wire_micros(),
+        ..last
+    };
+    now = now + Span::from_micros(40);
+    let rtt = hear(&mut sender, now, &told, 2, u64::MAX);
+    assert_eq!(probe(&mut sender, now, &rtt), None, "they may only be late");
+    now = now + Span::from_micros(10);
+    let marked = iter::from_fn(|| probe(&mut sender, now, &rtt));
+    assert!(marked.count() > 1, "each path");
+}
+
+#[test]
 fn the_end_is_told_on_clean_paths_if_a_switch_has_cut_a_packet() {
     let (settings, now) = (with_room(), Instant::START);
     let (rtt, mut run) = (Rtt::new(settings.gap), SegmentRun::default());
