@@ -55,6 +55,8 @@ pub(crate) struct RankState {
     near_grants: Grants,
     /// Whether the network has lost a packet of this rank.
     pub(crate) has_lost: bool,
+    /// How long peers have taken to answer their first grants, since packets were lost.
+    first_answers: Rtt,
 }
 
 impl RankState {
@@ -70,6 +72,7 @@ impl RankState {
             near: Vec::new(),
             ledger,
             has_lost: false,
+            first_answers: Rtt::new(Span::ZERO),
         }
     }
 
@@ -142,6 +145,10 @@ impl RankState {
             gap,
             overtaking: overtaking(rtt, &self.network),
             hold: hold(rtt, &self.network),
+            first_answers: match reach {
+                Reach::Network if self.has_lost => Some(&mut self.first_answers),
+                _ => None,
+            },
         }
     }
 }

@@ -92,6 +92,7 @@ use crate::order::{ArrivalOrder, OrderTrust};
 use crate::outlook::{ControlOutlook, earlier};
 use crate::parity::{CoveredRun, ParityGroup};
 use crate::path::{EcnWatch, PathFault};
+use crate::rtt::Rtt;
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES, paths_named};
@@ -345,7 +346,7 @@ impl Receiver {
         if lent.grants.is_unlimited() {
             receiving.grant(lent.now, u32::MAX);
             if receiving.has_unheard_grant() {
-                self.granted.on_grant(lent.now, lent.settings.gap);
+                self.granted.on_grant(lent);
             }
         } else {
             let turn = lent.grants.turn(request.step, request.urgency);
@@ -390,7 +391,7 @@ impl Receiver {
         let (more, need) = receiving.grant(lent.now, most);
         let more = receiving.of_turn(more);
         lent.grants.expect(lent.now, lent.place, more);
-        self.granted.on_grant(lent.now, lent.settings.gap);
+        self.granted.on_grant(lent);
         self.note(at);
         need
     }
@@ -570,7 +571,7 @@ impl Receiver {
             self.granted.on_loss();
         }
         if let Some(took) = receiving.hear_grant(lent.now, receiving.received.ones()) {
-            self.granted.on_answer(took);
+            self.granted.on_answer(took, lent);
         }
         let landed = receiving.settle_some(segments);
         lent.grants.settle(lent.place, landed);
@@ -754,6 +755,8 @@ pub struct RankResources<'a> {
     pub overtaking: Span,
     /// How long parity waits for a late segment.
     pub hold: Span,
+    /// Where packets are lost: how long peers have taken to answer their first grants.
+    pub first_answers: Option<&'a mut Rtt>,
 }
 
 impl RankResources<'_> {

@@ -195,6 +195,8 @@ pub struct Sender {
     marks_due: VecDeque<TailMark>,
     late: LateSegments,
     early_drop: EarlyDrop,
+    /// Of the job: how many may wait for each message.
+    ranks: u16,
     reports: ReportsHeard,
     losses: LossShare,
     /// Messages that were sent and whose parity waits until there is nothing else to send.
@@ -242,6 +244,7 @@ impl Sender {
             marks_due: VecDeque::new(),
             late: LateSegments::default(),
             early_drop: settings.policy.early_drop,
+            ranks: settings.identity.world_size,
             reports: ReportsHeard::new(settings.first_number),
             losses: LossShare::default(),
             parity_due: VecDeque::new(),

@@ -389,3 +389,35 @@ fn a_segment_that_is_repaired_after_all_is_awaited() {
     assert_eq!(holes.iter_ones().collect::<Vec<_>>(), lost);
     assert!(transfer.shown.is_empty(), "nothing was asked for");
 }
+
+#[test]
+fn each_report_of_a_complete_message_is_its_stop() {
+    let mut transfer = Transfer::new(&job(), Share::NONE, Vec::new());
+    let mut last = None;
+    while transfer.holes.is_none() {
+        transfer.turn(&mut |_, header| match header.kind {
+            PacketKind::Data => {
+                last = Some(*header);
+                Fate::Comes
+            }
+            PacketKind::Stop => Fate::IsLost,
+            _ => Fate::Comes,
+        });
+    }
+    let reports = |transfer: &mut Transfer| {
+        let said = transfer.said_by(1).into_iter();
+        said.map(|(header, _)| header.kind).collect::<Vec<_>>()
+    };
+    reports(&mut transfer);
+    // A mark shows that the packet before it is lost, of which a report has to tell.
+    let last = last.expect("all segments have come");
+    let mark = Header {
+        kind: PacketKind::Probe,
+        flags: Flags::MARKER,
+        number: last.number.plus(2),
+        length: 0,
+        ..last
+    };
+    transfer.bring(1, mark, &[]);
+    assert_eq!(reports(&mut transfer), [PacketKind::Stop]);
+}

@@ -696,6 +696,9 @@ impl ReceiveMessage {
         room: usize,
         body: &mut Vec<u8>,
     ) -> Option<PolledReport> {
+        if self.stage == ReceiveStage::Complete {
+            self.report.stop_in_place_of_ack();
+        }
         let (kind, first) = self.report.next()?;
         let flags = match self.says_late() {
             true => Flags::LATE,

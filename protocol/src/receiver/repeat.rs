@@ -12,6 +12,8 @@
 //!    - Once packets of the peer were lost, twice the usual time, with up to [`REPEATS_LOSSY`]
 //!      repeats.
 //!    - Before the first answer, [`GAPS_UNKNOWN`] gaps, with one repeat: the path may be long.
+//!      Once packets of this rank were lost, at most twice the usual time in which other peers
+//!      have answered their first grants, with up to [`REPEATS_MAX`] repeats.
 //! 4. Once packets were lost, the answer to a PROBE repeats all grants that should have been heard
 //!    by then: the prober may be waiting for one of them, and a lost grant occupies a part of the
 //!    grant window. Answers to these repeats are not timed (Karn's rule, RFC 6298 section 3).
@@ -83,11 +85,11 @@ impl GrantWatch {
         self.is_lossy = true;
     }
 
-    /// A grant was made in a job with this gap.
-    pub(super) fn on_grant(&mut self, now: Instant, gap: Span) {
-        self.since = now;
-        if self.repeats < self.most() {
-            let due = now + self.wait(gap);
+    /// A grant was made.
+    pub(super) fn on_grant(&mut self, lent: &RankResources<'_>) {
+        self.since = lent.now;
+        if self.repeats < self.most(lent) {
+            let due = lent.now + self.wait(lent);
             self.due = earlier(self.due, Some(due));
         }
     }
@@ -95,10 +97,15 @@ impl GrantWatch {
     /// A grant was heard after so long. If its report was lost, a later one was heard: a sample
     /// that is too long counts for little more than the longest that was expected, so that it
     /// hardly lengthens the next wait, yet a path that has become longer is learned.
-    pub(super) fn on_answer(&mut self, took: Span) {
-        let most = match self.answers.is_known() {
-            true => self.answers.answer_wait() + self.answers.smoothed().divided(4),
-            false => took,
+    pub(super) fn on_answer(&mut self, took: Span, lent: &mut RankResources<'_>) {
+        let most = match (self.answers.is_known(), &mut lent.first_answers) {
+            (true, _) => self.answers.answer_wait() + self.answers.smoothed().divided(4),
+            (false, first_answers) => {
+                if let Some(of_rank) = first_answers {
+                    of_rank.sample(took);
+                }
+                took
+            }
         };
         self.answers.sample(took.min(most));
     }
@@ -109,15 +116,15 @@ impl GrantWatch {
     }
 
     /// The time has come to look whether grants go again; tells whether they do.
-    pub(super) fn look(&mut self, now: Instant, gap: Span) -> bool {
-        let at = self.since + self.wait(gap);
+    pub(super) fn look(&mut self, lent: &RankResources<'_>) -> bool {
+        let (now, at) = (lent.now, self.since + self.wait(lent));
         if at > now {
             self.due = Some(at);
             return false;
         }
         self.repeats += 1;
         self.since = now;
-        self.due = (self.repeats < self.most()).then(|| now + self.wait(gap));
+        self.due = (self.repeats < self.most(lent)).then(|| now + self.wait(lent));
         true
     }
 
@@ -127,21 +134,31 @@ impl GrantWatch {
     }
 
     /// How often grants go again until a segment comes.
-    fn most(&self) -> u32 {
+    fn most(&self, lent: &RankResources<'_>) -> u32 {
         match (self.answers.is_known(), self.is_lossy) {
-            (false, _) => 1,
-            (true, false) => REPEATS_MAX,
+            (false, _) if lent.first_answers.is_none() => 1,
+            (false, _) | (true, false) => REPEATS_MAX,
             (true, true) => REPEATS_LOSSY,
         }
     }
 
-    fn wait(&self, gap: Span) -> Span {
+    fn wait(&self, lent: &RankResources<'_>) -> Span {
+        let gap = lent.settings.gap;
         let first = match self.answers.is_known() {
             true if self.is_lossy => self.answers.smoothed() * ANSWERS_AWAITED,
             true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
-            false => gap * GAPS_UNKNOWN,
+            false => first_wait(lent),
         };
         first.min(WAIT_MAX) * (1 << self.repeats)
+    }
+}
+
+/// How long a peer is awaited that has answered no grant yet.
+fn first_wait(lent: &RankResources<'_>) -> Span {
+    let unknown = lent.settings.gap * GAPS_UNKNOWN;
+    match &lent.first_answers {
+        Some(others) if others.is_known() => unknown.min(others.smoothed() * ANSWERS_AWAITED),
+        _ => unknown,
     }
 }
 
@@ -153,8 +170,8 @@ impl Receiver {
         }
         if !self.messages.iter().any(ReceiveMessage::has_unheard_grant) {
             self.granted.rest();
-        } else if self.granted.look(lent.now, lent.settings.gap) {
-            self.tell_again(lent.now, Span::ZERO, |_| {});
+        } else if self.granted.look(lent) {
+            self.tell_again(lent, Span::ZERO, |_| {});
         }
     }
 
@@ -165,14 +182,19 @@ impl Receiver {
         } = &self.granted;
         if *is_lossy && answers.is_known() {
             let usual = answers.smoothed();
-            self.tell_again(lent.now, usual, ReceiveMessage::time_no_answer);
+            self.tell_again(lent, usual, ReceiveMessage::time_no_answer);
         }
     }
 
     /// Tells grants again that are not heard although they were told at least `age` ago, and does
     /// something else with their messages.
-    fn tell_again(&mut self, now: Instant, age: Span, also: impl Fn(&mut ReceiveMessage)) {
-        let most = self.granted.most();
+    fn tell_again(
+        &mut self,
+        lent: &RankResources<'_>,
+        age: Span,
+        also: impl Fn(&mut ReceiveMessage),
+    ) {
+        let (now, most) = (lent.now, self.granted.most(lent));
         let messages = self.messages.iter_mut();
         let unheard = messages.filter_map(|receiving| {
             let is_told = receiving.tell_grant_again(now, age, most);
@@ -201,11 +223,49 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::budget::Ledger;
-    use crate::grants::GrantNeed;
+    use crate::grants::{GrantNeed, Grants};
     use crate::machine::SegmentRun;
     use crate::sender::Sender;
     use crate::sender::tests::{request, settings};
     use crate::units::{MessageSerial, Rank, Share};
+
+    /// How many microseconds after the one before each repeat of a peer's first grant is due.
+    fn waits(first_answers: Option<u64>) -> Vec<u64> {
+        let settings = settings();
+        let (mut ledger, mut grants) = (Ledger::new(Share::NONE), Grants::new(Some(64), 8));
+        let mut others = Rtt::new(Span::ZERO);
+        let has_lost = first_answers.is_some();
+        if let Some(micros) = first_answers {
+            others.sample(Span::from_micros(micros));
+        }
+        let mut lent = RankResources {
+            now: Instant::START,
+            settings: &settings,
+            ledger: &mut ledger,
+            grants: &mut grants,
+            place: 0,
+            gap: settings.gap,
+            overtaking: settings.gap,
+            hold: Span::ZERO,
+            first_answers: has_lost.then_some(&mut others),
+        };
+        let mut watch = GrantWatch::new();
+        watch.on_grant(&lent);
+        let mut waits = Vec::new();
+        while let Some(due) = watch.due() {
+            waits.push((due - lent.now).as_micros());
+            lent.now = due;
+            assert!(watch.look(&lent));
+        }
+        waits
+    }
+
+    #[test]
+    fn a_peer_that_never_answered_is_told_again_after_the_time_of_others() {
+        assert_eq!(waits(None), [2_000], "its path may be long");
+        assert_eq!(waits(Some(30)), [60, 120, 240, 480, 960]);
+        assert_eq!(waits(Some(5_000))[0], 2_000, "at most");
+    }
 
     #[test]
     fn a_message_that_a_probe_announced_is_granted_beyond_what_has_come() {

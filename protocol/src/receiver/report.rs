@@ -166,6 +166,13 @@ impl ReportState {
         }
     }
 
+    /// The message is complete: an acknowledgement that is due says so.
+    pub(super) fn stop_in_place_of_ack(&mut self) {
+        if matches!(self.due, ReportDue::AckBy(_)) {
+            self.due = ReportDue::Whole(PacketKind::Stop, 0);
+        }
+    }
+
     /// A report of this kind was not sent after all. Its packets count as unreported until the next
     /// report, which covers the whole message.
     pub(super) fn again(&mut self, kind: PacketKind) {

@@ -10,6 +10,8 @@
 //!    - The wait after an answer doubles, too, as long as no segment leaves or arrives.
 //!    - Where it pays ([`Sender::haste_pays`]), two PROBEs ask at the end of a message, and an
 //!      answer that does not explain all that is in flight there is soon followed by the next.
+//!    - Where it pays ([`Sender::early_question_pays`]), a message of which all was sent asks as
+//!      soon as an answer is due, if it is the only one in flight.
 //! 2. A message that makes no progress, as its receiver has confirmed, *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -153,9 +155,9 @@ impl Sender {
         at: usize,
         (rtt, gap): (&Rtt, Span),
     ) -> Instant {
-        let record = self.history.record();
+        let wait = self.report_wait(at, (rtt, gap));
         let sending = &mut self.messages[at];
-        let next = sending.next_probe(now, ReportWait { rtt, gap, record });
+        let next = sending.next_probe(now, wait);
         sending.probe.at = next;
         self.note_probe(next);
         next
@@ -192,20 +194,20 @@ impl Sender {
             self.first_due(now)
         };
         let at = at?;
+        let report_wait = self.report_wait(at, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         sending.probe.count_vain(self.heard);
-        let doubled = wait * (1 << sending.probe.unanswered.min(6));
-        let next = now
-            + match self.history.record() {
-                PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => {
-                    doubled.min(longest)
-                }
-                _ => {
-                    let hurries = u32::from(sending.probe.hurries());
-                    let asked = sending.probe.unanswered.saturating_sub(hurries);
-                    rtt.retry_wait(settings.gap, asked).min(longest)
-                }
-            };
+        let unanswered = sending.probe.unanswered;
+        let doubled = wait * (1 << unanswered.min(6));
+        let usual = match report_wait.record {
+            PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => doubled,
+            _ => {
+                let hurries = u32::from(sending.probe.hurries());
+                let asked = unanswered.saturating_sub(hurries);
+                rtt.retry_wait(settings.gap, asked)
+            }
+        };
+        let next = now + report_wait.or_at_end(usual, unanswered).min(longest);
         let is_news = sending.is_news() || sending.has_untold_holes();
         let stage = sending.probe.stage;
         sending.on_probe(now, next);
@@ -333,6 +335,36 @@ impl Sender {
         is_lossy && !tail::costs_more(share, lone * (packets * LONE_COST), time)
     }
 
+    /// How long the message at `at` waits for a report.
+    pub(super) fn report_wait<'a>(&self, at: usize, (rtt, gap): (&'a Rtt, Span)) -> ReportWait<'a> {
+        let record = self.history.record();
+        let sending = &self.messages[at];
+        let may_lack = sending.all_sent() && sending.in_flight() > 0;
+        let asks_soon = record == PathRecord::Lossy
+            && may_lack
+            && self.is_alone_in_flight(at)
+            && self.early_question_pays(rtt.probe_wait(gap).beyond(rtt.smoothed()));
+        ReportWait {
+            rtt,
+            gap,
+            record,
+            at_end: asks_soon.then(|| rtt.smoothed()),
+        }
+    }
+
+    /// Whether no other message has packets in flight. They would show the losses of this one, or
+    /// are more urgent, so that it waits in queues.
+    fn is_alone_in_flight(&self, at: usize) -> bool {
+        let mut all = self.messages.iter();
+        all.all(|(other, sending)| other == at || sending.in_flight() == 0)
+    }
+
+    /// Whether it pays to ask this much earlier than usual about the last packets of an operation.
+    fn early_question_pays(&self, saved: Span) -> bool {
+        let felt = tail::felt_share(self.losses.share(), self.ranks);
+        felt > 0.0 && !tail::costs_more(felt, self.pace.lone() * LONE_COST, saved)
+    }
+
     /// A report about a message has arrived that echoes a packet with this stamp.
     pub(super) fn on_answer(
         &mut self,
@@ -341,11 +373,11 @@ impl Sender {
         echo: Stamp,
         (rtt, gap): (&Rtt, Span),
     ) {
-        let record = self.history.record();
-        let ends_soon = record == PathRecord::Lossy && self.messages[at].all_sent();
+        let wait = self.report_wait(at, (rtt, gap));
+        let ends_soon = wait.record == PathRecord::Lossy && self.messages[at].all_sent();
         let hastens = ends_soon && self.haste_pays(1, rtt.retry_wait(gap, 0));
         let sending = &mut self.messages[at];
-        let mut probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
+        let mut probe_at = sending.next_probe(now, wait);
         let is_asked = sending.probe.stage == SendStage::SaidAllSent;
         if ends_soon && is_asked && echo < sending.probe.marked {
             // This report answers something else than the last PROBE.

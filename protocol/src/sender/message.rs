@@ -39,6 +39,9 @@ pub(super) fn grant_wait(wait: Span) -> Span {
     (wait * GRANT_WAITS).min(GRANT_WAIT_MAX.max(wait))
 }
 
+/// The first wait of a message at its end doubles at most this often.
+const END_DOUBLINGS: u32 = 6;
+
 /// How long a message waits for a report.
 #[derive(Clone, Copy)]
 pub(super) struct ReportWait<'a> {
@@ -46,6 +49,16 @@ pub(super) struct ReportWait<'a> {
     /// The job's.
     pub(super) gap: Span,
     pub(super) record: PathRecord,
+    /// The first wait of a message of which all was sent, if it is shorter than others.
+    pub(super) at_end: Option<Span>,
+}
+
+impl ReportWait<'_> {
+    /// This wait, or a shorter one of a message at its end that has asked so often.
+    pub(super) fn or_at_end(&self, wait: Span, asked: u32) -> Span {
+        let doubled = |first: Span| first * (1 << asked.min(END_DOUBLINGS));
+        self.at_end.map_or(wait, |first| wait.min(doubled(first)))
+    }
 }
 
 /// How the segments of a run are sent.
@@ -261,18 +274,20 @@ impl SendMessage {
     /// that information. On lossy paths the end of every message is told at once, or later if
     /// others mark it, on unproven ones that of long messages.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
-        let ReportWait { rtt, gap, record } = wait;
+        let ReportWait {
+            rtt, gap, record, ..
+        } = wait;
         if self.has_news(record) {
             return now.max(self.probe.marks_from);
         }
         let usual = rtt.probe_wait(gap);
-        let wait = match record {
+        let first = match record {
             PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => usual,
             _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
         };
         now + match self.waits_for_grant() {
-            true => grant_wait(wait),
-            false => wait,
+            true => grant_wait(first),
+            false => wait.or_at_end(first, self.probe.retries),
         }
     }
 

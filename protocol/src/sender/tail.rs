@@ -46,6 +46,14 @@ pub(super) fn leaves_out_marks(packets: u32, share: f64, lone: Span, later: Span
     f64::from(packets) * share < FEW_LOST && costs_more(share, lone, later)
 }
 
+/// The share of packets whose loss costs a rank time, if `share` of all are lost. An operation of
+/// `ranks` ranks ends with its slowest message, and each rank sends as many messages: a loss counts
+/// for all ranks, but at most once for the messages of one.
+pub(super) fn felt_share(share: f64, ranks: u16) -> f64 {
+    let ranks = f64::from(ranks.max(1));
+    (share * ranks).min(1.0 / ranks).max(share)
+}
+
 /// Whether a mark that takes `lone` to leave costs more time than it saves in the mean, on paths
 /// that lose `share` of the packets, if a lost one is found `later` without it. Where the share is
 /// not known, no mark does.
@@ -83,6 +91,15 @@ pub(super) struct TailMark {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_counts_for_all_ranks_that_wait_for_it() {
+        assert_eq!(felt_share(0.01, 1), 0.01);
+        assert_eq!(felt_share(0.01, 4), 0.04);
+        assert_eq!(felt_share(0.001, 64), 1.0 / 64.0, "some message lacks one");
+        assert_eq!(felt_share(0.1, 64), 0.1);
+        assert_eq!(felt_share(0.0, 64), 0.0);
+    }
 
     #[test]
     fn marks_are_left_out_where_they_cost_more_than_they_save() {

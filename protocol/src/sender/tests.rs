@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::history::{HoleJudge, PathHistory};
+use super::history::{HoleJudge, PathHistory, PathRecord};
 use super::{ReportPacket, Sender};
 use crate::bitmap::Bitmap;
 use crate::job::{Job, SendWindow, ToleranceUse};
@@ -565,6 +565,40 @@ pub(super) fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender,
     (sender.pace).on_next(Instant::START + Span::from_nanos(lone));
     sender.history.on_loss();
     (sender, rtt)
+}
+
+#[test]
+fn a_message_at_its_end_asks_when_an_answer_is_due_where_that_pays() {
+    // The wait in microseconds, if it is shorter than usual: 28 and four deviations of 7.
+    let wait = |record, ranks, lone| {
+        let mut settings = with_room();
+        settings.gap = Span::from_micros(50);
+        settings.identity.world_size = ranks;
+        let mut sender = Sender::new(Rank(1), &settings, 1);
+        let mut rtt = Rtt::new(settings.gap);
+        (0..3).for_each(|_| rtt.sample(Span::from_micros(28)));
+        sender.pace.on_lone(Instant::START);
+        (sender.pace).on_next(Instant::START + Span::from_nanos(lone));
+        match record {
+            PathRecord::Lossy => sender.history.on_loss(),
+            PathRecord::Clean => sender.history.on_sent(u64::MAX),
+            PathRecord::Unproven(_) => {}
+        }
+        sender.send(Instant::START, request(&settings, 4), &settings);
+        let mut run = SegmentRun::default();
+        while sender
+            .poll_data(Instant::START, &rtt, &settings, &mut run)
+            .is_some()
+        {}
+        let wait = sender.report_wait(0, (&rtt, settings.gap)).at_end;
+        wait.map(Span::as_micros)
+    };
+    let unproven = PathRecord::Unproven(HoleJudge::Paths);
+    assert_eq!(wait(PathRecord::Lossy, 64, 8), Some(28));
+    assert_eq!(wait(PathRecord::Clean, 64, 8), None);
+    assert_eq!(wait(unproven, 64, 8), None, "the answer is late, not lost");
+    assert_eq!(wait(PathRecord::Lossy, 2, 8), None, "two ranks lose few");
+    assert_eq!(wait(PathRecord::Lossy, 64, 2_000), None, "PROBEs cost much");
 }
 
 /// PROBEs that leave at once behind a message on such paths, then copies of its repair, and PROBEs

@@ -9,7 +9,7 @@
 
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
-use super::message::{ReportWait, SendMessage};
+use super::message::SendMessage;
 use crate::congestion::Feedback;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
@@ -59,11 +59,10 @@ impl Sender {
         rtt: &Rtt,
         settings: &EndpointSettings,
     ) {
-        let record = self.history.record();
+        let wait = self.report_wait(at, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         if sending.waits_for_grant() {
-            let gap = settings.gap;
-            let probe_at = sending.next_probe(now, ReportWait { rtt, gap, record });
+            let probe_at = sending.next_probe(now, wait);
             sending.probe.at = sending.probe.at.max(probe_at);
         }
     }
