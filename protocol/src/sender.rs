@@ -195,7 +195,7 @@ pub struct Sender {
     marks_due: VecDeque<TailMark>,
     late: LateSegments,
     early_drop: EarlyDrop,
-    /// Of the job: how many may wait for each message.
+    /// Ranks of the job: all may wait for one message.
     ranks: u16,
     reports: ReportsHeard,
     losses: LossShare,

@@ -168,7 +168,10 @@ impl ReportState {
 
     /// The message is complete: an acknowledgement that is due says so.
     pub(super) fn stop_in_place_of_ack(&mut self) {
-        if matches!(self.due, ReportDue::AckBy(_)) {
+        if matches!(
+            self.due,
+            ReportDue::AckBy(_) | ReportDue::Whole(PacketKind::Ack, _)
+        ) {
             self.due = ReportDue::Whole(PacketKind::Stop, 0);
         }
     }

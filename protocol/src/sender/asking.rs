@@ -10,8 +10,8 @@
 //!    - The wait after an answer doubles, too, as long as no segment leaves or arrives.
 //!    - Where it pays ([`Sender::haste_pays`]), two PROBEs ask at the end of a message, and an
 //!      answer that does not explain all that is in flight there is soon followed by the next.
-//!    - Where it pays ([`Sender::early_question_pays`]), a message of which all was sent asks as
-//!      soon as an answer is due, if it is the only one in flight.
+//!    - Where it pays ([`Sender::early_question_pays`]), a message of which all was sent asks after
+//!      the smoothed round trip, if no other one to its peer is in flight.
 //! 2. A message that makes no progress, as its receiver has confirmed, *rests*: the receiver
 //!    reports when that changes. One resting message at a time asks, in turn, after waits that grow
 //!    up to [`WATCH_WAIT_MAX`] ([`PeerWatch`]). This shows that the peer lives. It also finds a
@@ -340,10 +340,11 @@ impl Sender {
         let record = self.history.record();
         let sending = &self.messages[at];
         let may_lack = sending.all_sent() && sending.in_flight() > 0;
+        let saved = rtt.retry_wait(gap, 0).beyond(rtt.smoothed());
         let asks_soon = record == PathRecord::Lossy
             && may_lack
-            && self.is_alone_in_flight(at)
-            && self.early_question_pays(rtt.probe_wait(gap).beyond(rtt.smoothed()));
+            && self.early_question_pays(sending.in_flight(), saved)
+            && self.is_alone_in_flight(at);
         ReportWait {
             rtt,
             gap,
@@ -352,17 +353,19 @@ impl Sender {
         }
     }
 
-    /// Whether no other message has packets in flight. They would show the losses of this one, or
-    /// are more urgent, so that it waits in queues.
+    /// Whether no other message to the peer has packets in flight. Packets of others would show the
+    /// losses of this one, or may be more urgent and delay it.
     fn is_alone_in_flight(&self, at: usize) -> bool {
         let mut all = self.messages.iter();
         all.all(|(other, sending)| other == at || sending.in_flight() == 0)
     }
 
-    /// Whether it pays to ask this much earlier than usual about the last packets of an operation.
-    fn early_question_pays(&self, saved: Span) -> bool {
+    /// Whether it pays to ask this much earlier than usual about the last packets of an operation,
+    /// of which so many are in flight: each path of theirs may get a PROBE, and two leave at least.
+    fn early_question_pays(&self, in_flight: u32, saved: Span) -> bool {
         let felt = tail::felt_share(self.losses.share(), self.ranks);
-        felt > 0.0 && !tail::costs_more(felt, self.pace.lone() * LONE_COST, saved)
+        let probes = u64::from(in_flight.max(2));
+        felt > 0.0 && !tail::costs_more(felt, self.pace.lone() * (probes * LONE_COST), saved)
     }
 
     /// A report about a message has arrived that echoes a packet with this stamp.
@@ -519,11 +522,15 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again, unless the last marks may still be in flight, or there were none.
+    /// them: marks them again, unless the last marks may still be in flight. If there were none, the
+    /// message soon asks again, with marks ([`Self::on_answer`]).
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
-        sending.probe.is_awaited = awaited > 0;
-        if awaited == 0 || sending.probe.is_alone || echo < sending.probe.marked {
+        if awaited == 0 {
+            return;
+        }
+        sending.probe.is_awaited = true;
+        if sending.probe.is_alone || echo < sending.probe.marked {
             return;
         }
         let is_awaited = |bit: u64| awaited.checked_shr(bit as u32).unwrap_or(0) & 1 == 1;

@@ -49,12 +49,12 @@ pub(super) struct ReportWait<'a> {
     /// The job's.
     pub(super) gap: Span,
     pub(super) record: PathRecord,
-    /// The first wait of a message of which all was sent, if it is shorter than others.
+    /// The first wait at the end of the message, where it pays to ask early.
     pub(super) at_end: Option<Span>,
 }
 
 impl ReportWait<'_> {
-    /// This wait, or a shorter one of a message at its end that has asked so often.
+    /// This wait, or at the end of a message that has asked `asked` times a shorter one.
     pub(super) fn or_at_end(&self, wait: Span, asked: u32) -> Span {
         let doubled = |first: Span| first * (1 << asked.min(END_DOUBLINGS));
         self.at_end.map_or(wait, |first| wait.min(doubled(first)))

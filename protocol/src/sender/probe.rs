@@ -77,7 +77,7 @@ pub(super) struct ProbeState {
     pub(super) marked: Stamp,
     /// Whether the receiver has said, since all was sent, that it awaits ends of paths.
     pub(super) is_awaited: bool,
-    /// Whether the last one left without marks on the other paths of the message.
+    /// Whether the last PROBE left without marks on the other paths of the message.
     pub(super) is_alone: bool,
     /// How many holes the last one named.
     pub(super) holes_told: u32,

@@ -570,9 +570,9 @@ pub(super) fn on_lossy_paths(settings: &EndpointSettings, lone: u64) -> (Sender,
 #[test]
 fn a_message_at_its_end_asks_when_an_answer_is_due_where_that_pays() {
     // The wait in microseconds, if it is shorter than usual: 28 and four deviations of 7.
-    let wait = |record, ranks, lone| {
+    let wait = |record, ranks, lone, gap| {
         let mut settings = with_room();
-        settings.gap = Span::from_micros(50);
+        settings.gap = Span::from_micros(gap);
         settings.identity.world_size = ranks;
         let mut sender = Sender::new(Rank(1), &settings, 1);
         let mut rtt = Rtt::new(settings.gap);
@@ -594,11 +594,25 @@ fn a_message_at_its_end_asks_when_an_answer_is_due_where_that_pays() {
         wait.map(Span::as_micros)
     };
     let unproven = PathRecord::Unproven(HoleJudge::Paths);
-    assert_eq!(wait(PathRecord::Lossy, 64, 8), Some(28));
-    assert_eq!(wait(PathRecord::Clean, 64, 8), None);
-    assert_eq!(wait(unproven, 64, 8), None, "the answer is late, not lost");
-    assert_eq!(wait(PathRecord::Lossy, 2, 8), None, "two ranks lose few");
-    assert_eq!(wait(PathRecord::Lossy, 64, 2_000), None, "PROBEs cost much");
+    assert_eq!(wait(PathRecord::Lossy, 64, 8, 50), Some(28));
+    assert_eq!(wait(PathRecord::Clean, 64, 8, 50), None);
+    assert_eq!(
+        wait(unproven, 64, 8, 50),
+        None,
+        "the answer is late, not lost"
+    );
+    assert_eq!(
+        wait(PathRecord::Lossy, 2, 8, 50),
+        None,
+        "two ranks lose few"
+    );
+    assert_eq!(
+        wait(PathRecord::Lossy, 64, 2_000, 50),
+        None,
+        "PROBEs cost much"
+    );
+    // With this gap, too, the usual wait on lossy paths is short: two round trips with deviations.
+    assert_eq!(wait(PathRecord::Lossy, 64, 40, 1_000), None);
 }
 
 /// PROBEs that leave at once behind a message on such paths, then copies of its repair, and PROBEs
