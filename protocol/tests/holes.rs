@@ -394,7 +394,7 @@ fn a_segment_that_is_repaired_after_all_is_awaited() {
 fn each_report_of_a_complete_message_is_its_stop() {
     let mut transfer = Transfer::new(&job(), Share::NONE, Vec::new());
     let mut last = None;
-    while transfer.holes.is_none() {
+    for _ in 0..1000 {
         transfer.turn(&mut |_, header| match header.kind {
             PacketKind::Data => {
                 last = Some(*header);
@@ -403,7 +403,11 @@ fn each_report_of_a_complete_message_is_its_stop() {
             PacketKind::Stop => Fate::IsLost,
             _ => Fate::Comes,
         });
+        if transfer.holes.is_some() {
+            break;
+        }
     }
+    assert!(transfer.holes.is_some(), "the message is complete");
     let reports = |transfer: &mut Transfer| {
         let said = transfer.said_by(1).into_iter();
         said.map(|(header, _)| header.kind).collect::<Vec<_>>()

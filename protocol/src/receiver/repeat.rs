@@ -98,16 +98,15 @@ impl GrantWatch {
     /// that is too long counts for little more than the longest that was expected, so that it
     /// hardly lengthens the next wait, yet a path that has become longer is learned.
     pub(super) fn on_answer(&mut self, took: Span, lent: &mut RankResources<'_>) {
-        let most = match (self.answers.is_known(), &mut lent.first_answers) {
-            (true, _) => self.answers.answer_wait() + self.answers.smoothed().divided(4),
-            (false, first_answers) => {
-                if let Some(of_rank) = first_answers {
-                    of_rank.sample(took);
-                }
-                took
-            }
-        };
-        self.answers.sample(took.min(most));
+        if self.answers.is_known() {
+            let most = self.answers.answer_wait() + self.answers.smoothed().divided(4);
+            self.answers.sample(took.min(most));
+            return;
+        }
+        self.answers.sample(took);
+        if let Some(of_rank) = &mut lent.first_answers {
+            of_rank.sample(took);
+        }
     }
 
     /// No later than the next repeat.
@@ -234,7 +233,6 @@ mod tests {
         let settings = settings();
         let (mut ledger, mut grants) = (Ledger::new(Share::NONE), Grants::new(Some(64), 8));
         let mut others = Rtt::new(Span::ZERO);
-        let has_lost = first_answers.is_some();
         if let Some(micros) = first_answers {
             others.sample(Span::from_micros(micros));
         }
@@ -247,7 +245,7 @@ mod tests {
             gap: settings.gap,
             overtaking: settings.gap,
             hold: Span::ZERO,
-            first_answers: has_lost.then_some(&mut others),
+            first_answers: first_answers.is_some().then_some(&mut others),
         };
         let mut watch = GrantWatch::new();
         watch.on_grant(&lent);

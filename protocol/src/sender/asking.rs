@@ -330,9 +330,15 @@ impl Sender {
     /// Whether it pays in the mean that so many packets leave only to save this time, in case that
     /// one is lost which they repeat or ask about.
     pub(super) fn haste_pays(&self, packets: u64, time: Span) -> bool {
-        let (share, lone) = (self.losses.share(), self.pace.lone());
-        let is_lossy = self.history.record() == PathRecord::Lossy && share > 0.0;
-        is_lossy && !tail::costs_more(share, lone * (packets * LONE_COST), time)
+        let is_lossy = self.history.record() == PathRecord::Lossy;
+        is_lossy && self.packets_pay(packets, self.losses.share(), time)
+    }
+
+    /// Whether so many packets cost less than this time, which they save if one is lost of which
+    /// `share` are.
+    fn packets_pay(&self, packets: u64, share: f64, time: Span) -> bool {
+        let cost = self.pace.lone() * (packets * LONE_COST);
+        share > 0.0 && !tail::costs_more(share, cost, time)
     }
 
     /// How long the message at `at` waits for a report.
@@ -340,10 +346,9 @@ impl Sender {
         let record = self.history.record();
         let sending = &self.messages[at];
         let may_lack = sending.all_sent() && sending.in_flight() > 0;
-        let saved = rtt.retry_wait(gap, 0).beyond(rtt.smoothed());
         let asks_soon = record == PathRecord::Lossy
             && may_lack
-            && self.early_question_pays(sending.in_flight(), saved)
+            && self.early_question_pays(sending.in_flight(), (rtt, gap))
             && self.is_alone_in_flight(at);
         ReportWait {
             rtt,
@@ -360,12 +365,12 @@ impl Sender {
         all.all(|(other, sending)| other == at || sending.in_flight() == 0)
     }
 
-    /// Whether it pays to ask this much earlier than usual about the last packets of an operation,
+    /// Whether it pays to ask after the smoothed round trip about the last packets of an operation,
     /// of which so many are in flight: each path of theirs may get a PROBE, and two leave at least.
-    fn early_question_pays(&self, in_flight: u32, saved: Span) -> bool {
+    fn early_question_pays(&self, in_flight: u32, (rtt, gap): (&Rtt, Span)) -> bool {
         let felt = tail::felt_share(self.losses.share(), self.ranks);
-        let probes = u64::from(in_flight.max(2));
-        felt > 0.0 && !tail::costs_more(felt, self.pace.lone() * (probes * LONE_COST), saved)
+        let saved = rtt.retry_wait(gap, 0).beyond(rtt.smoothed());
+        self.packets_pay(u64::from(in_flight.max(2)), felt, saved)
     }
 
     /// A report about a message has arrived that echoes a packet with this stamp.
@@ -522,8 +527,8 @@ impl Sender {
     }
 
     /// The receiver waits for the ends of these paths of a message, counted as PROBE has named
-    /// them: marks them again, unless the last marks may still be in flight. If there were none, the
-    /// message soon asks again, with marks ([`Self::on_answer`]).
+    /// them: marks them again, unless the last marks may still be in flight. If there were none,
+    /// the message soon asks again, with marks ([`Self::on_answer`]).
     pub(super) fn mark_awaited(&mut self, at: usize, awaited: u64, echo: Stamp) {
         let sending = &mut self.messages[at];
         if awaited == 0 {

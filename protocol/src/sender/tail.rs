@@ -46,9 +46,9 @@ pub(super) fn leaves_out_marks(packets: u32, share: f64, lone: Span, later: Span
     f64::from(packets) * share < FEW_LOST && costs_more(share, lone, later)
 }
 
-/// The share of a rank's last packets whose loss costs time, if `share` of all are lost. An operation
-/// ends with its slowest message, so a loss counts for all `ranks` ranks. But of the messages that a
-/// rank sends, as many, only one can be the slowest.
+/// The share of a rank's last packets whose loss costs time, if `share` of all are lost. An
+/// operation ends with its slowest message, so a loss counts for all `ranks` ranks. But of the
+/// messages that a rank sends, as many, only one can be the slowest.
 pub(super) fn felt_share(share: f64, ranks: u16) -> f64 {
     let ranks = f64::from(ranks.max(1));
     (share * ranks).min(1.0 / ranks).max(share)
