@@ -12,9 +12,9 @@ use gradwire_collectives::operation::{Collective, Group, Layers, LossTerms, Oper
 use gradwire_protocol::endpoint::Endpoint;
 use gradwire_protocol::job::{Checksum, IdleMode, Job, Mtu, PacketCipher, PacketSecurity};
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{JobId, Layer, Rank, Share, Span, Step};
+use gradwire_protocol::units::{JobId, Layer, Rank, Share, Step};
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverLink, DriverSetup};
+use gradwire_transport::driver::{self, DrivePace, DriverLink, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::wires::Wires;
 
@@ -83,8 +83,7 @@ fn ranks(job: &Job, bytes: u32) -> [DrivenRank; 2] {
             seal: Seal::of(job, identity, &secrets),
             faults: None,
             neighbours: None,
-            idle: IdleMode::Block,
-            caller_spin: Span::ZERO,
+            pace: DrivePace::alone(IdleMode::Block),
         };
         let (tell, ended) = channel();
         let machine = Communicator::new(Endpoint::new(identity, job, 1), job);

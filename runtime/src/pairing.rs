@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gradwire_protocol::job::{Job, Mtu, WireChoice};
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{JobId, Rank, Span};
-use gradwire_transport::driver::{DriverGuest, DriverSetup, GuestName};
+use gradwire_protocol::units::{JobId, Rank};
+use gradwire_transport::driver::{DrivePace, DriverGuest, DriverSetup, GuestName};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::interface::{self, AUTO_MTU_MAX};
 use gradwire_transport::pair::{PairOffer, PairTerms, PairedProcess};
@@ -69,8 +69,7 @@ pub(crate) fn open(
         seal: Seal::none(nobody, job.transport.checksum),
         faults: FaultInjector::new(&job.faults, Rank(0)),
         neighbours: None,
-        idle: job.transport.idle,
-        caller_spin: Span::ZERO,
+        pace: DrivePace::alone(job.transport.idle),
     };
     Ok((setup, terms))
 }

@@ -81,7 +81,7 @@ impl Party {
         // Restored segments would need the sums of groups, which only collectives keep.
         job.transport.parity = ParityRule::None;
         let (mut setup, terms) = pairing::open(&job, (bind, token), format!("job {name}"))?;
-        setup.idle = IdleMode::Block;
+        setup.pace.idle = IdleMode::Block;
         let link = driver::spawn(PartyMachine::default(), setup, |_| {});
         Ok(Arc::new(Self {
             job,

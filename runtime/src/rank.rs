@@ -42,7 +42,7 @@ use crate::rank_driver::RankDriver;
 use crate::start::{self, JobName, RankInUse};
 use crate::trace::{FlightRecorder, TraceDump};
 use crate::tuner::{JobTuner, TuningAdvice};
-use crate::vicinity::{self, DrivePace};
+use crate::vicinity;
 use crate::vigil::ProcessVigil;
 
 /// How long a closing rank waits while the messages that it owes others make no progress.
@@ -105,7 +105,7 @@ impl LocalRank {
         let segment_bytes = endpoint.segment_bytes();
         let communicator = communicator_of(endpoint, &job, control.roster());
         let terms = aggregator_terms(&job, identity, (&sockets, token));
-        let pace = DrivePace::of(job.transport.idle, control.roster(), rank);
+        let pace = vicinity::pace(job.transport.idle, control.roster(), rank);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
         let pool = Arc::default();
@@ -115,8 +115,7 @@ impl LocalRank {
             seal: Seal::of(&job, identity, control.secrets()),
             faults: FaultInjector::new(&job.faults, rank),
             neighbours: near.neighbours,
-            idle: pace.idle,
-            caller_spin: pace.caller_spin,
+            pace,
         };
         let seat = RankDriver::new(communicator, &job, &recorder, &pool);
         let seat = seat.heard_by_others(control.sender());

@@ -7,6 +7,7 @@ use gradwire_protocol::launch::LaunchFacts;
 use gradwire_protocol::reach::MemoryPath;
 use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
+use gradwire_transport::driver::DrivePace;
 use gradwire_transport::interface::AUTO_MTU_MAX;
 use gradwire_transport::shm::{
     HostNeighbours, InboxNames, MemoryOffer, MemoryShortage, MemoryTerms, OwnInbox, RankLife,
@@ -98,33 +99,23 @@ fn is_first_of_host(control: &ControlPlane) -> bool {
     !hosts[..me].contains(&hosts[me])
 }
 
-/// How the ranks of this host share its cores.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct DrivePace {
-    /// How a rank waits. If ranks share cores, a rank that looks for packets keeps their sender
-    /// from running. So it sleeps at once, unless the job says otherwise.
-    pub(crate) idle: IdleMode,
-    /// How long a caller may look for packets before it sleeps: if every rank has a core, for
-    /// longer than waking up takes.
-    pub(crate) caller_spin: Span,
+/// How `rank` waits when a job asks for `idle`. If ranks share cores, a rank that looks for packets
+/// keeps their sender from running. So it sleeps at once, unless the job says otherwise. If every
+/// rank has a core, callers look for longer than waking up takes.
+pub(crate) fn pace(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> DrivePace {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    pace_on(cores, idle, ranks_of_host(roster, rank))
 }
 
-impl DrivePace {
-    /// The pace of `rank` when a job asks for `idle`.
-    pub(crate) fn of(idle: IdleMode, roster: &[RosterPeer], rank: Rank) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::on(cores, idle, ranks_of_host(roster, rank))
-    }
-
-    fn on(cores: usize, idle: IdleMode, ranks: usize) -> Self {
-        let crowded = ranks > cores;
-        Self {
-            idle: match idle {
-                IdleMode::Adaptive if crowded => IdleMode::Block,
-                asked => asked,
-            },
-            caller_spin: if crowded { Span::ZERO } else { CALLER_SPIN },
-        }
+fn pace_on(cores: usize, idle: IdleMode, ranks_here: usize) -> DrivePace {
+    let crowded = ranks_here > cores;
+    DrivePace {
+        idle: match idle {
+            IdleMode::Adaptive if crowded => IdleMode::Block,
+            asked => asked,
+        },
+        caller_spin: if crowded { Span::ZERO } else { CALLER_SPIN },
+        ranks_here,
     }
 }
 
@@ -188,14 +179,11 @@ mod tests {
 
     #[test]
     fn ranks_that_share_cores_sleep_by_default() {
-        let idle = |cores, idle, ranks| DrivePace::on(cores, idle, ranks).idle;
+        let idle = |cores, idle, ranks| pace_on(cores, idle, ranks).idle;
         assert_eq!(idle(2, IdleMode::Adaptive, 2), IdleMode::Adaptive);
         assert_eq!(idle(2, IdleMode::Adaptive, 3), IdleMode::Block);
         assert_eq!(idle(2, IdleMode::Busy, 3), IdleMode::Busy);
-        assert_eq!(DrivePace::on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
-        assert_eq!(
-            DrivePace::on(2, IdleMode::Block, 1).caller_spin,
-            CALLER_SPIN
-        );
+        assert_eq!(pace_on(2, IdleMode::Busy, 3).caller_spin, Span::ZERO);
+        assert_eq!(pace_on(2, IdleMode::Block, 1).caller_spin, CALLER_SPIN);
     }
 }

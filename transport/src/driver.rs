@@ -19,6 +19,7 @@
 //! Beside the ranks of its job, a driver may know [guests](DriverGuest): peers of other jobs, taken
 //! and forgotten while it runs.
 
+mod cores;
 mod counters;
 mod engine;
 mod foreign;
@@ -46,7 +47,7 @@ pub use counters::DriverCounters;
 use engine::DriverEngine;
 pub use guests::{DriverGuest, GuestName};
 use guests::{DriverOrder, GuestChange};
-pub use setup::{DriverSetup, MachineCommand, ProgressHook};
+pub use setup::{DrivePace, DriverSetup, MachineCommand, ProgressHook};
 use shared::DriverShared;
 pub use shared::DriverStopped;
 

@@ -17,13 +17,11 @@ use gradwire_protocol::parity::ParityRule;
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{
-    Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
-};
+use gradwire_protocol::units::{Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Step};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverCounters, DriverLink, DriverSetup};
+use gradwire_transport::driver::{self, DrivePace, DriverCounters, DriverLink, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::wires::Wires;
@@ -126,8 +124,7 @@ impl Victim {
             seal: Seal::of(&job, identity, &secrets),
             faults: None,
             neighbours: None,
-            idle: IdleMode::Adaptive,
-            caller_spin: Span::ZERO,
+            pace: DrivePace::alone(IdleMode::Adaptive),
         };
         let (tell, events) = channel();
         let progress = move |carrier: &mut Carrier| {

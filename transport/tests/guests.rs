@@ -9,9 +9,11 @@ use gradwire_protocol::job::{Checksum, IdleMode, Job};
 use gradwire_protocol::message::{LengthRule, ReceiveRequest, SendRequest};
 use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::settings::Identity;
-use gradwire_protocol::units::{JobId, MessageKey, Rank, Share, Signature, Span, Step};
+use gradwire_protocol::units::{JobId, MessageKey, Rank, Share, Signature, Step};
 use gradwire_transport::address::Address;
-use gradwire_transport::driver::{self, DriverGuest, DriverLink, DriverSetup, GuestName};
+use gradwire_transport::driver::{
+    self, DrivePace, DriverGuest, DriverLink, DriverSetup, GuestName,
+};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::wires::Wires;
 
@@ -46,8 +48,7 @@ fn host(rank: u16) -> Host {
         seal: Seal::none(identity(JobId(0), 0, 1), Checksum::On),
         faults: None,
         neighbours: None,
-        idle: IdleMode::Block,
-        caller_spin: Span::ZERO,
+        pace: DrivePace::alone(IdleMode::Block),
     };
     let machine = Endpoint::new(identity(OF_GUESTS, rank, 2), &job, u64::from(rank));
     let (tell, events) = channel();

@@ -12,10 +12,10 @@ use gradwire_protocol::machine::{Ecn, Payload, SegmentRun, Transmit};
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
     Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
-    Signature, Span, Step,
+    Signature, Step,
 };
 use gradwire_protocol::wire::{Flags, Header, PacketKind};
-use gradwire_transport::driver::{self, DriverSetup};
+use gradwire_transport::driver::{self, DrivePace, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
 use gradwire_transport::wires::Wires;
@@ -340,8 +340,7 @@ fn a_ring_carries_its_writers_packets_only() {
         seal: Seal::none(identity, Checksum::On),
         faults: None,
         neighbours: Some(to),
-        idle: job.transport.idle,
-        caller_spin: Span::ZERO,
+        pace: DrivePace::alone(job.transport.idle),
     };
     let link = driver::spawn(Endpoint::new(identity, &job, 1), setup, |_| ());
     let link = link.expect("a thread");

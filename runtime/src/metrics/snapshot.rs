@@ -22,7 +22,7 @@ const BOUNDS_US: [u64; 19] = [
 ];
 
 /// The counts of the driver that are not rejected packets; every other one is.
-const DRIVER_COUNTS: [&str; 11] = [
+const DRIVER_COUNTS: [&str; 12] = [
     "sent_packets",
     "send_calls",
     "received_packets",
@@ -34,6 +34,7 @@ const DRIVER_COUNTS: [&str; 11] = [
     "super_packets_refused",
     "sleeps",
     "cores_lost",
+    "cores_left",
 ];
 
 /// Everything that a rank has counted.

@@ -70,6 +70,8 @@ driver_counters! {
     sleeps,
     /// How often others had its core while it looked for work. It looks less for some time then.
     cores_lost,
+    /// How often the driving thread has left the core of a peer that it waited for.
+    cores_left,
 }
 
 impl DriverCounters {

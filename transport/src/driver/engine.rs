@@ -12,6 +12,7 @@ use gradwire_protocol::units::{Instant, Span};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
+use super::cores::CoreWatch;
 use super::counters::DriverCounters;
 use super::foreign::ForeignWatch;
 use super::guests::{DriverOrder, GuestTable};
@@ -71,6 +72,7 @@ pub(super) struct DriverEngine<M> {
     pub(super) full: Option<FullPath>,
     pub(super) rounds: u32,
     patience: IdlePatience,
+    cores: CoreWatch,
     pub(super) tally: DriverCounters,
 }
 
@@ -89,7 +91,8 @@ impl<M: Machine> DriverEngine<M> {
     ) -> io::Result<Self> {
         Ok(Self {
             machine,
-            patience: IdlePatience::new(setup.idle),
+            patience: IdlePatience::new(setup.pace.idle),
+            cores: CoreWatch::of(setup.pace),
             setup,
             progress,
             orders,
@@ -114,7 +117,7 @@ impl<M: Machine> DriverEngine<M> {
     ) -> io::Result<()> {
         let mut spin = Span::ZERO;
         if let Some(command) = command {
-            spin = self.setup.caller_spin;
+            spin = self.setup.pace.caller_spin;
             self.run_commands();
             command(&mut self.machine, self.clock.now());
             self.send()?;
@@ -266,7 +269,10 @@ impl<M: Machine> DriverEngine<M> {
         let bell = self.setup.neighbours.as_ref().map(HostNeighbours::bell);
         let pipe = bell.as_ref().map(|bell| bell.descriptor());
         let sockets = self.setup.sockets.readiness();
+        let now = self.clock.now();
+        self.cores.sleeps(now, self.patience.spun(now));
         self.waker.sleep(sockets, (pipe, room), most);
+        self.cores.wakes(self.clock.now());
         if let Some(bell) = bell {
             bell.drain();
         }
@@ -286,6 +292,7 @@ impl<M: Machine> DriverEngine<M> {
             abandoned_packets: sockets.refused_packets,
             super_packets_refused: sockets.super_packets_refused,
             cores_lost: self.patience.cores_lost(),
+            cores_left: self.cores.cores_left(),
             ..*tally
         });
     }

@@ -88,6 +88,11 @@ impl IdlePatience {
         now < self.spins_from || now - since > self.span.max(least)
     }
 
+    /// How long the thread has looked for work.
+    pub(super) fn spun(&self, now: Instant) -> Span {
+        self.idle_since.map_or(Span::ZERO, |since| now - since)
+    }
+
     fn on_core_lost(&mut self, now: Instant, away: Span) {
         self.cores_lost += 1;
         self.penance = match now < self.lost_until {

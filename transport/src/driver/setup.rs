@@ -15,6 +15,29 @@ pub type MachineCommand<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 /// Runs after every round that changed something.
 pub type ProgressHook<M> = Box<dyn FnMut(&mut M) + Send>;
 
+/// How the thread that drives waits for packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DrivePace {
+    /// What it does without work: spin, sleep, or spin first and then sleep.
+    pub idle: IdleMode,
+    /// The minimum time that a waiting caller looks for work before it sleeps, if it may sleep at
+    /// all: waking up takes longer than a small message. Zero where ranks share cores.
+    pub caller_spin: Span,
+    /// The ranks of this host, this one included. The kernel may put several on one core.
+    pub ranks_here: usize,
+}
+
+impl DrivePace {
+    /// The pace of a rank that has its host for itself, and whose callers do not spin for longer.
+    pub fn alone(idle: IdleMode) -> Self {
+        Self {
+            idle,
+            caller_spin: Span::ZERO,
+            ranks_here: 1,
+        }
+    }
+}
+
 /// Everything that a driver needs besides its machine.
 pub struct DriverSetup {
     /// The rank's sockets.
@@ -27,9 +50,6 @@ pub struct DriverSetup {
     pub faults: Option<FaultInjector>,
     /// The ranks that are reached through shared memory, if any.
     pub neighbours: Option<HostNeighbours>,
-    /// What the driver does without work: spin, sleep, or spin first and then sleep.
-    pub idle: IdleMode,
-    /// The minimum time that a waiting caller looks for work before it sleeps, if it may sleep at
-    /// all: waking up takes longer than a small message. Zero where ranks share cores.
-    pub caller_spin: Span,
+    /// How it waits.
+    pub pace: DrivePace,
 }

@@ -13,11 +13,11 @@ use gradwire_protocol::priority::MessageShape;
 use gradwire_protocol::segment::Segmentation;
 use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{
-    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Span, Step,
+    Instant, JobId, Layer, Magnitude, MessageKey, Rank, Share, Signature, Step,
 };
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
-use gradwire_transport::driver::{self, DriverLink, DriverSetup};
+use gradwire_transport::driver::{self, DrivePace, DriverLink, DriverSetup};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
@@ -131,8 +131,7 @@ pub(crate) fn pair_between(
             seal,
             faults: FaultInjector::new(&job.faults, Rank(rank)),
             neighbours: None,
-            idle: job.transport.idle,
-            caller_spin: Span::ZERO,
+            pace: DrivePace::alone(job.transport.idle),
         };
         let progress = move |endpoint: &mut Endpoint| {
             while let Some(event) = endpoint.poll_event() {
