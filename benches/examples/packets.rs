@@ -15,6 +15,7 @@ use gradwire_protocol::settings::Identity;
 use gradwire_protocol::units::{JobId, Layer, Rank, Share, Step};
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DrivePace, DriverLink, DriverSetup};
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::wires::Wires;
 
@@ -80,7 +81,7 @@ fn ranks(job: &Job, bytes: u32) -> [DrivenRank; 2] {
         let setup = DriverSetup {
             sockets,
             peers: addresses.to_vec(),
-            seal: Seal::of(job, identity, &secrets),
+            seal: Seal::of(job, identity, (&secrets, AegisLanes::of_this_host())),
             faults: None,
             neighbours: None,
             pace: DrivePace::alone(IdleMode::Block),

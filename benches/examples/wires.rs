@@ -26,6 +26,7 @@ use gradwire_protocol::units::{
 use gradwire_protocol::wire::HEADER_BYTES;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::{Destination, Seal};
 use gradwire_transport::slot::PacketSlot;
@@ -115,7 +116,7 @@ fn ends(wire: WireChoice) -> [End; 2] {
         End {
             endpoint: Endpoint::new(identity, &job, 1),
             wires,
-            seal: Seal::of(&job, identity, &secrets),
+            seal: Seal::of(&job, identity, (&secrets, AegisLanes::of_this_host())),
             peer,
             slot: PacketSlot::new(),
             packets: 0,

@@ -17,6 +17,7 @@ use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::JobId;
 use gradwire_transport::address::Address;
 use gradwire_transport::driver::GuestName;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::pair::{
     LineState, PairDialer, PairError, PairLine, PairOffer, PairTerms, PairTicket, PairedProcess,
 };
@@ -70,6 +71,7 @@ impl AggregatorLine {
                     addresses: terms.addresses.clone(),
                     mtu: terms.mtu,
                     receive_buffer: terms.receive_buffer,
+                    lanes: AegisLanes::of_this_host(),
                 },
                 token: terms.token.clone(),
                 silence: Duration::from_nanos(terms.job.transport.peer_timeout.as_nanos()),

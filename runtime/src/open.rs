@@ -9,6 +9,7 @@ use gradwire_protocol::units::Rank;
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{CertificateFiles, Certificates, JoinRole, Listener, Membership};
 use gradwire_transport::interface;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::shm::{OwnInbox, ShareError};
 use gradwire_transport::wires::Wires;
 
@@ -152,6 +153,7 @@ impl OpenRank {
             host: log::host_name(),
             mtu: self.mtu,
             receive_buffer: self.sockets.receive_buffer(),
+            lanes: AegisLanes::of_this_host(),
             memory: self.inbox.as_ref().map(|inbox| inbox.offer().clone()),
             peer_timeout: Duration::from_nanos(self.job.transport.peer_timeout.as_nanos()),
         };

@@ -10,6 +10,7 @@ use gradwire_protocol::units::{JobId, Rank};
 use gradwire_transport::driver::{DrivePace, DriverGuest, DriverSetup, GuestName};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::interface::{self, AUTO_MTU_MAX};
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::pair::{PairOffer, PairTerms, PairedProcess};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::wires::{Wires, WiresError};
@@ -53,6 +54,7 @@ pub(crate) fn open(
             addresses: sockets.addresses().to_vec(),
             mtu: mtu.min(AUTO_MTU_MAX),
             receive_buffer: sockets.receive_buffer(),
+            lanes: AegisLanes::of_this_host(),
         },
         token,
         silence: Duration::from_nanos(job.transport.peer_timeout.as_nanos()),
@@ -87,7 +89,8 @@ pub(crate) fn identity(paired: &PairedProcess, own: Rank) -> Identity {
 /// The other process of a pair, as a driver reaches it.
 pub(crate) fn guest(job: &Job, paired: &PairedProcess, own: Rank) -> (GuestName, DriverGuest) {
     let identity = identity(paired, own);
-    let seal = Seal::of(job, identity, &paired.secrets);
+    let lanes = AegisLanes::among([AegisLanes::of_this_host(), paired.offer.lanes]);
+    let seal = Seal::of(job, identity, (&paired.secrets, lanes));
     let name = GuestName {
         job: paired.job,
         rank: Rank(1 - own.0),

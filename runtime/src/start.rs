@@ -167,6 +167,7 @@ fn count(number: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::units::Share;
+    use gradwire_transport::lanes::AegisLanes;
 
     use super::*;
 
@@ -177,6 +178,7 @@ mod tests {
             data_addresses: Vec::new(),
             mtu: 1500,
             receive_buffer: 1 << 20,
+            lanes: AegisLanes::of_this_host(),
             memory: None,
             round_trip_us: 0,
         };
@@ -197,7 +199,7 @@ mod tests {
             let line = line(&name, &job, &roster(&["a", "b", "b"]), own);
             line.split_once(", wire ").expect("a wire").1.to_owned()
         };
-        let wanted = "udp, security aegis-128l, the job's tolerance 0%, algorithm auto, metrics at \
+        let wanted = "udp, security aegis, the job's tolerance 0%, algorithm auto, metrics at \
                       port 9401 of loopback";
         assert_eq!(told("udp", Some("127.0.0.1:9401")), wanted);
         let wanted = "shm, security none in memory, the job's tolerance 0%, algorithm auto, no \

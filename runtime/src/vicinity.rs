@@ -159,6 +159,8 @@ pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
 
 #[cfg(test)]
 mod tests {
+    use gradwire_transport::lanes::AegisLanes;
+
     use super::*;
 
     #[test]
@@ -169,6 +171,7 @@ mod tests {
             data_addresses: Vec::new(),
             mtu: 1400 + u32::from(rank),
             receive_buffer: 1 << 20,
+            lanes: AegisLanes::of_this_host(),
             memory: None,
             round_trip_us: 0,
         };

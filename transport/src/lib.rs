@@ -11,6 +11,7 @@
 //! - [`wires`]: chooses one of these for a rank; [`address`]: where it is reached.
 //! - [`faults`]: injects loss, bursts, reordering and more.
 //! - [`interface`]: finds the interface of an address, and its largest packet.
+//! - [`lanes`]: the form of AEGIS that all processors of a job compute fastest.
 //! - [`process`]: tells a process from its forked children.
 //! - [`probe`]: the measurements of `gradwire doctor`.
 //! - [`http`]: a few pages for those who watch a rank.
@@ -27,6 +28,7 @@ pub mod faults;
 mod hkdf;
 pub mod http;
 pub mod interface;
+pub mod lanes;
 mod message;
 pub mod pair;
 pub mod probe;

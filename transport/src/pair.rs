@@ -30,6 +30,7 @@ use gradwire_protocol::units::JobId;
 
 use crate::address::Address;
 use crate::control::PairSecrets;
+use crate::lanes::AegisLanes;
 
 use handshake::{PairHandshake, PairSide};
 pub use line::{LineState, PairLine};
@@ -54,6 +55,8 @@ pub struct PairOffer {
     pub mtu: u32,
     /// Bytes of packets that its sockets buffer.
     pub receive_buffer: u64,
+    /// The lanes in which its processor computes AEGIS fastest.
+    pub lanes: AegisLanes,
 }
 
 impl PairOffer {

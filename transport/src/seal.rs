@@ -15,7 +15,7 @@ mod window;
 
 use std::ops::Range;
 
-use gradwire_protocol::job::{Checksum, Job, PacketCipher, PacketSecurity};
+use gradwire_protocol::job::{Checksum, Job, PacketSecurity};
 use gradwire_protocol::machine::{Payload, RunHeaders, RunLength, Transmit};
 use gradwire_protocol::prefetch::prefetch_behind;
 use gradwire_protocol::settings::Identity;
@@ -26,8 +26,10 @@ use gradwire_protocol::wire::{
 
 use crate::address::Address;
 use crate::control::PairSecrets;
+use crate::lanes::AegisLanes;
 use crate::message::{GatheredPackets, SLOT_BYTES};
 
+use cipher::PacketAead;
 use keys::{InboundKeys, KeyDirection, OutboundKeys};
 pub use rejection::PacketRejection;
 
@@ -107,13 +109,14 @@ struct PairKeys {
 }
 
 impl Seal {
-    /// The seal that a job asks for.
+    /// The seal that a job asks for; all its ranks compute AEGIS in these lanes.
     ///
     /// # Panics
     /// When packets are sealed, and `secrets` does not have one secret for each rank of the job.
-    pub fn of(job: &Job, identity: Identity, secrets: &PairSecrets) -> Self {
+    pub fn of(job: &Job, identity: Identity, (secrets, lanes): (&PairSecrets, AegisLanes)) -> Self {
+        let aead = PacketAead::of(job.cipher, lanes);
         match job.security {
-            PacketSecurity::Aead => Self::aead(identity, secrets, job.cipher),
+            PacketSecurity::Aead => Self::aead(identity, secrets, aead),
             PacketSecurity::None => Self::none(identity, job.transport.checksum),
         }
     }
@@ -128,13 +131,13 @@ impl Seal {
     }
 
     /// A seal that encrypts and authenticates every packet.
-    fn aead(identity: Identity, secrets: &PairSecrets, cipher: PacketCipher) -> Self {
+    fn aead(identity: Identity, secrets: &PairSecrets, aead: PacketAead) -> Self {
         let ranks = 0..identity.world_size;
         assert_eq!(secrets.len(), ranks.len(), "a secret for each rank");
         let pair = |rank| {
             let peer = Rank(rank);
             let direction = |source, destination| KeyDirection {
-                cipher,
+                aead,
                 job: identity.job,
                 epoch: identity.epoch,
                 source,
@@ -423,7 +426,7 @@ fn write_sealed(packet: &mut [u8], payload: Payload<'_>, outbound: &mut Outbound
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::endpoint::Endpoint;
-    use gradwire_protocol::job::Job;
+    use gradwire_protocol::job::{Job, PacketCipher};
     use gradwire_protocol::machine::Machine;
     use gradwire_protocol::message::SendRequest;
     use gradwire_protocol::priority::{MessageShape, Policy, SegmentTags};
@@ -447,8 +450,12 @@ mod tests {
     fn seals(protection: &str) -> [Seal; 2] {
         let secrets = PairSecrets::try_from("5a".repeat(64)).expect("two secrets");
         [0, 1].map(|rank| match protection {
-            "aegis" => Seal::aead(identity(rank), &secrets, PacketCipher::Aegis128L),
-            "aes" => Seal::aead(identity(rank), &secrets, PacketCipher::Aes128Gcm),
+            "aegis" => Seal::aead(
+                identity(rank),
+                &secrets,
+                PacketAead::Aegis(AegisLanes::Four),
+            ),
+            "aes" => Seal::aead(identity(rank), &secrets, PacketAead::Aes128Gcm),
             _ => Seal::none(identity(rank), Checksum::On),
         })
     }
@@ -546,15 +553,20 @@ mod tests {
             cipher: PacketCipher::Aes128Gcm,
             ..Job::default()
         };
-        let first = packets(&mut Seal::of(&job, identity(0), &secrets)).swap_remove(0);
-        let opened = |cipher| {
-            let (mut seal, mut packet) = (Seal::aead(identity(1), &secrets, cipher), first.clone());
+        let first = packets(&mut Seal::of(
+            &job,
+            identity(0),
+            (&secrets, AegisLanes::Two),
+        ))
+        .swap_remove(0);
+        let opened = |aead| {
+            let (mut seal, mut packet) = (Seal::aead(identity(1), &secrets, aead), first.clone());
             let header = seal.read(&packet).expect("of this job");
             seal.open(&header, &mut packet)
         };
-        assert_eq!(opened(PacketCipher::Aes128Gcm), Ok(()));
+        assert_eq!(opened(PacketAead::Aes128Gcm), Ok(()));
         let forged = Err(PacketRejection::Forged);
-        assert_eq!(opened(PacketCipher::Aegis128L), forged);
+        assert_eq!(opened(PacketAead::Aegis(AegisLanes::Four)), forged);
     }
 
     /// Opens the first packet, then those that continue it.

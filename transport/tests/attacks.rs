@@ -22,6 +22,7 @@ use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DrivePace, DriverCounters, DriverLink, DriverSetup};
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
 use gradwire_transport::wires::Wires;
@@ -121,7 +122,7 @@ impl Victim {
         let setup = DriverSetup {
             sockets: Wires::Sockets(sockets),
             peers,
-            seal: Seal::of(&job, identity, &secrets),
+            seal: Seal::of(&job, identity, (&secrets, AegisLanes::of_this_host())),
             faults: None,
             neighbours: None,
             pace: DrivePace::alone(IdleMode::Adaptive),

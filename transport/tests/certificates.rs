@@ -13,6 +13,7 @@ use gradwire_transport::control::{
     CertificateFiles, CertificateHolder, Certificates, ControlEvent, ControlPlane, JoinError,
     JoinRefusal, JoinRole, Listener, Membership, join,
 };
+use gradwire_transport::lanes::AegisLanes;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, date_time_ymd,
@@ -117,6 +118,7 @@ fn membership(rank: u16, certificates: Option<Certificates>) -> Membership {
         host: "here".into(),
         mtu: 1500,
         receive_buffer: 1 << 20,
+        lanes: AegisLanes::of_this_host(),
         memory: None,
         peer_timeout: PATIENCE,
     }

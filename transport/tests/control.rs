@@ -12,6 +12,7 @@ use gradwire_transport::control::{
     BarrierError, BindError, ControlEvent, ControlPlane, JoinError, JoinRefusal, JoinRole,
     LeaveError, Listener, Membership, OnEvent, join,
 };
+use gradwire_transport::lanes::AegisLanes;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -41,6 +42,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
         host: "here".to_owned(),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
+        lanes: AegisLanes::of_this_host(),
         memory: None,
         peer_timeout: Duration::from_secs(2),
     }

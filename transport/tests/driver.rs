@@ -40,7 +40,7 @@ fn jumbo_packets_arrive_in_super_packets_too() {
 #[test]
 fn packets_sealed_by_another_cipher_arrive_too() {
     let mut job = job(1500);
-    assert_eq!(job.cipher, PacketCipher::Aegis128L);
+    assert_eq!(job.cipher, PacketCipher::Aegis);
     job.cipher = PacketCipher::Aes128Gcm;
     for members in pairs(&job) {
         transfer(&members, 1, 3_000_000);

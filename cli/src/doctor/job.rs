@@ -14,6 +14,7 @@ use gradwire_runtime::{OpenError, RankJoinError};
 use gradwire_transport::address::Address;
 use gradwire_transport::control::{self, ControlPlane, JoinRole, Listener, Membership, RosterPeer};
 use gradwire_transport::interface;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::probe::{ProbeClient, ProbeServer, system};
 
 use super::finding::HostFinding;
@@ -169,6 +170,7 @@ fn join(
         host: super::host_name(),
         mtu: interface::mtu(bind).unwrap_or(0),
         receive_buffer: 0,
+        lanes: AegisLanes::of_this_host(),
         memory: None,
         peer_timeout: Duration::from_nanos(job.transport.peer_timeout.as_nanos()),
         certificates: None,

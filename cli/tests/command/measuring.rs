@@ -150,7 +150,7 @@ fn error_feedback_brings_missing_values_a_step_later() {
 #[test]
 fn rows_say_who_did_them_and_over_what() {
     let said = [
-        ("udp", "aead", "aegis-128l"),
+        ("udp", "aead", "aegis"),
         ("shm", "aead", "none"),
         ("udp", "none", "none"),
     ];

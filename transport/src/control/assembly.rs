@@ -194,6 +194,7 @@ pub(super) fn check_version(rank: Rank, version: &str) -> Result<(), JoinRefusal
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::AegisLanes;
 
     fn membership(rank: u16, job: &[(&str, &str)]) -> Membership {
         Membership {
@@ -209,6 +210,7 @@ mod tests {
             host: format!("host{rank}"),
             mtu: 1500,
             receive_buffer: 1 << 20,
+            lanes: AegisLanes::of_this_host(),
             memory: None,
             peer_timeout: Duration::from_secs(3),
         }

@@ -165,6 +165,7 @@ mod tests {
     use super::super::error::JoinError;
     use super::super::{ControlEvent, ControlPlane, JoinRole, Listener, Membership, join};
     use super::*;
+    use crate::lanes::AegisLanes;
 
     const PATIENCE: Duration = Duration::from_secs(10);
     const TOKEN: &str = "a long random secret";
@@ -180,6 +181,7 @@ mod tests {
             host: "here".into(),
             mtu: 1500,
             receive_buffer: 1 << 20,
+            lanes: AegisLanes::of_this_host(),
             memory: None,
             peer_timeout: Duration::from_secs(3),
         }

@@ -12,6 +12,7 @@ use super::certificates::Certificates;
 use super::error::BindError;
 use super::rank_list::rank_number;
 use crate::address::Address;
+use crate::lanes::AegisLanes;
 use crate::shm::MemoryOffer;
 
 /// Largest world size: a rank is a 16-bit number. The roster must also fit in one message of
@@ -40,6 +41,8 @@ pub struct Membership {
     pub mtu: u32,
     /// Bytes that this rank's kernel buffers in all its data sockets until they are read.
     pub receive_buffer: u64,
+    /// The lanes in which this rank's processor computes AEGIS fastest.
+    pub lanes: AegisLanes,
     /// The memory this rank offers to ranks of its host, if it shares memory.
     pub memory: Option<MemoryOffer>,
     /// A rank that sends nothing for this long counts as lost. It must be equal on all ranks.
@@ -57,6 +60,7 @@ impl fmt::Debug for Membership {
             .field("host", &self.host)
             .field("mtu", &self.mtu)
             .field("receive_buffer", &self.receive_buffer)
+            .field("lanes", &self.lanes)
             .field("memory", &self.memory)
             .field("peer_timeout", &self.peer_timeout)
             .finish_non_exhaustive()
@@ -72,6 +76,7 @@ impl Membership {
             data_addresses: self.data_addresses.clone(),
             mtu: self.mtu,
             receive_buffer: self.receive_buffer,
+            lanes: self.lanes,
             memory: self.memory.clone(),
             round_trip_us: 0,
         }
@@ -92,6 +97,8 @@ pub struct RosterPeer {
     pub mtu: u32,
     /// Bytes that its kernel buffers in all its data sockets until they are read.
     pub receive_buffer: u64,
+    /// The lanes in which its processor computes AEGIS fastest.
+    pub lanes: AegisLanes,
     /// The memory it offers to ranks of its host, if it shares memory.
     pub memory: Option<MemoryOffer>,
     /// The least time in which it answered rank 0 while it joined, in microseconds; 0 of rank 0.

@@ -6,6 +6,7 @@ use gradwire_protocol::units::Rank;
 
 use super::*;
 use crate::address::QueuePair;
+use crate::lanes::AegisLanes;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -16,6 +17,7 @@ fn terms(token: &str, job: &str) -> PairTerms {
             addresses: vec![SocketAddr::from(([127, 0, 0, 1], 4000)).into()],
             mtu: 1500,
             receive_buffer: 1 << 20,
+            lanes: AegisLanes::of_this_host(),
         },
         token: token.to_owned(),
         silence: Duration::from_secs(10),

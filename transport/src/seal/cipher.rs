@@ -1,6 +1,7 @@
-//! The AEAD of a key: AEGIS-128L or AES-128-GCM, as the job says.
+//! The AEAD of a key: AEGIS-128X4, AEGIS-128X2 or AES-128-GCM.
 
-use aegis::aegis128l::Aegis128L;
+use aegis::aegis128x2::Aegis128X2;
+use aegis::aegis128x4::Aegis128X4;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use gradwire_protocol::job::PacketCipher;
@@ -8,14 +9,49 @@ use gradwire_protocol::wire::TAG_BYTES;
 
 use super::rejection::PacketRejection;
 use crate::hkdf::{Secret, expand};
+use crate::lanes::AegisLanes;
 
 const KEY_BYTES: usize = 16;
 const AEGIS_NONCE_BYTES: usize = 16;
+
+/// A cipher in the form in which both ends of a path compute it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PacketAead {
+    Aegis(AegisLanes),
+    Aes128Gcm,
+}
+
+impl PacketAead {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 3] = [
+        Self::Aegis(AegisLanes::Two),
+        Self::Aegis(AegisLanes::Four),
+        Self::Aes128Gcm,
+    ];
+
+    /// The form of `cipher` with these lanes.
+    pub(super) fn of(cipher: PacketCipher, lanes: AegisLanes) -> Self {
+        match cipher {
+            PacketCipher::Aegis => Self::Aegis(lanes),
+            PacketCipher::Aes128Gcm => Self::Aes128Gcm,
+        }
+    }
+
+    /// The name to which keys are bound.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Aegis(AegisLanes::Two) => "aegis-128x2",
+            Self::Aegis(AegisLanes::Four) => "aegis-128x4",
+            Self::Aes128Gcm => "aes-128-gcm",
+        }
+    }
+}
 
 /// A key and the IV of its nonces.
 pub(super) enum PacketKey {
     /// libaegis takes the processor's AES instructions, on x86-64 only beside AVX.
     Aegis {
+        lanes: AegisLanes,
         key: [u8; KEY_BYTES],
         iv: [u8; AEGIS_NONCE_BYTES],
     },
@@ -27,14 +63,15 @@ pub(super) enum PacketKey {
 
 impl PacketKey {
     /// The key that belongs to a secret.
-    pub(super) fn of(secret: &Secret, cipher: PacketCipher) -> Self {
+    pub(super) fn of(secret: &Secret, aead: PacketAead) -> Self {
         let key: [u8; KEY_BYTES] = expand(secret, &[b"gradwire key"]);
-        match cipher {
-            PacketCipher::Aegis128L => Self::Aegis {
+        match aead {
+            PacketAead::Aegis(lanes) => Self::Aegis {
+                lanes,
                 key,
                 iv: expand(secret, &[b"gradwire iv"]),
             },
-            PacketCipher::Aes128Gcm => {
+            PacketAead::Aes128Gcm => {
                 let unbound = UnboundKey::new(&AES_128_GCM, &key);
                 Self::AesGcm {
                     key: LessSafeKey::new(unbound.expect("AES-128 has keys of 16 bytes")),
@@ -50,11 +87,15 @@ impl PacketKey {
     pub(super) fn seal(&self, number: u64, header: &[u8], payload: &[u8], body: &mut [u8]) {
         let (out, tag) = body.split_at_mut(payload.len());
         match self {
-            Self::Aegis { key, iv } => {
+            Self::Aegis { lanes, key, iv } => {
                 // The library encrypts in place fastest; the copy stays in the first cache.
                 out.copy_from_slice(payload);
-                let aead = Aegis128L::<TAG_BYTES>::new(key, &nonce(iv, number));
-                tag.copy_from_slice(&aead.encrypt_in_place(out, header));
+                let nonce = nonce(iv, number);
+                let written: [u8; TAG_BYTES] = match lanes {
+                    AegisLanes::Two => Aegis128X2::new(key, &nonce).encrypt_in_place(out, header),
+                    AegisLanes::Four => Aegis128X4::new(key, &nonce).encrypt_in_place(out, header),
+                };
+                tag.copy_from_slice(&written);
             }
             Self::AesGcm { key, iv } => {
                 let nonce = Nonce::assume_unique_for_key(nonce(iv, number));
@@ -75,20 +116,27 @@ impl PacketKey {
         header: &[u8],
         body: &mut [u8],
     ) -> Result<(), PacketRejection> {
-        match self {
-            Self::Aegis { key, iv } => {
+        let is_genuine = match self {
+            Self::Aegis { lanes, key, iv } => {
                 let (sealed, tag) =
                     (body.split_last_chunk_mut::<TAG_BYTES>()).ok_or(PacketRejection::Forged)?;
-                let aead = Aegis128L::<TAG_BYTES>::new(key, &nonce(iv, number));
-                let opened = aead.decrypt_in_place(sealed, tag, header);
-                opened.map_err(|_| PacketRejection::Forged)
+                let nonce = nonce(iv, number);
+                let opened = match lanes {
+                    AegisLanes::Two => {
+                        Aegis128X2::new(key, &nonce).decrypt_in_place(sealed, tag, header)
+                    }
+                    AegisLanes::Four => {
+                        Aegis128X4::new(key, &nonce).decrypt_in_place(sealed, tag, header)
+                    }
+                };
+                opened.is_ok()
             }
             Self::AesGcm { key, iv } => {
                 let nonce = Nonce::assume_unique_for_key(nonce(iv, number));
-                let opened = key.open_in_place(nonce, Aad::from(header), body);
-                opened.map(|_| ()).map_err(|_| PacketRejection::Forged)
+                key.open_in_place(nonce, Aad::from(header), body).is_ok()
             }
-        }
+        };
+        is_genuine.then_some(()).ok_or(PacketRejection::Forged)
     }
 }
 
@@ -119,9 +167,8 @@ mod tests {
 
     const HEADER: [u8; 64] = [3; 64];
 
-    fn keys() -> [PacketKey; 2] {
-        [PacketCipher::Aegis128L, PacketCipher::Aes128Gcm]
-            .map(|cipher| PacketKey::of(&[7; 32], cipher))
+    fn keys() -> [PacketKey; 3] {
+        PacketAead::ALL.map(|aead| PacketKey::of(&[7; 32], aead))
     }
 
     fn sealed(key: &PacketKey, number: u64, payload: &[u8]) -> Vec<u8> {
@@ -163,16 +210,28 @@ mod tests {
         }
     }
 
+    /// Tags of the draft (draft-irtf-cfrg-aegis-aead), test vectors 2.
+    const DRAFT: [(AegisLanes, &str); 2] = [
+        (AegisLanes::Two, "1aebc200804f405cab637f2adebb6d77"),
+        (AegisLanes::Four, "0e56ab94e2e85db80f9d54010caabfb4"),
+    ];
+
     #[test]
     fn aegis_is_that_of_the_draft() {
-        // draft-irtf-cfrg-aegis-aead, AEGIS-128L, test vector 1.
-        let (mut key, mut iv) = ([0; KEY_BYTES], [0; AEGIS_NONCE_BYTES]);
-        (key[0], key[1], iv[0], iv[2]) = (0x10, 0x01, 0x10, 0x02);
-        let mut body = [0; 16 + TAG_BYTES];
-        PacketKey::Aegis { key, iv }.seal(0, &[], &[0; 16], &mut body);
-        let expected = "c1c0e58bd913006feba00f4b3cc3594eabe0ece80c24868a226a35d16bdae37a";
-        let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, expected);
+        let message = [4, 5, 6, 7].repeat(30);
+        for (lanes, expected) in DRAFT {
+            let (key, iv) = (counted(), counted().map(|byte| byte + 0x10));
+            let mut body = vec![0; message.len() + TAG_BYTES];
+            let key = PacketKey::Aegis { lanes, key, iv };
+            key.seal(0, &[1, 2, 3, 4, 1, 2, 3, 4], &message, &mut body);
+            let tag = &body[message.len()..];
+            let hex: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, expected, "{lanes:?}");
+        }
+    }
+
+    fn counted() -> [u8; 16] {
+        std::array::from_fn(|at| at as u8)
     }
 
     #[test]

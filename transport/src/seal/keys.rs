@@ -23,11 +23,10 @@
 
 use std::fmt;
 
-use gradwire_protocol::job::PacketCipher;
 use gradwire_protocol::units::{JobId, Rank};
 use gradwire_protocol::wire::{CHECKSUM_AT, HEADER_BYTES, PacketKind};
 
-use super::cipher::PacketKey;
+use super::cipher::{PacketAead, PacketKey};
 use super::rejection::PacketRejection;
 use super::window::{Freshness, ReplayWindow};
 use crate::hkdf::{Secret, expand};
@@ -38,7 +37,7 @@ const GENERATION_AT: u32 = 23;
 /// The packets that a chain of keys protects: those from `source` to `destination` in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyDirection {
-    pub(super) cipher: PacketCipher,
+    pub(super) aead: PacketAead,
     pub(super) job: JobId,
     pub(super) epoch: u16,
     pub(super) source: Rank,
@@ -49,10 +48,9 @@ impl KeyDirection {
     fn chain(self, pair: &Secret) -> KeyChain {
         let (job, epoch) = (self.job.0.to_be_bytes(), self.epoch.to_be_bytes());
         let ends = [self.source, self.destination].map(|rank| rank.0.to_be_bytes());
-        let cipher: &str = self.cipher.into();
         let purpose: [&[u8]; 6] = [
             b"gradwire data",
-            cipher.as_bytes(),
+            self.aead.name().as_bytes(),
             &job,
             &epoch,
             &ends[0],
@@ -60,7 +58,7 @@ impl KeyDirection {
         ];
         KeyChain {
             secret: expand(pair, &purpose),
-            cipher: self.cipher,
+            aead: self.aead,
         }
     }
 }
@@ -69,7 +67,7 @@ impl KeyDirection {
 #[derive(Clone)]
 struct KeyChain {
     secret: Secret,
-    cipher: PacketCipher,
+    aead: PacketAead,
 }
 
 impl KeyChain {
@@ -81,7 +79,7 @@ impl KeyChain {
     }
 
     fn key(&self) -> PacketKey {
-        PacketKey::of(&self.secret, self.cipher)
+        PacketKey::of(&self.secret, self.aead)
     }
 
     /// Replaces the secret by the one after it.
@@ -269,9 +267,8 @@ mod tests {
     use super::*;
 
     const PAIR: Secret = [7; 32];
-    const CIPHERS: [PacketCipher; 2] = [PacketCipher::Aegis128L, PacketCipher::Aes128Gcm];
     const HERE: KeyDirection = KeyDirection {
-        cipher: CIPHERS[0],
+        aead: PacketAead::ALL[0],
         job: JobId(5),
         epoch: 0,
         source: Rank(0),
@@ -281,12 +278,12 @@ mod tests {
     impl OutboundKeys {
         /// The state after `next` packets.
         fn after(next: u64) -> Self {
-            Self::of(HERE.cipher, next)
+            Self::of(HERE.aead, next)
         }
 
         /// The same with this cipher.
-        fn of(cipher: PacketCipher, next: u64) -> Self {
-            let mut outbound = Self::new(KeyDirection { cipher, ..HERE }, &PAIR);
+        fn of(aead: PacketAead, next: u64) -> Self {
+            let mut outbound = Self::new(KeyDirection { aead, ..HERE }, &PAIR);
             outbound.skip_to(next);
             outbound
         }
@@ -307,12 +304,12 @@ mod tests {
         }
     }
 
-    fn any_cipher() -> impl Strategy<Value = PacketCipher> {
-        prop::sample::select(CIPHERS.to_vec())
+    fn any_aead() -> impl Strategy<Value = PacketAead> {
+        prop::sample::select(PacketAead::ALL.to_vec())
     }
 
-    fn inbound_of(cipher: PacketCipher) -> InboundKeys {
-        InboundKeys::new(KeyDirection { cipher, ..HERE }, &PAIR)
+    fn inbound_of(aead: PacketAead) -> InboundKeys {
+        InboundKeys::new(KeyDirection { aead, ..HERE }, &PAIR)
     }
 
     fn inbound_after(packets: &[u64]) -> InboundKeys {
@@ -414,7 +411,7 @@ mod tests {
             },
             KeyDirection { epoch: 1, ..HERE },
             KeyDirection {
-                cipher: PacketCipher::Aes128Gcm,
+                aead: PacketAead::Aes128Gcm,
                 ..HERE
             },
             KeyDirection {
@@ -483,10 +480,10 @@ mod tests {
 
     impl RoughPath {
         /// A direction on which one packet has arrived, with this number.
-        fn from(cipher: PacketCipher, number: u64) -> Self {
+        fn from(aead: PacketAead, number: u64) -> Self {
             let mut path = Self {
-                outbound: OutboundKeys::of(cipher, number),
-                inbound: inbound_of(cipher),
+                outbound: OutboundKeys::of(aead, number),
+                inbound: inbound_of(aead),
                 waiting: Vec::new(),
                 opened: BTreeSet::new(),
             };
@@ -558,11 +555,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_nonce_is_used_twice_with_one_key(
-            cipher in any_cipher(),
+            aead in any_aead(),
             start in prop_oneof![Just(0_u64), Just(CHANGES[0] - 300), Just(CHANGES[2] - 300)],
             again in prop::collection::vec(0..2_u8, 600),
         ) {
-            let (mut outbound, mut used) = (OutboundKeys::of(cipher, start), BTreeSet::new());
+            let (mut outbound, mut used) = (OutboundKeys::of(aead, start), BTreeSet::new());
             // Each packet repeats the payload before it, as a repair does, or has a new one.
             let mut payload = 0_u8;
             for again in again {
@@ -579,13 +576,13 @@ mod tests {
 
         #[test]
         fn packets_of_a_rough_path_open_once_across_key_changes(
-            cipher in any_cipher(),
+            aead in any_aead(),
             // The low half of the numbers wraps at 2^32, where a generation begins, too.
             edge in prop::sample::select(vec![CHANGES[0], CHANGES[1], 1 << 32, 3 << 32]),
             before in 1..300_u64,
             steps in prop::collection::vec(any_step(), 1..120),
         ) {
-            let mut path = RoughPath::from(cipher, edge - before);
+            let mut path = RoughPath::from(aead, edge - before);
             for step in steps {
                 path.take(step);
             }
@@ -593,13 +590,13 @@ mod tests {
 
         #[test]
         fn packets_of_any_size_open_unchanged(
-            cipher in any_cipher(),
+            aead in any_aead(),
             payload in prop::collection::vec(any::<u8>(), 0..3000),
             number in prop_oneof![0..1_000_u64, CHANGES[0] - 5..CHANGES[0] + 5],
         ) {
-            let mut packet = OutboundKeys::of(cipher, number).packet(&payload);
+            let mut packet = OutboundKeys::of(aead, number).packet(&payload);
             let sealed = packet.clone();
-            let opened = inbound_of(cipher).open(PacketKind::Data, &mut packet);
+            let opened = inbound_of(aead).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(opened, Ok(()));
             prop_assert_eq!(&packet[HEADER_BYTES..HEADER_BYTES + payload.len()], &payload[..]);
             prop_assert!(payload.len() < 8 || packet != sealed, "it travels encrypted");
@@ -607,14 +604,14 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_anywhere_is_refused(
-            cipher in any_cipher(),
+            aead in any_aead(),
             payload in prop::collection::vec(any::<u8>(), 0..300),
             place in any::<prop::sample::Index>(),
         ) {
-            let mut packet = OutboundKeys::of(cipher, 0).packet(&payload);
+            let mut packet = OutboundKeys::of(aead, 0).packet(&payload);
             let bit = place.index(packet.len() * 8);
             packet[bit / 8] ^= 1 << (bit % 8);
-            let refused = inbound_of(cipher).open(PacketKind::Data, &mut packet);
+            let refused = inbound_of(aead).open(PacketKind::Data, &mut packet);
             prop_assert_eq!(refused, Err(PacketRejection::Forged));
         }
     }

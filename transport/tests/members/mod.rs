@@ -19,6 +19,7 @@ use gradwire_transport::address::Address;
 use gradwire_transport::control::PairSecrets;
 use gradwire_transport::driver::{self, DrivePace, DriverLink, DriverSetup};
 use gradwire_transport::faults::FaultInjector;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::rdma::rehearsal;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::udp::Sockets;
@@ -122,7 +123,7 @@ pub(crate) fn pair_between(
             job: JobId(9),
             epoch: 0,
         };
-        let seal = Seal::of(job, identity, &secrets());
+        let seal = Seal::of(job, identity, (&secrets(), AegisLanes::of_this_host()));
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
         let setup = DriverSetup {
