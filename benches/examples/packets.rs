@@ -81,10 +81,10 @@ fn ranks(job: &Job, bytes: u32) -> [DrivenRank; 2] {
         let setup = DriverSetup {
             sockets,
             peers: addresses.to_vec(),
-            seal: Seal::of(job, identity, (&secrets, AegisLanes::of_this_host())),
+            seal: Seal::of(job, identity, &secrets, AegisLanes::of_this_host()),
             faults: None,
             neighbours: None,
-            pace: DrivePace::alone(IdleMode::Block),
+            pace: DrivePace::without_callers(IdleMode::Block),
         };
         let (tell, ended) = channel();
         let machine = Communicator::new(Endpoint::new(identity, job, 1), job);

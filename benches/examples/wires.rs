@@ -116,7 +116,7 @@ fn ends(wire: WireChoice) -> [End; 2] {
         End {
             endpoint: Endpoint::new(identity, &job, 1),
             wires,
-            seal: Seal::of(&job, identity, (&secrets, AegisLanes::of_this_host())),
+            seal: Seal::of(&job, identity, &secrets, AegisLanes::of_this_host()),
             peer,
             slot: PacketSlot::new(),
             packets: 0,

@@ -65,7 +65,7 @@ pub(crate) use report::{bitmap_room, paths_named};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 /// Offset of the job, 32 bits.
 pub const JOB_AT: usize = 4;
 /// Offset of the membership epoch, 16 bits.
@@ -502,6 +502,16 @@ fn get32(bytes: &[u8], at: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_switch_program_parses_this_version() {
+        let program = include_str!("../../deploy/p4/aggregator.p4");
+        let kinds = [PacketKind::Sum, PacketKind::Total].map(|kind| kind as u8);
+        for (name, value) in [("VERSION", VERSION), ("SUM", kinds[0]), ("TOTAL", kinds[1])] {
+            let wanted = format!("const bit<8> {name} = {value};");
+            assert!(program.contains(&wanted), "{wanted}");
+        }
+    }
 
     fn header() -> Header {
         Header {

@@ -71,7 +71,7 @@ pub(crate) fn open(
         seal: Seal::none(nobody, job.transport.checksum),
         faults: FaultInjector::new(&job.faults, Rank(0)),
         neighbours: None,
-        pace: DrivePace::alone(job.transport.idle),
+        pace: DrivePace::without_callers(job.transport.idle),
     };
     Ok((setup, terms))
 }
@@ -90,7 +90,7 @@ pub(crate) fn identity(paired: &PairedProcess, own: Rank) -> Identity {
 pub(crate) fn guest(job: &Job, paired: &PairedProcess, own: Rank) -> (GuestName, DriverGuest) {
     let identity = identity(paired, own);
     let lanes = AegisLanes::among([AegisLanes::of_this_host(), paired.offer.lanes]);
-    let seal = Seal::of(job, identity, (&paired.secrets, lanes));
+    let seal = Seal::of(job, identity, &paired.secrets, lanes);
     let name = GuestName {
         job: paired.job,
         rank: Rank(1 - own.0),

@@ -21,7 +21,6 @@ use gradwire_transport::driver::{self, DriverSetup, MachineCommand};
 use gradwire_transport::faults::FaultInjector;
 use gradwire_transport::http::HttpServer;
 use gradwire_transport::interface::AUTO_MTU_MAX;
-use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::RankLife;
 use gradwire_transport::wires::Wires;
@@ -109,12 +108,12 @@ impl LocalRank {
         let pace = vicinity::pace(job.transport.idle, control.roster(), rank);
         let subject = RankSubject::new(&job, identity, control.roster(), wire);
         let recorder = FlightRecorder::new(subject.clone(), job.trace.entries, trace_folder);
-        let lanes = AegisLanes::among(control.roster().iter().map(|peer| peer.lanes));
+        let lanes = vicinity::lanes(control.roster());
         let pool = Arc::default();
         let setup = DriverSetup {
             sockets,
             peers: data_addresses(control.roster()),
-            seal: Seal::of(&job, identity, (control.secrets(), lanes)),
+            seal: Seal::of(&job, identity, control.secrets(), lanes),
             faults: FaultInjector::new(&job.faults, rank),
             neighbours: near.neighbours,
             pace,

@@ -5,9 +5,10 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use gradwire_collectives::ignores_tolerance;
-use gradwire_protocol::job::{Job, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, PacketCipher, PacketSecurity, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
+use gradwire_transport::lanes::AegisLanes;
 
 use crate::vicinity;
 
@@ -113,8 +114,12 @@ fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
 }
 
 /// How packets are protected. Memory that only the ranks of a host can map needs no protection.
-fn security(job: &Job, wire: &str) -> String {
-    match (job.protection(), wire) {
+fn security(job: &Job, lanes: AegisLanes, wire: &str) -> String {
+    let protection = match (job.security, job.cipher) {
+        (PacketSecurity::Aead, PacketCipher::Aegis) => lanes.cipher(),
+        _ => job.protection(),
+    };
+    match (protection, wire) {
         ("none", _) => "none".to_owned(),
         (_, "shm") => "none in memory".to_owned(),
         (cipher, "shm+udp") => format!("{cipher}, none in memory"),
@@ -151,7 +156,7 @@ fn line(name: &JobName, job: &Job, roster: &[RosterPeer], own: RankInUse) -> Str
         env!("CARGO_PKG_VERSION"),
         count(roster.len(), "rank"),
         count(hosts.len(), "host"),
-        security(job, wire),
+        security(job, vicinity::lanes(roster), wire),
         value("tolerance"),
         metrics(job, own.metrics),
     )
@@ -167,7 +172,6 @@ fn count(number: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use gradwire_protocol::units::Share;
-    use gradwire_transport::lanes::AegisLanes;
 
     use super::*;
 
@@ -178,7 +182,7 @@ mod tests {
             data_addresses: Vec::new(),
             mtu: 1500,
             receive_buffer: 1 << 20,
-            lanes: AegisLanes::of_this_host(),
+            lanes: AegisLanes::Two,
             memory: None,
             round_trip_us: 0,
         };
@@ -199,8 +203,8 @@ mod tests {
             let line = line(&name, &job, &roster(&["a", "b", "b"]), own);
             line.split_once(", wire ").expect("a wire").1.to_owned()
         };
-        let wanted = "udp, security aegis, the job's tolerance 0%, algorithm auto, metrics at \
-                      port 9401 of loopback";
+        let wanted = "udp, security aegis-128x2, the job's tolerance 0%, algorithm auto, metrics \
+                      at port 9401 of loopback";
         assert_eq!(told("udp", Some("127.0.0.1:9401")), wanted);
         let wanted = "shm, security none in memory, the job's tolerance 0%, algorithm auto, no \
                       metrics of rank 0: port 9400 cannot be opened";

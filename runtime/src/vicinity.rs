@@ -9,6 +9,7 @@ use gradwire_protocol::units::{ByteCount, Rank, Span};
 use gradwire_transport::control::{ControlPlane, RosterPeer};
 use gradwire_transport::driver::DrivePace;
 use gradwire_transport::interface::AUTO_MTU_MAX;
+use gradwire_transport::lanes::AegisLanes;
 use gradwire_transport::shm::{
     HostNeighbours, InboxNames, MemoryOffer, MemoryShortage, MemoryTerms, OwnInbox, RankLife,
 };
@@ -119,6 +120,11 @@ fn pace_on(cores: usize, idle: IdleMode, ranks_here: usize) -> DrivePace {
     }
 }
 
+/// The lanes in which the ranks compute AEGIS.
+pub(crate) fn lanes(roster: &[RosterPeer]) -> AegisLanes {
+    AegisLanes::among(roster.iter().map(|peer| peer.lanes))
+}
+
 /// How many ranks have the same host as `rank`, itself included.
 fn ranks_of_host(roster: &[RosterPeer], rank: Rank) -> usize {
     let own = roster.iter().find(|peer| peer.rank == rank);
@@ -159,8 +165,6 @@ pub(crate) fn launch_facts(roster: &[RosterPeer]) -> LaunchFacts {
 
 #[cfg(test)]
 mod tests {
-    use gradwire_transport::lanes::AegisLanes;
-
     use super::*;
 
     #[test]

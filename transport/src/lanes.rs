@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How many blocks of AEGIS a processor computes at a time. Ranks of one job use the same form.
+/// How many blocks of AEGIS a processor computes at a time. Both ends of a path use the same lanes.
+/// The order is that of their number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum AegisLanes {
     /// AEGIS-128X2, which is fast on all processors with AES instructions.
@@ -21,7 +22,15 @@ impl AegisLanes {
         }
     }
 
-    /// What all of these use.
+    /// The name of AEGIS in these lanes.
+    pub const fn cipher(self) -> &'static str {
+        match self {
+            Self::Two => "aegis-128x2",
+            Self::Four => "aegis-128x4",
+        }
+    }
+
+    /// The lanes of the least able of these: more would be slower there. Two if there are none.
     pub fn among(lanes: impl IntoIterator<Item = Self>) -> Self {
         lanes.into_iter().min().unwrap_or(Self::Two)
     }

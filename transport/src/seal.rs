@@ -109,11 +109,11 @@ struct PairKeys {
 }
 
 impl Seal {
-    /// The seal that a job asks for; all its ranks compute AEGIS in these lanes.
+    /// The seal that a job asks for; its peers compute AEGIS in these lanes, too.
     ///
     /// # Panics
     /// When packets are sealed, and `secrets` does not have one secret for each rank of the job.
-    pub fn of(job: &Job, identity: Identity, (secrets, lanes): (&PairSecrets, AegisLanes)) -> Self {
+    pub fn of(job: &Job, identity: Identity, secrets: &PairSecrets, lanes: AegisLanes) -> Self {
         let aead = PacketAead::of(job.cipher, lanes);
         match job.security {
             PacketSecurity::Aead => Self::aead(identity, secrets, aead),
@@ -553,12 +553,8 @@ mod tests {
             cipher: PacketCipher::Aes128Gcm,
             ..Job::default()
         };
-        let first = packets(&mut Seal::of(
-            &job,
-            identity(0),
-            (&secrets, AegisLanes::Two),
-        ))
-        .swap_remove(0);
+        let first =
+            packets(&mut Seal::of(&job, identity(0), &secrets, AegisLanes::Two)).swap_remove(0);
         let opened = |aead| {
             let (mut seal, mut packet) = (Seal::aead(identity(1), &secrets, aead), first.clone());
             let header = seal.read(&packet).expect("of this job");

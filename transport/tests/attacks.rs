@@ -122,10 +122,10 @@ impl Victim {
         let setup = DriverSetup {
             sockets: Wires::Sockets(sockets),
             peers,
-            seal: Seal::of(&job, identity, (&secrets, AegisLanes::of_this_host())),
+            seal: Seal::of(&job, identity, &secrets, AegisLanes::of_this_host()),
             faults: None,
             neighbours: None,
-            pace: DrivePace::alone(IdleMode::Adaptive),
+            pace: DrivePace::without_callers(IdleMode::Adaptive),
         };
         let (tell, events) = channel();
         let progress = move |carrier: &mut Carrier| {

@@ -28,6 +28,14 @@ struct JoinedMember {
 
 type Joining = JoinHandle<Result<JoinedMember, JoinError>>;
 
+/// Rank 1 has a processor that computes fewer lanes.
+fn lanes(rank: u16) -> AegisLanes {
+    match rank {
+        1 => AegisLanes::Two,
+        _ => AegisLanes::Four,
+    }
+}
+
 fn membership(rank: u16, world_size: u32) -> Membership {
     Membership {
         rank: Rank(rank),
@@ -42,7 +50,7 @@ fn membership(rank: u16, world_size: u32) -> Membership {
         host: "here".to_owned(),
         mtu: 1500 + u32::from(rank),
         receive_buffer: 1 << 20,
-        lanes: AegisLanes::of_this_host(),
+        lanes: lanes(rank),
         memory: None,
         peer_timeout: Duration::from_secs(2),
     }
@@ -134,7 +142,7 @@ fn ranks_meet_and_share_roster_and_job_id() {
     assert_eq!(hosts, ["here"; 3]);
     for (rank, peer) in first.roster().iter().enumerate() {
         let number = u16::try_from(rank).expect("three ranks");
-        assert_eq!(peer.rank, Rank(number));
+        assert_eq!((peer.rank, peer.lanes), (Rank(number), lanes(number)));
         assert_eq!(peer.data_addresses, membership(number, 3).data_addresses);
         let is_measured = peer.round_trip_us > 0;
         assert_eq!(is_measured, number > 0, "rank {rank}: {peer:?}");

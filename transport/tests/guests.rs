@@ -48,7 +48,7 @@ fn host(rank: u16) -> Host {
         seal: Seal::none(identity(JobId(0), 0, 1), Checksum::On),
         faults: None,
         neighbours: None,
-        pace: DrivePace::alone(IdleMode::Block),
+        pace: DrivePace::without_callers(IdleMode::Block),
     };
     let machine = Endpoint::new(identity(OF_GUESTS, rank, 2), &job, u64::from(rank));
     let (tell, events) = channel();

@@ -340,7 +340,7 @@ fn a_ring_carries_its_writers_packets_only() {
         seal: Seal::none(identity, Checksum::On),
         faults: None,
         neighbours: Some(to),
-        pace: DrivePace::alone(job.transport.idle),
+        pace: DrivePace::without_callers(job.transport.idle),
     };
     let link = driver::spawn(Endpoint::new(identity, &job, 1), setup, |_| ());
     let link = link.expect("a thread");

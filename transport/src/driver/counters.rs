@@ -70,7 +70,8 @@ driver_counters! {
     sleeps,
     /// How often others had its core while it looked for work. It looks less for some time then.
     cores_lost,
-    /// How often the driving thread has left the core of a peer that it waited for.
+    /// How often the driving thread has left its core, because a peer that it waited for probably
+    /// had it, too.
     cores_left,
 }
 

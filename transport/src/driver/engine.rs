@@ -12,7 +12,7 @@ use gradwire_protocol::units::{Instant, Span};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use super::cores::CoreWatch;
+use super::cores::{self, CoreUse, CoreWatch};
 use super::counters::DriverCounters;
 use super::foreign::ForeignWatch;
 use super::guests::{DriverOrder, GuestTable};
@@ -270,9 +270,12 @@ impl<M: Machine> DriverEngine<M> {
         let pipe = bell.as_ref().map(|bell| bell.descriptor());
         let sockets = self.setup.sockets.readiness();
         let now = self.clock.now();
-        self.cores.sleeps(now, self.patience.spun(now));
+        self.cores
+            .sleeps(now, self.patience.spun(now), CoreUse::now);
         self.waker.sleep(sockets, (pipe, room), most);
-        self.cores.wakes(self.clock.now());
+        if self.cores.wakes(self.clock.now(), CoreUse::now) {
+            cores::leave_core();
+        }
         if let Some(bell) = bell {
             bell.drain();
         }

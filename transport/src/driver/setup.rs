@@ -28,8 +28,9 @@ pub struct DrivePace {
 }
 
 impl DrivePace {
-    /// The pace of a rank that has its host for itself, and whose callers do not spin for longer.
-    pub fn alone(idle: IdleMode) -> Self {
+    /// The pace of a process whose callers spin no longer than its own thread, and that does not
+    /// watch its cores.
+    pub fn without_callers(idle: IdleMode) -> Self {
         Self {
             idle,
             caller_spin: Span::ZERO,
@@ -50,6 +51,6 @@ pub struct DriverSetup {
     pub faults: Option<FaultInjector>,
     /// The ranks that are reached through shared memory, if any.
     pub neighbours: Option<HostNeighbours>,
-    /// How it waits.
+    /// How the thread that drives waits.
     pub pace: DrivePace,
 }

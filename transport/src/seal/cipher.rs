@@ -40,8 +40,7 @@ impl PacketAead {
     /// The name to which keys are bound.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Aegis(AegisLanes::Two) => "aegis-128x2",
-            Self::Aegis(AegisLanes::Four) => "aegis-128x4",
+            Self::Aegis(lanes) => lanes.cipher(),
             Self::Aes128Gcm => "aes-128-gcm",
         }
     }

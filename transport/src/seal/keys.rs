@@ -265,6 +265,7 @@ mod tests {
 
     use super::super::window::WINDOW;
     use super::*;
+    use crate::lanes::AegisLanes;
 
     const PAIR: Secret = [7; 32];
     const HERE: KeyDirection = KeyDirection {
@@ -281,7 +282,7 @@ mod tests {
             Self::of(HERE.aead, next)
         }
 
-        /// The same with this cipher.
+        /// The same with this AEAD.
         fn of(aead: PacketAead, next: u64) -> Self {
             let mut outbound = Self::new(KeyDirection { aead, ..HERE }, &PAIR);
             outbound.skip_to(next);
@@ -410,6 +411,10 @@ mod tests {
                 ..HERE
             },
             KeyDirection { epoch: 1, ..HERE },
+            KeyDirection {
+                aead: PacketAead::Aegis(AegisLanes::Four),
+                ..HERE
+            },
             KeyDirection {
                 aead: PacketAead::Aes128Gcm,
                 ..HERE

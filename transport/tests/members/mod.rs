@@ -123,7 +123,7 @@ pub(crate) fn pair_between(
             job: JobId(9),
             epoch: 0,
         };
-        let seal = Seal::of(job, identity, (&secrets(), AegisLanes::of_this_host()));
+        let seal = Seal::of(job, identity, &secrets(), AegisLanes::of_this_host());
         let machine = Endpoint::new(identity, job, u64::from(rank));
         let (tell, events) = channel();
         let setup = DriverSetup {
@@ -132,7 +132,7 @@ pub(crate) fn pair_between(
             seal,
             faults: FaultInjector::new(&job.faults, Rank(rank)),
             neighbours: None,
-            pace: DrivePace::alone(job.transport.idle),
+            pace: DrivePace::without_callers(job.transport.idle),
         };
         let progress = move |endpoint: &mut Endpoint| {
             while let Some(event) = endpoint.poll_event() {
