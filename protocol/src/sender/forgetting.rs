@@ -72,6 +72,10 @@ impl Sender {
             first: sending.first_sent.unwrap_or(sending.begun),
             tags: std::mem::take(&mut sending.tags),
         });
+        if self.sent.is_empty() {
+            // Most peers have one message at a time, and the caller takes it soon.
+            self.sent.reserve_exact(1);
+        }
         self.sent.push_back(sent);
     }
 }
