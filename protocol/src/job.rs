@@ -66,8 +66,8 @@ job_keys! {
         /// does neither.
         security: PacketSecurity = PacketSecurity::Aead, one_of();
         /// Encrypts and authenticates packets where security is "aead". "aegis" is AEGIS-128X4
-        /// where all processors have VAES and AVX-512, else AEGIS-128X2. AES-128-GCM takes up to
-        /// six times as long; NIST has approved only that one.
+        /// where all processors have VAES and AVX-512, else AEGIS-128X2. Without VAES, AES-128-GCM
+        /// takes three to seven times as long; NIST has approved only that one.
         cipher: PacketCipher = PacketCipher::Aegis, one_of();
     }
 
