@@ -5,10 +5,11 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use gradwire_collectives::ignores_tolerance;
-use gradwire_protocol::job::{Job, PacketCipher, PacketSecurity, ReduceAlgorithm};
+use gradwire_protocol::job::{Job, ReduceAlgorithm};
 use gradwire_protocol::units::Rank;
 use gradwire_transport::control::RosterPeer;
 use gradwire_transport::lanes::AegisLanes;
+use gradwire_transport::seal;
 
 use crate::vicinity;
 
@@ -115,11 +116,7 @@ fn hosts(roster: &[RosterPeer]) -> BTreeSet<&str> {
 
 /// How packets are protected. Memory that only the ranks of a host can map needs no protection.
 fn security(job: &Job, lanes: AegisLanes, wire: &str) -> String {
-    let protection = match (job.security, job.cipher) {
-        (PacketSecurity::Aead, PacketCipher::Aegis) => lanes.cipher(),
-        _ => job.protection(),
-    };
-    match (protection, wire) {
+    match (seal::protection(job, lanes), wire) {
         ("none", _) => "none".to_owned(),
         (_, "shm") => "none in memory".to_owned(),
         (cipher, "shm+udp") => format!("{cipher}, none in memory"),

@@ -22,14 +22,6 @@ impl AegisLanes {
         }
     }
 
-    /// The name of AEGIS in these lanes.
-    pub const fn cipher(self) -> &'static str {
-        match self {
-            Self::Two => "aegis-128x2",
-            Self::Four => "aegis-128x4",
-        }
-    }
-
     /// The lanes of the least able of these: more would be slower there. Two if there are none.
     pub fn among(lanes: impl IntoIterator<Item = Self>) -> Self {
         lanes.into_iter().min().unwrap_or(Self::Two)

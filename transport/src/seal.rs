@@ -42,6 +42,15 @@ pub struct Destination<'a> {
     pub seal: &'a mut Seal,
 }
 
+/// What protects packets of a job whose ranks compute AEGIS in these lanes: the AEAD's name, or
+/// "none".
+pub fn protection(job: &Job, lanes: AegisLanes) -> &'static str {
+    match job.security {
+        PacketSecurity::Aead => PacketAead::of(job.cipher, lanes).name(),
+        PacketSecurity::None => job.protection(),
+    }
+}
+
 /// Seals and opens the packets of one rank.
 #[derive(Debug)]
 pub struct Seal {
@@ -114,9 +123,10 @@ impl Seal {
     /// # Panics
     /// When packets are sealed, and `secrets` does not have one secret for each rank of the job.
     pub fn of(job: &Job, identity: Identity, secrets: &PairSecrets, lanes: AegisLanes) -> Self {
-        let aead = PacketAead::of(job.cipher, lanes);
         match job.security {
-            PacketSecurity::Aead => Self::aead(identity, secrets, aead),
+            PacketSecurity::Aead => {
+                Self::aead(identity, secrets, PacketAead::of(job.cipher, lanes))
+            }
             PacketSecurity::None => Self::none(identity, job.transport.checksum),
         }
     }

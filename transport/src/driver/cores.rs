@@ -98,6 +98,7 @@ impl CoreWatch {
             return false;
         };
         let kept_max = spin * SPINS_KEPT_MAX;
+        // Most sleeps are too short or too long for that, and need no look.
         if now - began < spin || now - began > kept_max + AT_ONCE {
             return false;
         }

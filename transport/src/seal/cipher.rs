@@ -38,10 +38,11 @@ impl PacketAead {
     }
 
     /// The name to which keys are bound.
-    pub(super) const fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Aegis(lanes) => lanes.cipher(),
-            Self::Aes128Gcm => "aes-128-gcm",
+            Self::Aegis(AegisLanes::Two) => "aegis-128x2",
+            Self::Aegis(AegisLanes::Four) => "aegis-128x4",
+            Self::Aes128Gcm => PacketCipher::Aes128Gcm.into(),
         }
     }
 }
