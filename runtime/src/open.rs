@@ -186,7 +186,7 @@ fn shares_memory(job: &Job) -> bool {
     match job.transport.wire {
         WireChoice::Auto => !job.faults.any(),
         WireChoice::SharedMemory => true,
-        WireChoice::Udp | WireChoice::Uring | WireChoice::Rdma => false,
+        WireChoice::Udp | WireChoice::Uring | WireChoice::Xdp | WireChoice::Rdma => false,
     }
 }
 

@@ -1,10 +1,22 @@
 //! Finds the network interface of an address, and the largest packet that it takes.
 
+#![expect(unsafe_code, reason = "an ioctl takes a C structure")]
+
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::ioctl_readwrite_bad;
 use nix::net::if_::InterfaceFlags;
+use socket2::{Domain, Socket, Type};
+
+ioctl_readwrite_bad!(
+    /// The MTU of the interface that a request names.
+    interface_mtu,
+    libc::SIOCGIFMTU,
+    libc::ifreq
+);
 
 /// Largest packet if the job leaves the MTU open, even if an interface takes more, as loopback
 /// does: a loss should not cost more than on a real network.
@@ -23,8 +35,50 @@ pub fn mtu(address: IpAddr) -> io::Result<u32> {
 /// # Errors
 /// When there is no such interface, or the system does not report its MTU.
 pub fn mtu_of(name: &str) -> io::Result<u32> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"))?;
-    text.trim().parse().map_err(io::Error::other)
+    // Not by /sys, which shows the interfaces of the network namespace that mounted it.
+    // SAFETY: the structure consists of numbers, of which zero is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let socket = any_socket()?;
+    // SAFETY: the request names an interface, and the kernel fills in a number.
+    unsafe { interface_mtu(socket.as_raw_fd(), &raw mut request) }?;
+    // SAFETY: the kernel has just written this number.
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).map_err(io::Error::other)
+}
+
+/// A socket to ask the kernel about interfaces.
+#[expect(clippy::disallowed_methods, reason = "no packet goes through it")]
+fn any_socket() -> io::Result<Socket> {
+    Socket::new(Domain::IPV4, Type::DGRAM, None)
+}
+
+/// An Ethernet interface.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EthernetInterface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number for it.
+    pub index: u32,
+    /// Its address on its link.
+    pub mac: [u8; 6],
+}
+
+/// The Ethernet interface with `address`.
+///
+/// # Errors
+/// When no interface of this host has the address, or its link is no Ethernet.
+pub fn ethernet(address: IpAddr) -> io::Result<EthernetInterface> {
+    let name = name(address)?;
+    let own = getifaddrs()?.filter(|one| one.interface_name == name);
+    let mut links = own.filter_map(|one| one.address?.as_link_addr().copied());
+    let ethernet = links.find(|link| link.hatype() == libc::ARPHRD_ETHER);
+    let found = ethernet.and_then(|link| Some((link.addr()?, link.ifindex() as u32)));
+    let no_ethernet = || io::Error::other(format!("{name} is no Ethernet interface"));
+    let (mac, index) = found.ok_or_else(no_ethernet)?;
+    Ok(EthernetInterface { name, index, mac })
 }
 
 /// The name of the interface with `address`. Every loopback address belongs to the loopback

@@ -41,3 +41,4 @@ pub mod udp;
 pub mod uring;
 mod wake;
 pub mod wires;
+pub mod xdp;

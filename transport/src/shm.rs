@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use inbox::{InboxBell, InboxFiles, MemoryInbox, MemoryOutbox};
 pub use inbox::{InboxNames, RankLife};
+pub(crate) use memory::FileMapping;
 pub use memory::MemoryRoom;
 pub use ring::RingPacket;
 

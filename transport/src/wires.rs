@@ -1,9 +1,12 @@
-//! The three ways by which a rank's packets reach the network.
+//! The four ways by which a rank's packets reach the network.
 //!
 //! - [`Sockets`] work in every container, and are the default.
 //! - A [`UringSockets`] does the same through io_uring. The job must ask for it: container runtimes
 //!   forbid it, only one thread may use it, and it saves few system calls, because GSO and GRO need
 //!   only one for 64 KiB, whose copies cost a hundred times as much.
+//! - [`XdpSockets`] go past the network stack by AF_XDP, where this process may take over a NIC.
+//!   The job must ask for it: only virtual links could be measured, and there it is slower, since
+//!   the kernel copies each packet and joins none.
 //! - [`Rdma`] bypasses the kernel where a device can. The job must ask for it too: only software
 //!   devices could be measured, and they are slower than UDP.
 
@@ -22,6 +25,7 @@ use crate::slot::PacketSlot;
 use crate::udp::{self, SocketCounters, Sockets, SuperPacket};
 use crate::uring::{UringSockets, UringUnavailable};
 use crate::wake::{self, ReadableSockets, RoomNotice, SocketPoller};
+use crate::xdp::{XdpSockets, XdpUnavailable};
 
 /// The sockets or queue pairs of a rank.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub enum Wires {
     Sockets(Sockets),
     /// The same sockets through io_uring.
     Uring(Box<UringSockets>),
+    /// Queues of a NIC by AF_XDP, beside the same sockets.
+    Xdp(Box<XdpSockets>),
     /// Queue pairs of an RDMA device.
     Rdma(Box<Rdma>),
 }
@@ -52,6 +58,9 @@ pub enum WiresError {
     /// The job asks for io_uring, which does not work here.
     #[error("transport.wire is \"uring\": {0}")]
     Uring(#[from] UringUnavailable),
+    /// The job asks for AF_XDP, which does not work here.
+    #[error("transport.wire is \"xdp\": {0}")]
+    Xdp(#[from] XdpUnavailable),
     /// The job asks for RDMA, which does not work here.
     #[error("transport.wire is \"rdma\": {0}")]
     Rdma(#[from] RdmaError),
@@ -62,8 +71,8 @@ impl Wires {
     /// entropy.
     ///
     /// # Errors
-    /// [`WiresError`] when sockets cannot be opened, or the job asks for io_uring or RDMA and it
-    /// does not work here.
+    /// [`WiresError`] when sockets cannot be opened, or the job asks for io_uring, AF_XDP or RDMA
+    /// and it does not work here.
     pub fn open(
         transport: &TransportKeys,
         address: IpAddr,
@@ -72,6 +81,9 @@ impl Wires {
         let sockets = || Sockets::open(address, transport.entropies);
         Ok(match transport.wire {
             WireChoice::Uring => Self::Uring(Box::new(UringSockets::over(sockets()?)?)),
+            WireChoice::Xdp => {
+                Self::Xdp(Box::new(XdpSockets::over(sockets()?, transport, address)?))
+            }
             WireChoice::Rdma => Self::Rdma(Box::new(Rdma::open(transport, address, rank)?)),
             WireChoice::Auto | WireChoice::Udp | WireChoice::SharedMemory => {
                 Self::Sockets(sockets()?)
@@ -84,6 +96,7 @@ impl Wires {
         match self {
             Self::Sockets(_) => "udp",
             Self::Uring(_) => "uring",
+            Self::Xdp(_) => "xdp",
             Self::Rdma(_) => "rdma",
         }
     }
@@ -93,6 +106,7 @@ impl Wires {
         match self {
             Self::Sockets(_) => "a socket".to_owned(),
             Self::Uring(_) => "io_uring".to_owned(),
+            Self::Xdp(xdp) => format!("AF_XDP on {}", xdp.interface()),
             Self::Rdma(rdma) => format!("RDMA over {}", rdma.device()),
         }
     }
@@ -102,6 +116,7 @@ impl Wires {
     pub fn mtu(&self) -> Option<u32> {
         match self {
             Self::Sockets(_) | Self::Uring(_) => None,
+            Self::Xdp(xdp) => Some(xdp.mtu()),
             Self::Rdma(rdma) => Some(rdma.mtu()),
         }
     }
@@ -109,7 +124,7 @@ impl Wires {
     /// Which threads may send and receive.
     pub const fn threads(&self) -> WireThreads {
         match self {
-            Self::Sockets(_) | Self::Rdma(_) => WireThreads::Any,
+            Self::Sockets(_) | Self::Xdp(_) | Self::Rdma(_) => WireThreads::Any,
             Self::Uring(_) => WireThreads::First,
         }
     }
@@ -123,6 +138,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => Ok(sockets.readable()),
             Self::Uring(ring) => ring.readable(),
+            Self::Xdp(xdp) => Ok(xdp.readable()),
             Self::Rdma(rdma) => rdma.readable(),
         }
     }
@@ -140,6 +156,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.receive(index, slot.own()),
             Self::Uring(ring) => ring.receive(index, slot.own()),
+            Self::Xdp(xdp) => xdp.receive(index, slot.own()),
             Self::Rdma(rdma) => rdma.receive(slot),
         }
     }
@@ -152,6 +169,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.send(transmit, to),
             Self::Uring(ring) => ring.send(transmit, to),
+            Self::Xdp(xdp) => xdp.send(transmit, to),
             Self::Rdma(rdma) => rdma.send(transmit, to),
         }
     }
@@ -163,6 +181,7 @@ impl Wires {
     pub(crate) fn has_room(&mut self, path: Entropy) -> io::Result<bool> {
         match self {
             Self::Rdma(rdma) => rdma.has_room(path),
+            Self::Xdp(xdp) => Ok(xdp.has_room(path)),
             Self::Sockets(_) | Self::Uring(_) => Ok(wake::is_writable(self.descriptor(path))),
         }
     }
@@ -174,7 +193,9 @@ impl Wires {
     pub(crate) fn room_notice(&mut self, path: Entropy) -> io::Result<RoomNotice> {
         match self {
             Self::Rdma(rdma) => Ok(RoomNotice::Completion(rdma.room_notice()?)),
-            Self::Sockets(_) | Self::Uring(_) => Ok(RoomNotice::Writable(self.descriptor(path))),
+            Self::Sockets(_) | Self::Uring(_) | Self::Xdp(_) => {
+                Ok(RoomNotice::Writable(self.descriptor(path)))
+            }
         }
     }
 
@@ -182,7 +203,7 @@ impl Wires {
     /// this and sleeping.
     pub(crate) fn arm(&mut self) -> io::Result<()> {
         match self {
-            Self::Sockets(_) | Self::Uring(_) => Ok(()),
+            Self::Sockets(_) | Self::Uring(_) | Self::Xdp(_) => Ok(()),
             Self::Rdma(rdma) => rdma.lie_down(),
         }
     }
@@ -190,7 +211,7 @@ impl Wires {
     /// The thread does not sleep.
     pub(crate) fn disarm(&mut self) -> io::Result<()> {
         match self {
-            Self::Sockets(_) | Self::Uring(_) => Ok(()),
+            Self::Sockets(_) | Self::Uring(_) | Self::Xdp(_) => Ok(()),
             Self::Rdma(rdma) => rdma.get_up(),
         }
     }
@@ -200,16 +221,17 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => Some(sockets),
             Self::Uring(ring) => Some(ring.sockets()),
+            Self::Xdp(xdp) => Some(xdp.sockets()),
             Self::Rdma(_) => None,
         }
     }
 
-    /// The sockets, to change how they are used, if these wires have any.
+    /// The sockets, to change how they are used, if all packets go through them.
     pub fn sockets_mut(&mut self) -> Option<&mut Sockets> {
         match self {
             Self::Sockets(sockets) => Some(sockets),
             Self::Uring(ring) => Some(ring.sockets_mut()),
-            Self::Rdma(_) => None,
+            Self::Xdp(_) | Self::Rdma(_) => None,
         }
     }
 
@@ -218,6 +240,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.addresses(),
             Self::Uring(ring) => ring.sockets().addresses(),
+            Self::Xdp(xdp) => xdp.sockets().addresses(),
             Self::Rdma(rdma) => rdma.addresses(),
         }
     }
@@ -227,6 +250,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.receive_buffer(),
             Self::Uring(ring) => ring.sockets().receive_buffer(),
+            Self::Xdp(xdp) => xdp.receive_buffer(),
             Self::Rdma(rdma) => rdma.receive_buffer(),
         }
     }
@@ -236,6 +260,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.counters(),
             Self::Uring(ring) => ring.sockets().counters(),
+            Self::Xdp(xdp) => xdp.counters(),
             Self::Rdma(rdma) => rdma.counters(),
         }
     }
@@ -245,6 +270,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.ask_for_drops(),
             Self::Uring(ring) => ring.sockets_mut().ask_for_drops(),
+            Self::Xdp(xdp) => xdp.ask_for_drops(),
             Self::Rdma(rdma) => rdma.counters().kernel_drops,
         }
     }
@@ -254,6 +280,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.descriptor(entropy),
             Self::Uring(ring) => ring.sockets().descriptor(entropy),
+            Self::Xdp(xdp) => xdp.descriptor(entropy),
             Self::Rdma(rdma) => rdma.descriptor(),
         }
     }
@@ -264,6 +291,7 @@ impl Wires {
         match self {
             Self::Sockets(sockets) => sockets.readiness(),
             Self::Uring(ring) => ring.sockets().readiness(),
+            Self::Xdp(xdp) => xdp.readiness(),
             Self::Rdma(rdma) => rdma.readiness(),
         }
     }

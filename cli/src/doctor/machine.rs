@@ -9,6 +9,7 @@ use gradwire_protocol::units::ByteCount;
 use gradwire_transport::probe::system;
 use gradwire_transport::shm::{self, MemoryRoom, RING_MAX};
 use gradwire_transport::uring::{self, UringUnavailable};
+use gradwire_transport::xdp;
 
 use super::finding::HostFinding;
 use super::host::HostPlan;
@@ -26,6 +27,7 @@ pub fn check(wanted: &HostPlan<'_>) -> Vec<HostFinding> {
     vec![
         shared_memory(shm::room(), (wanted.ranks, wanted.job.transport.wire)),
         io_uring(uring::probe().err()),
+        af_xdp(wanted),
         clock(&source, system::clock_cost()),
         cores_of(cores, wanted.ranks),
         frequency(&word(governor)),
@@ -108,6 +110,25 @@ fn io_uring(refused: Option<UringUnavailable>) -> HostFinding {
     )
     .costs("nothing measurable: 43 Gb/s with it, 40 to 45 without")
     .mend(mend)
+}
+
+/// Whether this host can carry a job that asks for AF_XDP. For other jobs nothing is tried: some
+/// drivers start again when a program comes to their NIC.
+fn af_xdp(wanted: &HostPlan<'_>) -> HostFinding {
+    let check = "af_xdp";
+    let transport = &wanted.job.transport;
+    if transport.wire != WireChoice::Xdp {
+        return HostFinding::ok(check, "not used: transport.wire names another");
+    }
+    let Some(&address) = wanted.addresses.first() else {
+        return HostFinding::problem(check, "there is no address to try").mend("ip address show");
+    };
+    match xdp::probe(transport, address) {
+        Ok(found) => HostFinding::ok(check, found),
+        Err(error) => HostFinding::problem(check, error.to_string())
+            .costs("the job does not start")
+            .mend("gradwire doctor --wire udp  # the same job over UDP"),
+    }
 }
 
 fn clock(source: &str, cost: Duration) -> HostFinding {

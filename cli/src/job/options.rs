@@ -48,7 +48,7 @@ pub struct JobOptions {
     /// Largest IP packet in bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=65_535), value_name = "BYTES")]
     pub mtu: Option<u32>,
-    /// The wire that carries packets: auto, udp, uring, shm or rdma.
+    /// The wire that carries packets: auto, udp, uring, shm, xdp or rdma.
     #[arg(long, value_name = "WIRE")]
     pub wire: Option<String>,
     /// Protection of packets: aead or none.

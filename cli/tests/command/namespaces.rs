@@ -46,6 +46,44 @@ fn collectives_are_exact_between_namespaces() {
 }
 
 #[test]
+fn collectives_by_af_xdp_are_exact() {
+    if !can_be_made() {
+        return;
+    }
+    for (ranks, security) in [("2", "aead"), ("3", "none")] {
+        let line = [
+            "all-reduce",
+            "-n",
+            ranks,
+            "-b",
+            "300K",
+            "-e",
+            "300K",
+            "--json",
+        ];
+        let more = [
+            "--netns",
+            "--wire",
+            "xdp",
+            "--security",
+            security,
+            "--drop",
+            "1%",
+        ];
+        let output = run(&[&["perf"], &line[..], &more].concat());
+        if errors(&output).contains("this kernel has no AF_XDP") {
+            return println!("skipped: {}", errors(&output));
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        let objects = objects(&output);
+        assert_eq!(
+            (&objects[0]["wire"], &objects[0]["wrong"]),
+            (&"xdp".into(), &0.into())
+        );
+    }
+}
+
+#[test]
 fn killed_launchers_leave_no_namespace() {
     if !can_be_made() {
         return;

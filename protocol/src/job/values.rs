@@ -156,6 +156,8 @@ pub enum WireChoice {
     /// Shared memory; all ranks must be on one host.
     #[strum(serialize = "shm")]
     SharedMemory,
+    /// UDP past the network stack of the kernel, by AF_XDP; the rank needs a NIC for itself.
+    Xdp,
     /// Unreliable datagrams of an RDMA device, also between ranks of one host.
     Rdma,
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::NonNull;
 
@@ -16,7 +17,7 @@ use nix::unistd::{geteuid, mkfifo};
 
 /// A file mapped into memory, shared with all processes that map it.
 #[derive(Debug)]
-pub(super) struct FileMapping {
+pub(crate) struct FileMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -30,10 +31,15 @@ unsafe impl Sync for FileMapping {}
 impl FileMapping {
     /// Maps the first `bytes` of a file, which has them.
     pub(super) fn of(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::part_of(file, (0, bytes))
+    }
+
+    /// Maps `bytes` of a file from `offset` on, where it has them. The offset is one of a page.
+    pub(crate) fn part_of(file: impl AsFd, (offset, bytes): (i64, usize)) -> io::Result<Self> {
         let length = NonZeroUsize::new(bytes).ok_or_else(|| io::Error::other("an empty file"))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: this is a new mapping of an open file, at an address that the kernel chooses.
-        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
+        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, offset) }?;
         // A forked child must not write into rings. It has no other use for them.
         // SAFETY: this is the mapping from above.
         unsafe { madvise(start, bytes, MmapAdvise::MADV_DONTFORK) }?;
@@ -42,7 +48,7 @@ impl FileMapping {
     }
 
     /// The address of byte `at`.
-    pub(super) fn at(&self, at: usize) -> NonNull<u8> {
+    pub(crate) fn at(&self, at: usize) -> NonNull<u8> {
         assert!(at < self.bytes, "inside the mapping");
         // SAFETY: the byte lies inside the mapping.
         unsafe { self.start.add(at) }

@@ -353,6 +353,7 @@ fn a_host_is_checked_without_any_peer() {
         "send_buffer",
         "shared_memory",
         "io_uring",
+        "af_xdp",
         "clock",
         "cores",
         "cpu_frequency",

@@ -1,0 +1,319 @@
+//! The AF_XDP socket of one queue of an interface: four rings, and the frames that they point to.
+//!
+//! - A frame has [`FRAME_BYTES`] bytes. Of those for arriving packets, each is with the kernel (in
+//!   the fill ring) or full (in the receive ring). Of those for leaving packets, each is idle here,
+//!   or with the kernel (in the send ring, then in the completion ring).
+//! - Arrived packets are copied out: those that continue each other then lie one behind the other,
+//!   as after GRO, and their frames go back at once.
+#![expect(unsafe_code, reason = "frames are memory that the kernel shares")]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+
+use super::frame::{FrameHead, FrameTemplate};
+use super::ring::{RingConsumer, RingPlace, RingProducer};
+use crate::dma_region::DmaRegion;
+
+/// Bytes of a frame: a page, since only that is allowed everywhere.
+pub(super) const FRAME_BYTES: usize = 4096;
+/// Bytes of a frame that the kernel keeps free before an arriving packet (XDP_PACKET_HEADROOM).
+pub(super) const HEADROOM: usize = 256;
+/// Frames for packets that arrive, a power of two.
+pub(super) const ARRIVING: u32 = 2048;
+/// Frames for packets that leave, a power of two: some runs.
+const SENDING: u32 = 1024;
+/// Packets that are joined at most.
+const JOINED_MAX: usize = 64;
+/// System calls for packets that the kernel sends some of at a time.
+const KICKS_MAX: usize = 64;
+
+/// The socket of a queue.
+#[derive(Debug)]
+pub(super) struct XdpQueue {
+    /// Before the memory, so that the kernel has stopped when that is freed.
+    socket: OwnedFd,
+    received: RingConsumer<libc::xdp_desc>,
+    fill: RingProducer<u64>,
+    sending: RingProducer<libc::xdp_desc>,
+    sent: RingConsumer<u64>,
+    /// Frames that may be filled and sent.
+    idle: Vec<u64>,
+    memory: Arc<DmaRegion>,
+}
+
+/// Packets that came together from one sender.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct JoinedPackets {
+    pub(super) from: SocketAddrV4,
+    /// DSCP and ECN of each.
+    pub(super) traffic_class: u8,
+    /// Bytes of all.
+    pub(super) bytes: usize,
+    /// Bytes of each but the last, which may be shorter.
+    pub(super) packet_bytes: usize,
+}
+
+impl XdpQueue {
+    /// A socket at queue `number` of interface `index`.
+    ///
+    /// # Errors
+    /// The kernel's; EINVAL where there is no such queue.
+    pub(super) fn open(index: u32, number: u32) -> io::Result<Self> {
+        let socket = socket()?;
+        let memory = DmaRegion::new((ARRIVING + SENDING) as usize * FRAME_BYTES);
+        let region = libc::xdp_umem_reg {
+            addr: memory.place(0, 1).as_ptr() as u64,
+            len: memory.bytes() as u64,
+            chunk_size: FRAME_BYTES as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set(&socket, libc::XDP_UMEM_REG, &region)?;
+        set(&socket, libc::XDP_UMEM_FILL_RING, &ARRIVING)?;
+        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &SENDING)?;
+        set(&socket, libc::XDP_RX_RING, &ARRIVING)?;
+        set(&socket, libc::XDP_TX_RING, &SENDING)?;
+        // SAFETY: the structure consists of numbers, of which zero is valid.
+        let zeroed: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+        let offsets = get(&socket, libc::XDP_MMAP_OFFSETS, zeroed)?;
+        let place = |page, offsets, entries| RingPlace {
+            page,
+            offsets,
+            entries,
+        };
+        let fill = place(libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, ARRIVING);
+        let sent_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+        let borrowed = socket.as_fd();
+        let received = place(libc::XDP_PGOFF_RX_RING, offsets.rx, ARRIVING);
+        let sending = place(libc::XDP_PGOFF_TX_RING, offsets.tx, SENDING);
+        let mut queue = Self {
+            received: RingConsumer::map(borrowed, received)?,
+            fill: RingProducer::map(borrowed, fill)?,
+            sending: RingProducer::map(borrowed, sending)?,
+            sent: RingConsumer::map(borrowed, place(sent_at, offsets.cr, SENDING))?,
+            idle: (ARRIVING..ARRIVING + SENDING).map(frame_at).collect(),
+            socket,
+            memory,
+        };
+        // Some drivers want frames before a socket is bound.
+        (0..ARRIVING).for_each(|frame| queue.fill.write(frame_at(frame)));
+        queue.fill.publish();
+        bind(&queue.socket, index, number)?;
+        Ok(queue)
+    }
+
+    /// The descriptor that becomes readable when packets arrive.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Whether the NIC reads and writes the frames itself, so that the kernel copies nothing.
+    pub(super) fn is_zero_copy(&self) -> bool {
+        let options = get(
+            &self.socket,
+            libc::XDP_OPTIONS,
+            libc::xdp_options { flags: 0 },
+        );
+        options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    /// Packets that the kernel has dropped because frames or places in the ring were missing.
+    pub(super) fn drops(&self) -> u64 {
+        // SAFETY: the structure consists of numbers, of which zero is valid.
+        let zeroed: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        let counts = get(&self.socket, libc::XDP_STATISTICS, zeroed);
+        counts.map_or(0, |counts| {
+            counts.rx_dropped + counts.rx_ring_full + counts.rx_fill_ring_empty_descs
+        })
+    }
+
+    /// Whether packets have arrived. Costs no system call, unless the kernel waits for one to use
+    /// the frames that were given back, or to send.
+    pub(super) fn has_arrivals(&self) -> bool {
+        if self.sending.needs_wakeup() && self.sending.is_pending() {
+            self.kick();
+        }
+        if self.received.is_empty() && self.fill.needs_wakeup() {
+            receive_nothing(&self.socket);
+        }
+        !self.received.is_empty()
+    }
+
+    /// Copies packets that continue each other into `slot`: equally long ones of one sender, up to
+    /// a shorter one. `None` if no packet has arrived.
+    pub(super) fn receive(&mut self, slot: &mut [u8]) -> Option<JoinedPackets> {
+        let mut joined: Option<JoinedPackets> = None;
+        let mut packets = 0;
+        while let Some(entry) = self.received.peek() {
+            let frame = self.frame(entry.addr, entry.len as usize);
+            let head = FrameHead::read(frame);
+            // The program lets only packets pass; an empty one is of no rank.
+            if let Some(FrameHead {
+                from,
+                traffic_class,
+                packet,
+            }) = head
+                && !packet.is_empty()
+            {
+                let bytes = packet.len();
+                let so_far = joined.get_or_insert(JoinedPackets {
+                    from,
+                    traffic_class,
+                    bytes: 0,
+                    packet_bytes: bytes,
+                });
+                let is_same = so_far.from == from && so_far.traffic_class == traffic_class;
+                let ends = !so_far.bytes.is_multiple_of(so_far.packet_bytes);
+                let fits = bytes <= so_far.packet_bytes && so_far.bytes + bytes <= slot.len();
+                if !is_same || ends || !fits || packets == JOINED_MAX {
+                    break;
+                }
+                slot[so_far.bytes..][..bytes].copy_from_slice(&frame[packet]);
+                so_far.bytes += bytes;
+                packets += 1;
+            }
+            self.received.take();
+            self.fill
+                .write(entry.addr - entry.addr % FRAME_BYTES as u64);
+        }
+        self.received.give_back();
+        self.fill.publish();
+        joined
+    }
+
+    /// How many packets can be sent.
+    pub(super) fn room(&mut self) -> usize {
+        while let Some(address) = self.sent.take() {
+            self.idle.push(address);
+        }
+        self.sent.give_back();
+        self.idle.len().min(self.sending.room() as usize)
+    }
+
+    /// Sends packets, which must have room. `headers` are those of all.
+    ///
+    /// # Panics
+    /// When they have no room.
+    pub(super) fn send<'a>(
+        &mut self,
+        headers: &FrameTemplate,
+        packets: impl Iterator<Item = &'a [u8]>,
+    ) {
+        for packet in packets {
+            let address = self.idle.pop().expect("packets have room");
+            let frame = self.frame_mut(address);
+            let bytes = headers.write(packet, frame);
+            self.sending.write(libc::xdp_desc {
+                addr: address,
+                len: bytes as u32,
+                options: 0,
+            });
+        }
+        self.sending.publish();
+        if self.sending.needs_wakeup() {
+            self.kick();
+        }
+    }
+
+    /// Lets the kernel send what is in the ring. Where it copies, it sends some packets a call.
+    /// What it cannot send now, since the device is busy or down, it sends at a later kick.
+    fn kick(&self) {
+        for _ in 0..KICKS_MAX {
+            let error = send_nothing(&self.socket).err();
+            let goes_on = error.is_none_or(|error| error.raw_os_error() == Some(libc::EAGAIN));
+            if !goes_on || !self.sending.is_pending() {
+                break;
+            }
+        }
+    }
+
+    /// The bytes of a packet that the kernel has received.
+    fn frame(&self, address: u64, bytes: usize) -> &[u8] {
+        let start = self.memory.place(address as usize, bytes);
+        // SAFETY: the bytes are inside the region, and the kernel does not write into the frame
+        // before it is given back.
+        unsafe { slice::from_raw_parts(start.as_ptr(), bytes) }
+    }
+
+    /// An idle frame.
+    fn frame_mut(&mut self, address: u64) -> &mut [u8] {
+        let start = self.memory.place(address as usize, FRAME_BYTES);
+        // SAFETY: the frame is inside the region, and the kernel does not touch it before it is
+        // sent.
+        unsafe { slice::from_raw_parts_mut(start.as_ptr(), FRAME_BYTES) }
+    }
+}
+
+const fn frame_at(number: u32) -> u64 {
+    number as u64 * FRAME_BYTES as u64
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: the arguments are plain numbers.
+    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    match socket {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the kernel has just opened it for this process.
+        socket => Ok(unsafe { OwnedFd::from_raw_fd(socket) }),
+    }
+}
+
+fn set<V>(socket: &OwnedFd, option: libc::c_int, value: &V) -> io::Result<()> {
+    let (value, bytes) = (
+        ptr::from_ref(value).cast(),
+        size_of::<V>() as libc::socklen_t,
+    );
+    let socket = socket.as_raw_fd();
+    // SAFETY: the value has the length given and lives until the call returns.
+    checked(unsafe { libc::setsockopt(socket, libc::SOL_XDP, option, value, bytes) } as isize)
+}
+
+fn get<V>(socket: &OwnedFd, option: libc::c_int, mut value: V) -> io::Result<V> {
+    let mut bytes = size_of::<V>() as libc::socklen_t;
+    let (out, socket) = ((&raw mut value).cast(), socket.as_raw_fd());
+    // SAFETY: the value has the length given and lives until the call returns.
+    let result = unsafe { libc::getsockopt(socket, libc::SOL_XDP, option, out, &raw mut bytes) };
+    checked(result as isize).map(|()| value)
+}
+
+fn bind(socket: &OwnedFd, index: u32, queue: u32) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        // Without a wish for copies the kernel avoids them where the driver can.
+        sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
+        sxdp_ifindex: index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let bytes = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the address has the length given and lives until the call returns.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes) };
+    checked(result as isize)
+}
+
+/// Tells the kernel that there is something to send.
+fn send_nothing(socket: &OwnedFd) -> io::Result<()> {
+    let (socket, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT);
+    // SAFETY: no buffer and no address are given.
+    checked(unsafe { libc::sendto(socket, ptr::null(), 0, flags, ptr::null(), 0) })
+}
+
+/// Tells the kernel that there are frames for packets that arrive.
+fn receive_nothing(socket: &OwnedFd) {
+    let (socket, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT);
+    let nowhere = ptr::null_mut();
+    // SAFETY: no buffer and no address are given. The result says only that nothing was read.
+    unsafe { libc::recvfrom(socket, nowhere, 0, flags, ptr::null_mut(), ptr::null_mut()) };
+}
+
+fn checked(result: isize) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
