@@ -7,13 +7,16 @@ use rand::{Rng, RngExt};
 use crate::units::Share;
 
 /// A loss process with two states (Gilbert, 1960): it enters bursts so often that the given share
-/// of packets is lost, and leaves them so that they have the given mean length.
+/// of packets is lost, and leaves them so that they have the given mean length. It draws how many
+/// packets a state lasts, a geometric number, so that most packets cost no draw.
 #[derive(Clone, Debug)]
 pub struct LossProcess {
     drop: Share,
     enter: f64,
     leave: f64,
     in_burst: bool,
+    /// The next packets that come in this state; `None` before that is drawn.
+    left: Option<u64>,
 }
 
 impl LossProcess {
@@ -28,24 +31,57 @@ impl LossProcess {
             enter,
             leave,
             in_burst: false,
+            left: None,
         }
     }
 
     /// Forgets whether it was in a burst: the next packet is lost with the same probability as any.
     pub fn forget(&mut self, rng: &mut impl Rng) {
         self.in_burst = rng.random_bool(self.drop.get());
+        self.left = None;
     }
 
     /// Whether the next packet is lost.
     pub fn loses(&mut self, rng: &mut impl Rng) -> bool {
+        self.passes(1, rng) == 0
+    }
+
+    /// How many of the next packets pass before one is lost, up to `most`. If they are fewer, the
+    /// lost one has come, too.
+    pub fn passes(&mut self, most: u64, rng: &mut impl Rng) -> u64 {
         if self.drop.is_none() || self.drop == Share::ALL {
-            return !self.drop.is_none();
+            return if self.drop.is_none() { most } else { 0 };
         }
-        self.in_burst = match self.in_burst {
-            true => !rng.random_bool(self.leave),
-            false => rng.random_bool(self.enter),
+        let mut passed = 0;
+        loop {
+            let mut left = self.left.unwrap_or_else(|| self.more(rng));
+            if !self.in_burst {
+                let taken = left.min(most - passed);
+                (passed, left) = (passed + taken, left - taken);
+            }
+            if passed == most {
+                self.left = Some(left);
+                return passed;
+            }
+            if self.in_burst && left > 0 {
+                self.left = Some(left - 1);
+                return passed;
+            }
+            self.in_burst = !self.in_burst;
+            self.left = Some(1 + self.more(rng));
+        }
+    }
+
+    /// How many more packets come in this state.
+    fn more(&self, rng: &mut impl Rng) -> u64 {
+        let ends = if self.in_burst {
+            self.leave
+        } else {
+            self.enter
         };
-        self.in_burst
+        // The inverse of a geometric distribution; with `ends` = 1 the logarithm is infinite.
+        let drawn = 1.0 - rng.random::<f64>();
+        (drawn.ln() / (1.0 - ends).ln()) as u64
     }
 }
 
@@ -80,6 +116,23 @@ mod tests {
                 "{lost} in {bursts} of {burst}"
             );
         }
+    }
+
+    #[test]
+    fn packets_are_lost_alike_singly_and_in_runs() {
+        let process = || LossProcess::new(Share::new(0.2).expect("a share"), 3.0);
+        let rng = || ChaCha8Rng::seed_from_u64(9);
+        let (mut single, mut draws) = (process(), rng());
+        let singly: Vec<bool> = (0..10_000).map(|_| single.loses(&mut draws)).collect();
+        let (mut many, mut draws) = (process(), rng());
+        let mut in_runs = Vec::new();
+        while in_runs.len() < singly.len() {
+            let passed = many.passes(46, &mut draws);
+            in_runs.extend((0..passed).map(|_| false));
+            in_runs.extend((passed < 46).then_some(true));
+        }
+        in_runs.truncate(singly.len());
+        assert_eq!(in_runs, singly);
     }
 
     #[test]

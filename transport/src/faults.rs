@@ -65,6 +65,8 @@ pub enum FaultVerdict {
 pub struct FaultInjector {
     wanted: job::FaultKeys,
     rank: Rank,
+    /// Whether packets are dropped alike, and nothing else happens to them.
+    only_drops: bool,
     rng: ChaCha8Rng,
     loss: LossProcess,
     last_arrival: Instant,
@@ -89,6 +91,7 @@ impl FaultInjector {
         wanted.any().then(|| Self {
             wanted: wanted.clone(),
             rank,
+            only_drops: only_drops(wanted),
             rng: ChaCha8Rng::seed_from_u64(wanted.seed ^ (u64::from(rank.0) << 32)),
             loss: LossProcess::new(wanted.drop, wanted.burst),
             last_arrival: Instant::START,
@@ -104,6 +107,17 @@ impl FaultInjector {
             self.loss.forget(&mut self.rng);
         }
         self.last_arrival = now;
+    }
+
+    /// How many of the next `most` packets pass before one is dropped; if they are fewer, that one
+    /// has been judged, too. `None` if packets have to be judged one by one.
+    pub fn passing(&mut self, most: usize) -> Option<usize> {
+        if !self.only_drops {
+            return None;
+        }
+        let passing = self.loss.passes(most as u64, &mut self.rng) as usize;
+        self.dropped += u64::from(passing < most);
+        Some(passing)
     }
 
     /// Decides the fate of a packet of `bytes` bytes. `look` reads its header, or returns `None` if
@@ -184,6 +198,14 @@ impl FaultInjector {
     pub(crate) fn next_release(&self) -> Option<Instant> {
         self.held.peek().map(|Reverse(held)| held.at)
     }
+}
+
+fn only_drops(wanted: &job::FaultKeys) -> bool {
+    let shares = [wanted.corrupt, wanted.duplicate, wanted.reorder];
+    wanted.drop_from == DropFrom::All
+        && wanted.one_way.is_empty()
+        && wanted.delay == Span::ZERO
+        && shares.iter().all(|share| share.is_none())
 }
 
 impl HeldPacket {
@@ -269,6 +291,25 @@ mod tests {
             ..wanted.clone()
         };
         assert_ne!(verdicts(&wanted, 1000), verdicts(&other, 1000));
+    }
+
+    #[test]
+    fn drops_alone_are_judged_in_runs() {
+        let mut wanted = Job::default().faults;
+        wanted.drop = share(0.3);
+        let expected = verdicts(&wanted, 1000);
+        let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
+        let mut judged = Vec::new();
+        while judged.len() < expected.len() {
+            let passing = faults.passing(7).expect("nothing but drops");
+            judged.extend((0..passing).map(|_| FaultVerdict::Pass));
+            judged.extend((passing < 7).then_some(FaultVerdict::Drop));
+        }
+        judged.truncate(expected.len());
+        assert_eq!(judged, expected);
+        wanted.reorder = share(0.1);
+        let mut faults = FaultInjector::new(&wanted, Rank(1)).expect("faults are wanted");
+        assert_eq!(faults.passing(7), None);
     }
 
     #[test]

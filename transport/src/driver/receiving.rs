@@ -225,13 +225,19 @@ impl<M: Machine> DriverEngine<M> {
         packets: &[u8],
         arrival: &SuperPacket,
     ) -> (usize, FaultVerdict) {
-        let Some(faults) = &self.setup.faults else {
+        let Some(faults) = &mut self.setup.faults else {
             return (packets.len(), FaultVerdict::Pass);
         };
+        faults.arrive(now);
+        let count = packets.len().div_ceil(arrival.packet_bytes);
+        if let Some(passing) = faults.passing(count) {
+            let spared = (passing * arrival.packet_bytes).min(packets.len());
+            return (spared, FaultVerdict::Drop);
+        }
         let is_delayed = faults.delay() > Span::ZERO;
         let mut spared = 0;
         for packet in packets.chunks(arrival.packet_bytes) {
-            let verdict = self.judge(now, packet);
+            let verdict = self.judge(packet);
             if is_delayed || verdict != FaultVerdict::Pass {
                 return (spared, verdict);
             }
@@ -308,7 +314,7 @@ impl<M: Machine> DriverEngine<M> {
     }
 
     /// Asks the injected faults about a packet.
-    fn judge(&mut self, now: Instant, packet: &[u8]) -> FaultVerdict {
+    fn judge(&mut self, packet: &[u8]) -> FaultVerdict {
         let Some(faults) = &mut self.setup.faults else {
             return FaultVerdict::Pass;
         };
@@ -316,7 +322,6 @@ impl<M: Machine> DriverEngine<M> {
             Some(guest) => &guest.seal,
             None => &self.setup.seal,
         };
-        faults.arrive(now);
         let look = || {
             let header = seal.read(packet).ok()?;
             Some(FaultSubject {
