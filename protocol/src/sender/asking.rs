@@ -33,6 +33,7 @@ use smallvec::SmallVec;
 use super::Sender;
 use super::history::PathRecord;
 use super::message::{ReportWait, SendMessage, grant_wait};
+use super::pace::LONE_COST;
 use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
 use super::tail::{self, PathEnds, TailMark};
 use crate::machine::SegmentRun;
@@ -60,9 +61,6 @@ const SILENT_WAITS: u64 = 2;
 /// A silent peer is probed after this part of its silence, which is also how much longer the
 /// recovery takes.
 const SILENCE_PART: u64 = 128;
-/// A lone packet costs a busy host this many times as long as it takes to leave, at least: 18 us on
-/// two cores that four ranks share, where it leaves in 3 to 5.
-const LONE_COST: u64 = 4;
 /// After an answer that leaves segments of its end unexplained, a message asks again after the
 /// smoothed round trip divided by this, where that pays.
 const HASTE_PART: u64 = 4;

@@ -5,6 +5,9 @@ use crate::units::{Instant, MessageId, Span};
 
 /// Both hosts work for a packet or a run.
 pub(super) const HOSTS: u64 = 2;
+/// A lone packet costs a busy host this many times as long as it takes to leave, at least: 18 us on
+/// two cores that four ranks share, where it leaves in 3 to 5.
+pub(super) const LONE_COST: u64 = 4;
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
 /// The time that a lone packet takes grows by such a part, so that a host may become slower.
@@ -96,6 +99,15 @@ impl SendPace {
         self.lone.least.unwrap_or_default()
     }
 
+    /// How much longer such a packet takes than one of a run: what hosts spend on it, since links
+    /// take as long for both. No time as long as that is not known.
+    pub(super) fn apart(&self) -> Span {
+        match self.segments {
+            0 => Span::ZERO,
+            segments => self.lone().beyond(self.took.divided(segments)),
+        }
+    }
+
     /// How many segments leave in this time; any number as long as that is not known.
     pub(super) fn segments_in(&self, time: Span) -> u64 {
         let took = self.took.as_picos();
@@ -171,6 +183,23 @@ mod tests {
             pace.on_next(at(turn * 100 + 6));
         }
         assert_eq!(pace.lone(), Span::from_micros(6), "the host is slower now");
+    }
+
+    #[test]
+    fn a_lone_packet_takes_longer_than_one_of_a_run() {
+        let lone = |pace: &mut SendPace, nanos| {
+            pace.on_lone(Instant::START);
+            pace.on_next(Instant::START + Span::from_nanos(nanos));
+        };
+        let mut pace = SendPace::default();
+        lone(&mut pace, 4_000);
+        assert_eq!(pace.apart(), Span::ZERO, "no run has left");
+        // 40 segments in 20 us.
+        let mut pace = pace_of([(1, 0), (1, 20)]);
+        lone(&mut pace, 4_000);
+        assert_eq!(pace.apart(), Span::from_nanos(3_500));
+        lone(&mut pace, 400);
+        assert_eq!(pace.apart(), Span::ZERO, "the link sets the pace");
     }
 
     #[test]

@@ -4,51 +4,52 @@
 use crate::units::Stamp;
 
 /// After this many packets, older ones count half.
-const LOSS_MEMORY: u64 = 1 << 14;
+const LOSS_MEMORY: f64 = 16_384.0;
 /// Before this many packets, their loss is not known.
-const LOSS_KNOWN: u64 = 1 << 12;
+const LOSS_KNOWN: f64 = 4_096.0;
 /// The share that lossy paths are taken to lose until then.
 const LOSS_UNKNOWN: f64 = 0.001;
 
-/// The share of packets to one peer that are lost, over the latest tens of thousands.
+/// The share of packets to one peer that are lost, over the latest tens of thousands. Older ones
+/// count in part, so that a share below one packet of the memory does not become none.
 #[derive(Debug, Default)]
 pub(super) struct LossShare {
-    sent: u64,
-    lost: u64,
-    dropped: u64,
+    sent: f64,
+    lost: f64,
+    dropped: f64,
 }
 
 impl LossShare {
     pub(super) fn on_sent(&mut self, packets: u64) {
-        self.sent += packets;
+        self.sent += packets as f64;
         if self.sent > LOSS_MEMORY {
-            self.sent /= 2;
-            self.lost /= 2;
-            self.dropped /= 2;
+            self.sent /= 2.0;
+            self.lost /= 2.0;
+            self.dropped /= 2.0;
         }
     }
 
     /// Links have lost packets.
     pub(super) fn on_lost(&mut self, packets: u32) {
-        self.lost += u64::from(packets);
+        self.lost += f64::from(packets);
     }
 
     /// A full queue has dropped packets.
     pub(super) fn on_dropped(&mut self, packets: u32) {
-        self.dropped += u64::from(packets);
+        self.dropped += f64::from(packets);
     }
 
     /// The share of all that is lost.
     pub(super) fn of_all(&self) -> f64 {
-        self.share() + self.dropped as f64 / self.sent.max(1) as f64
+        self.share() + self.dropped / self.sent.max(1.0)
     }
 
     /// The share that links lose; [`LOSS_UNKNOWN`] at first. What full queues drop does not count:
     /// parity would fill these queues.
     pub(super) fn share(&self) -> f64 {
-        match self.sent {
-            0..LOSS_KNOWN if self.lost == 0 => LOSS_UNKNOWN,
-            sent => self.lost as f64 / sent.max(1) as f64,
+        match self.sent < LOSS_KNOWN && self.lost == 0.0 {
+            true => LOSS_UNKNOWN,
+            false => self.lost / self.sent.max(1.0),
         }
     }
 }

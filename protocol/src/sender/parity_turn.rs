@@ -5,7 +5,8 @@
 //!    them is repaired while they leave. More may be in flight, in the queues of hosts. How much
 //!    follows is decided when the first of them leaves, by the loss measured until
 //!    then ([`Sender::cover`]).
-//!    On a long path it may take a sixteenth of a round trip, where it saves a whole one.
+//!    On a long path it may take a sixteenth of a round trip, where it saves a whole one. On a
+//!    short one there is none where hosts would take longer for it than it saves.
 //! 2. Its parity is due once all of it was sent, and leaves when no message has a segment to send.
 //!    A group whose segments have all arrived needs none.
 //! 3. Parity is in flight as segments are, until a report echoes a packet that was sent later. It
@@ -16,6 +17,8 @@
 
 use super::history::PathRecord;
 use super::message::SendMessage;
+use super::pace::LONE_COST;
+use super::tail;
 use super::{Burst, Sender, full_packet};
 use crate::machine::{Ecn, RUN_SEGMENTS_MAX, SegmentRun};
 use crate::parity::{GROUP_MAX, ParityGroup, ParityRule, ParityTerms};
@@ -109,7 +112,32 @@ impl Sender {
                 },
             };
             sending.tags.cover(terms, segments, last);
+            if self.parity_costs_more(at, last, rtt, settings) {
+                self.messages[at].tags.uncover();
+            }
         }
+    }
+
+    /// Whether the parity behind the `last` segments of the message at `at` takes hosts longer in
+    /// the mean than the round trip that it saves when one of them is lost. Where links are what
+    /// limits senders, it costs what it adds to the load, which is little.
+    fn parity_costs_more(
+        &self,
+        at: usize,
+        last: u32,
+        rtt: &Rtt,
+        settings: &EndpointSettings,
+    ) -> bool {
+        let sending = &self.messages[at];
+        let layout = sending.tags.parity();
+        let groups = layout.map_or(0, |layout| layout.group_count(sending.segments()));
+        if settings.parity != ParityRule::Auto || rtt.is_long(settings.delay_target) {
+            return false;
+        }
+        let felt = tail::felt_share(self.losses.share(), self.ranks);
+        let any_lost = (felt * f64::from(last)).min(1.0);
+        let cost = self.pace.apart() * (u64::from(groups) * LONE_COST);
+        tail::costs_more(any_lost, cost, rtt.smoothed())
     }
 
     /// The turn of the next parity packet: after all segments.
