@@ -497,20 +497,30 @@ impl Sender {
         }
     }
 
-    /// A run of the message at `at` has left. If it is the last one of a lossless message, others
-    /// are about to follow, and marks cost more than they save, its end is marked later, where none
-    /// has followed by then.
+    /// A run of the message at `at` has left. If it is the last one of a lossless message, and marks
+    /// cost more than they save, its end is marked later: if others are about to follow, where none
+    /// has passed by then, and else when an answer should have come.
     pub(super) fn defer_marks(&mut self, now: Instant, at: usize, (rtt, gap): (&Rtt, Span)) {
         let sending = &mut self.messages[at];
         sending.probe.marks_from = now;
         if !sending.tolerance.is_none() || !sending.is_at_end() || sending.is_in_doubt() {
             return;
         }
-        let later = rtt.smoothed().divided(2).min(rtt.probe_wait(gap));
         let (share, lone) = (self.losses.of_all(), self.pace.lone());
-        if tail::costs_more(share, lone, later) && self.messages.first_turn().is_some() {
+        let (share, later) = match self.messages.first_turn() {
+            Some(_) => (share, rtt.smoothed().divided(2)),
+            None => (self.felt_at_ends(share), rtt.answer_wait()),
+        };
+        let later = later.min(rtt.probe_wait(gap));
+        if tail::costs_more(share, lone, later) {
             self.messages[at].probe.marks_from = now + later;
         }
+    }
+
+    /// The share of operations in which the last packet on one of the paths is lost, at some rank.
+    /// Packets before it need no mark: it shows that they are lost.
+    fn felt_at_ends(&self, share: f64) -> f64 {
+        tail::felt_share(share, self.ranks) * self.spray.paths_in_use() as f64
     }
 
     /// Whether no marks follow so many packets of the message at `at`, since the next PROBE finds
