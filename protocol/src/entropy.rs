@@ -169,11 +169,6 @@ impl Spray {
         least.1
     }
 
-    /// How many paths have packets in flight.
-    pub fn paths_in_use(&self) -> usize {
-        self.used.iter().filter(|path| path.in_flight > 0).count()
-    }
-
     /// The path for a control packet. Whether it is lost is not noted.
     pub fn take_any(&mut self) -> Entropy {
         let next = self.next_control;

@@ -509,18 +509,12 @@ impl Sender {
         let (share, lone) = (self.losses.of_all(), self.pace.lone());
         let (share, later) = match self.messages.first_turn() {
             Some(_) => (share, rtt.smoothed().divided(2)),
-            None => (self.felt_at_ends(share), rtt.answer_wait()),
+            None => (tail::felt_share(share, self.ranks), rtt.answer_wait()),
         };
         let later = later.min(rtt.probe_wait(gap));
         if tail::costs_more(share, lone, later) {
             self.messages[at].probe.marks_from = now + later;
         }
-    }
-
-    /// The share of operations in which the last packet on one of the paths is lost, at some rank.
-    /// Packets before it need no mark: it shows that they are lost.
-    fn felt_at_ends(&self, share: f64) -> f64 {
-        tail::felt_share(share, self.ranks) * self.spray.paths_in_use() as f64
     }
 
     /// Whether no marks follow so many packets of the message at `at`, since the next PROBE finds

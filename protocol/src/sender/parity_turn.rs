@@ -159,7 +159,14 @@ impl Sender {
                 self.parity_due.pop_front();
                 continue;
             };
-            let class = self.messages[at].lowest_class(&settings.policy);
+            let sending = &self.messages[at];
+            let (layout, segments) = (sending.tags.parity(), sending.segments());
+            let groups = layout.map_or(0, |layout| layout.group_count(segments));
+            match sending.parity.next < groups {
+                true => self.pace.on_lone(now),
+                false => self.pace.on_next(now),
+            }
+            let class = sending.lowest_class(&settings.policy);
             let mut burst = self.parity_burst(now, at, class);
             let indices = run.segments().fold(0, |sum, segment| sum ^ segment);
             burst.template.segment = group.0;
@@ -181,7 +188,6 @@ impl Sender {
         sending.parity.in_flight += bytes;
         self.in_flight += bytes;
         self.path.on_sent(now);
-        self.pace.on_next(now);
         self.counters.parity_packets += 1;
         let template = Header {
             kind: PacketKind::Parity,
