@@ -99,13 +99,14 @@ fn a_tolerance_below_the_loss_keeps_holes_for_the_end() {
 /// such loss took a millisecond, the default gap.
 #[test]
 fn a_lost_first_answer_costs_no_gap() {
-    for seed in 1..=5 {
+    let times = over_seeds(1..=20, |seed| {
         let mut setup = lines("fat-tree:k=4@100G,loss=1.74%", "all-to-all:200KB", seed);
         setup.job.transport.gap = Span::from_millis(1);
-        let time = makespan(&setup);
-        println!("seed {seed}: {time:.0} us");
-        assert!(time <= 800.0, "seed {seed}: {time:.0} us");
-    }
+        makespan(&setup)
+    });
+    let mean = mean_and_error(&times).0;
+    println!("{mean:.0} us");
+    assert!(mean <= 600.0, "{mean:.0} us, seeds 1 to 20");
 }
 
 /// What a full core drops early it would have carried a moment later.
