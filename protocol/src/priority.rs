@@ -385,11 +385,6 @@ impl SegmentTags {
         }
     }
 
-    /// Takes the parity away again.
-    pub(crate) fn uncover(&mut self) {
-        self.parity = None;
-    }
-
     /// The layout of the message's parity, if there is any.
     pub(crate) fn parity(&self) -> Option<ParityLayout> {
         self.parity.map(|parity| parity.layout)

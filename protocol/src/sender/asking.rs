@@ -497,9 +497,9 @@ impl Sender {
         }
     }
 
-    /// A run of the message at `at` has left. If it is the last one of a lossless message, and marks
-    /// cost more than they save, its end is marked later: if others are about to follow, where none
-    /// has passed by then, and else when an answer should have come.
+    /// A run of the message at `at` has left. If it is the last one of a lossless message, and
+    /// marks cost more than they save, its end is marked later: if others are about to follow,
+    /// where none has passed by then, and else when an answer should have come.
     pub(super) fn defer_marks(&mut self, now: Instant, at: usize, (rtt, gap): (&Rtt, Span)) {
         let sending = &mut self.messages[at];
         sending.probe.marks_from = now;

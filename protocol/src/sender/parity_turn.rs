@@ -113,7 +113,9 @@ impl Sender {
             };
             sending.tags.cover(terms, segments, last);
             if self.parity_costs_more(at, last, rtt, settings) {
-                self.messages[at].tags.uncover();
+                let rule = ParityRule::None;
+                let none = ParityTerms { rule, ..terms };
+                self.messages[at].tags.cover(none, segments, last);
             }
         }
     }
