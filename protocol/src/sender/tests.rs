@@ -8,6 +8,7 @@ use crate::bitmap::Bitmap;
 use crate::job::{Job, SendWindow, ToleranceUse};
 use crate::machine::SegmentRun;
 use crate::message::SendRequest;
+use crate::parity::ParityRule;
 use crate::priority::{MessageShape, UrgencyUnit};
 use crate::rtt::Rtt;
 use crate::settings::{EndpointSettings, Identity};
@@ -672,10 +673,37 @@ fn where_lone_packets_cost_much_few_marks_follow_an_end_and_its_repair_leaves_on
 }
 
 #[test]
+fn where_lone_packets_cost_much_no_parity_follows() {
+    // Parity packets behind a message, after another one that has left in runs.
+    let parity_behind = |lone, rule| {
+        let (mut settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+        settings.parity = rule;
+        let ((mut sender, rtt), mut run) = (on_lossy_paths(&settings, lone), SegmentRun::default());
+        let mut parity = 0;
+        for sequence in 0..2 {
+            let key = MessageKey::new(0, sequence, 0);
+            let request = request(&settings, 100);
+            sender.send(now, SendRequest { key, ..request }, &settings);
+            parity = 0;
+            while let Some(burst) = sender.poll_data(now, &rtt, &settings, &mut run) {
+                parity += usize::from(burst.template.kind == PacketKind::Parity);
+                now = now + Span::from_micros(10);
+            }
+        }
+        parity
+    };
+    assert!(parity_behind(400, ParityRule::Auto) > 0);
+    assert_eq!(parity_behind(9_000, ParityRule::Auto), 0);
+    let share = ParityRule::Share(Share::new(0.1).expect("a share"));
+    assert!(parity_behind(9_000, share) > 0, "the job asks for it");
+}
+
+#[test]
 fn an_end_that_other_messages_follow_is_marked_where_they_have_not_passed_by_then() {
     // How long after its last run the end of the first of these messages is marked.
     let marked_after = |count: u32, lone, tolerance| {
-        let (settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+        let (mut settings, mut now) = (with_room(), Instant::START + Span::from_millis(1));
+        settings.parity = ParityRule::None;
         let ((mut sender, rtt), mut run) = (on_lossy_paths(&settings, lone), SegmentRun::default());
         for sequence in 0..count {
             let request = SendRequest {
@@ -696,11 +724,11 @@ fn an_end_that_other_messages_follow_is_marked_where_they_have_not_passed_by_the
     };
     let none = Share::NONE;
     assert_eq!(marked_after(2, 2_500, none), Some(Span::from_micros(50)));
-    assert_eq!(
-        marked_after(1, 2_500, none),
-        Some(Span::ZERO),
-        "none follow"
-    );
+    let lost_by = "the end of an operation is lost too often";
+    assert_eq!(marked_after(1, 2_500, none), Some(Span::ZERO), "{lost_by}");
+    // Its first run left 20 us before the last one.
+    let answer = Some(Span::from_micros(280));
+    assert_eq!(marked_after(1, 9_000, none), answer, "an answer is due");
     assert_eq!(
         marked_after(2, 8, none),
         Some(Span::ZERO),
