@@ -81,7 +81,7 @@ impl LossProcess {
         };
         // The inverse of a geometric distribution; with `ends` = 1 the logarithm is infinite.
         let drawn = 1.0 - rng.random::<f64>();
-        (drawn.ln() / (1.0 - ends).ln()) as u64
+        (drawn.ln() / (-ends).ln_1p()) as u64
     }
 }
 
@@ -116,6 +116,11 @@ mod tests {
                 "{lost} in {bursts} of {burst}"
             );
         }
+    }
+
+    #[test]
+    fn the_least_share_loses_next_to_none() {
+        assert_eq!(lost_of(1e-18, 1.0, 1_000_000).0, 0.0);
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct EthernetInterface {
 /// When no interface of this host has the address, or its link is no Ethernet.
 pub fn ethernet(address: IpAddr) -> io::Result<EthernetInterface> {
     let name = name(address)?;
+    // Of an address with a label, such as eth0:1.
+    let name = name.split(':').next().unwrap_or(&name).to_owned();
     let own = getifaddrs()?.filter(|one| one.interface_name == name);
     let mut links = own.filter_map(|one| one.address?.as_link_addr().copied());
     let ethernet = links.find(|link| link.hatype() == libc::ARPHRD_ETHER);

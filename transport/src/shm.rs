@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use inbox::{InboxBell, InboxFiles, MemoryInbox, MemoryOutbox};
 pub use inbox::{InboxNames, RankLife};
-pub(crate) use memory::FileMapping;
+pub(crate) use memory::MappedMemory;
 pub use memory::MemoryRoom;
 pub use ring::RingPacket;
 

@@ -1,8 +1,8 @@
 //! Packets of a rank through AF_XDP: queues of a NIC that this process shares with the driver, past
 //! the network stack of the kernel.
 //!
-//! - The rank has its UDP sockets as ever. They own the ports, so peers and firewalls see the same
-//!   packets. A program at the interface hands what arrives at these ports to AF_XDP sockets, one
+//! - The rank has its UDP sockets as ever. They own the ports, so peers see the same packets. A
+//!   program at the interface hands what arrives at these ports to AF_XDP sockets, one
 //!   per queue of the NIC.
 //! - What that misses arrives at the sockets: packets from this host, or of another interface.
 //! - Packets to a peer leave by AF_XDP when the kernel has resolved its Ethernet address
@@ -21,7 +21,7 @@ mod ring;
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ use crate::udp::{SocketCounters, Sockets, SuperPacket};
 use crate::wake::{self, ReadableSockets, SocketPoller};
 pub use error::XdpUnavailable;
 use frame::{ETHERNET_BYTES, FrameEnds, FrameTemplate, Mac};
-use next_hops::NextHops;
-use program::{XdpMode, XdpProgram};
+use next_hops::{Backlog, NextHops};
+use program::{WantedPackets, XdpMode, XdpProgram};
 use queue::{ARRIVING, FRAME_BYTES, HEADROOM, XdpQueue};
 
 /// The largest IP packet that fits into a frame, in bytes. Drivers of virtual links keep the end of
@@ -46,14 +46,23 @@ use queue::{ARRIVING, FRAME_BYTES, HEADROOM, XdpQueue};
 const MTU_MAX: u32 = (FRAME_BYTES - HEADROOM - ETHERNET_BYTES - 320) as u32;
 /// How often an occupied queue is tried again, and after how long: the kernel frees one some
 /// milliseconds after the process has ended that had it.
-const FREED_AFTER: u32 = 100;
-const A_MOMENT: Duration = Duration::from_millis(5);
+const FREED_POLLS: u32 = 100;
+const FREED_POLL: Duration = Duration::from_millis(5);
 /// What a set of sockets can hold, queues included.
 const WATCHED_MAX: u32 = 64;
 /// Bytes of packets that are sealed before they go to a queue: they stay in the core's cache.
-const RUN_BYTES: usize = 32 << 10;
+const STAGED_BYTES: usize = 32 << 10;
 /// Looks at full queues between two looks at the sockets, which take a system call.
 const SOCKETS_EVERY: u32 = 16;
+/// Looks between two questions for drops.
+const DROPS_EVERY: u32 = 1 << 14;
+
+/// How a run leaves.
+#[derive(Clone, Copy, Debug)]
+enum SendWay {
+    Queue,
+    Socket,
+}
 
 /// Tries AF_XDP on the interface with `address`; says how packets would go.
 ///
@@ -83,6 +92,8 @@ pub struct XdpSockets {
     next_hops: NextHops,
     mtu: u32,
     looks: u32,
+    /// The way that the last run took.
+    way: SendWay,
     tally: SocketCounters,
     drops: u64,
 }
@@ -118,7 +129,12 @@ impl XdpSockets {
         let descriptors: Vec<RawFd> = queues.iter().map(XdpQueue::descriptor).collect();
         let own_ports = sockets.addresses().iter().filter_map(|one| one.socket());
         let ports: Vec<u16> = own_ports.map(|socket| socket.port()).collect();
-        let program = XdpProgram::attach(interface.index, &descriptors, (own, &ports));
+        let wanted = WantedPackets {
+            mac: interface.mac,
+            address: own,
+            ports: &ports,
+        };
+        let program = XdpProgram::attach(interface.index, &descriptors, wanted);
         let program = program.map_err(refused)?;
         let of_sockets = (0..sockets.len()).map(|index| sockets.descriptor(Entropy(index as u8)));
         let readiness = SocketPoller::of(descriptors.into_iter().chain(of_sockets));
@@ -134,6 +150,7 @@ impl XdpSockets {
             ports,
             mtu,
             looks: 0,
+            way: SendWay::Socket,
             tally: SocketCounters::default(),
             drops: 0,
         };
@@ -180,14 +197,21 @@ impl XdpSockets {
 
     /// Asks the kernel for its drops, and returns all so far.
     pub fn ask_for_drops(&mut self) -> u64 {
-        self.drops = self.queues.iter().map(XdpQueue::drops).sum();
+        self.ask_queues();
         self.drops + self.sockets.ask_for_drops()
+    }
+
+    fn ask_queues(&mut self) {
+        self.drops = self.queues.iter().map(XdpQueue::drops).sum();
     }
 
     /// The queues, and behind them the sockets, that have packets. The set is empty only when every
     /// packet that had arrived was read.
     pub fn readable(&mut self) -> ReadableSockets {
         self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(DROPS_EVERY) {
+            self.ask_queues();
+        }
         let queues = self.queues.iter().enumerate();
         let full = queues.filter_map(|(index, queue)| queue.has_arrivals().then_some(index));
         let full: ReadableSockets = full.collect();
@@ -222,16 +246,23 @@ impl XdpSockets {
     /// As [`Sockets::send`].
     #[expect(
         clippy::disallowed_methods,
-        reason = "how old an Ethernet address is, is no matter of the protocol"
+        reason = "the protocol does not depend on the age of Ethernet addresses"
     )]
     pub fn send(&mut self, transmit: &Transmit<'_>, to: Destination<'_>) -> io::Result<usize> {
         let path = usize::from(transmit.entropy.0);
         let peer = to.addresses[path % to.addresses.len()].socket();
-        if let Some(std::net::SocketAddr::V4(peer)) = peer
-            && let Some(hop) = self.next_hops.find(*peer.ip(), Instant::now())
-        {
-            return Ok(self.send_to_queue(transmit, (hop, peer), to.seal));
+        if let Some(SocketAddr::V4(peer)) = peer {
+            let backlog = match self.queues.iter().all(XdpQueue::is_idle) {
+                true => Backlog::None,
+                false => Backlog::Some,
+            };
+            let hop = self.next_hops.find(*peer.ip(), Instant::now(), backlog);
+            if let Some(hop) = hop {
+                self.way = SendWay::Queue;
+                return Ok(self.send_to_queue(transmit, (hop, peer), to.seal));
+            }
         }
+        self.way = SendWay::Socket;
         self.sockets.send(transmit, to)
     }
 
@@ -255,7 +286,9 @@ impl XdpSockets {
         let mut done = 0;
         while done < transmit.packets() {
             let packet = transmit.packet_bytes(done).as_usize() + seal.tag_bytes();
-            let count = (RUN_BYTES / packet).max(1).min(transmit.packets() - done);
+            let count = (STAGED_BYTES / packet)
+                .max(1)
+                .min(transmit.packets() - done);
             let count = count.min(queue.room());
             if count == 0 {
                 break;
@@ -269,15 +302,25 @@ impl XdpSockets {
         done
     }
 
-    /// Whether the queue of a path takes more packets.
+    /// Whether the queue or the socket of a path takes more packets, whichever the last run took.
     pub(crate) fn has_room(&mut self, path: Entropy) -> bool {
-        let index = usize::from(path.0) % self.queues.len();
-        self.queues[index].room() > 0 && wake::is_writable(self.sockets.descriptor(path))
+        match self.way {
+            SendWay::Queue => self.queue_of(path).room() > 0,
+            SendWay::Socket => wake::is_writable(self.sockets.descriptor(path)),
+        }
     }
 
-    /// The descriptor that becomes writable when the queue of a path takes more packets.
+    /// The descriptor that becomes writable when these may take more packets.
     pub(crate) fn descriptor(&self, path: Entropy) -> RawFd {
-        self.queues[usize::from(path.0) % self.queues.len()].descriptor()
+        match self.way {
+            SendWay::Queue => self.queues[usize::from(path.0) % self.queues.len()].descriptor(),
+            SendWay::Socket => self.sockets.descriptor(path),
+        }
+    }
+
+    fn queue_of(&mut self, path: Entropy) -> &mut XdpQueue {
+        let index = usize::from(path.0) % self.queues.len();
+        &mut self.queues[index]
     }
 
     /// The poller to sleep on until a packet arrives.
@@ -307,7 +350,14 @@ impl fmt::Display for XdpSockets {
 /// The AF_XDP sockets of all queues of an interface.
 fn queues_of(interface: &EthernetInterface, sockets: u32) -> Result<Vec<XdpQueue>, XdpUnavailable> {
     let refused = |source| XdpUnavailable::of(&interface.name, source);
-    let most = WATCHED_MAX - sockets.min(WATCHED_MAX - 1);
+    let most = WATCHED_MAX.saturating_sub(sockets);
+    let too_many = || XdpUnavailable::TooManyQueues {
+        interface: interface.name.clone(),
+        entropies: sockets,
+    };
+    if most == 0 {
+        return Err(too_many());
+    }
     let mut queues = vec![open_freed(interface.index, 0).map_err(refused)?];
     // The files of the kernel that tell how many queues there are may be those of another network
     // namespace. A socket for one more than there are is refused.
@@ -317,17 +367,14 @@ fn queues_of(interface: &EthernetInterface, sockets: u32) -> Result<Vec<XdpQueue
             opened => queues.push(opened.map_err(refused)?),
         }
     }
-    Err(XdpUnavailable::TooManyQueues {
-        interface: interface.name.clone(),
-        most,
-    })
+    Err(too_many())
 }
 
 /// Opens a queue that the kernel may still be about to take from a process that has ended.
 fn open_freed(index: u32, number: u32) -> io::Result<XdpQueue> {
-    for _ in 0..FREED_AFTER {
+    for _ in 0..FREED_POLLS {
         match XdpQueue::open(index, number) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(A_MOMENT),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(FREED_POLL),
             opened => return opened,
         }
     }

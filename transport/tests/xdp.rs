@@ -1,17 +1,21 @@
 //! AF_XDP between two network namespaces that a veth pair joins. Where this user may not make
 //! namespaces, or the kernel has no AF_XDP, these tests say so and pass.
+#![expect(unsafe_code, reason = "a test forks")]
 
 #[expect(dead_code, reason = "other facts need more of it")]
 mod members;
 
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant as WallTime};
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::job::{Checksum, Mtu, TransportKeys, WireChoice};
@@ -264,6 +268,56 @@ fn a_link_that_was_down_carries_packets_again() {
             .expect("the path is mended");
         assert!(matches!(event, EndpointEvent::Received { .. }), "{event:?}");
     }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "somebody who sends")]
+fn empty_packets_use_up_no_frames() {
+    let Some(rooms) = Rooms::new() else { return };
+    let mut wires = rooms.open(0, MTU).expect("a free interface");
+    let stranger = rooms.within(1, || UdpSocket::bind((address(1), 0)));
+    let stranger = stranger.expect("the room has ports");
+    let to = wires.addresses()[0].socket().expect("sockets");
+    let mut slot = PacketSlot::new();
+    let mut arrivals = |count: usize, bytes: usize| {
+        let mut came = 0;
+        let start = WallTime::now();
+        while came < count && start.elapsed() < WAIT {
+            for index in wires.readable().expect("sound wires") {
+                let arrival = wires.receive(index, &mut slot).expect("sound wires");
+                came += usize::from(arrival.is_some_and(|arrival| arrival.bytes == bytes));
+            }
+        }
+        came
+    };
+    // Some times as many as there are frames, but never more at a time.
+    for _ in 0..100 {
+        for _ in 0..100 {
+            stranger.send_to(&[], to).expect("the link is up");
+        }
+        assert_eq!(arrivals(100, 0), 100);
+    }
+    stranger.send_to(b"whole", to).expect("the link is up");
+    assert_eq!(arrivals(1, 5), 1);
+}
+
+#[test]
+fn a_forked_child_lets_go_of_the_interface() {
+    let Some(rooms) = Rooms::new() else { return };
+    let wires = rooms.open(0, MTU).expect("a free interface");
+    // SAFETY: the child does nothing but wait for its end.
+    let child = match unsafe { libc::fork() } {
+        0 => loop {
+            // SAFETY: it takes no argument.
+            unsafe { libc::pause() };
+        },
+        child => Pid::from_raw(child),
+    };
+    drop(wires);
+    let again = rooms.open(0, MTU);
+    kill(child, Signal::SIGKILL).expect("it waits");
+    waitpid(child, None).expect("it is a child");
+    again.expect("the child has nothing of it");
 }
 
 #[test]

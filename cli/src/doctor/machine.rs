@@ -124,7 +124,7 @@ fn af_xdp(wanted: &HostPlan<'_>) -> HostFinding {
         return HostFinding::problem(check, "there is no address to try").mend("ip address show");
     };
     match xdp::probe(transport, address) {
-        Ok(found) => HostFinding::ok(check, found),
+        Ok(found) => HostFinding::ok(check, format!("{found}, for one rank")),
         Err(error) => HostFinding::problem(check, error.to_string())
             .costs("the job does not start")
             .mend("gradwire doctor --wire udp  # the same job over UDP"),

@@ -497,9 +497,8 @@ impl Sender {
         }
     }
 
-    /// A run of the message at `at` has left. If it is the last one of a lossless message, and
-    /// marks cost more than they save, its end is marked later: if others are about to follow,
-    /// where none has passed by then, and else when an answer should have come.
+    /// Defers the marks of a lossless message whose last run has left, if marks cost more than they
+    /// save: by half a round trip if other messages follow, else until an answer is due.
     pub(super) fn defer_marks(&mut self, now: Instant, at: usize, (rtt, gap): (&Rtt, Span)) {
         let sending = &mut self.messages[at];
         sending.probe.marks_from = now;

@@ -10,6 +10,8 @@ pub(super) const HOSTS: u64 = 2;
 pub(super) const LONE_COST: u64 = 4;
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
+/// Longer than that no packet takes to leave: something has held the next one up.
+const LONE_MAX: Span = Span::from_micros(100);
 /// The time that a lone packet takes grows by such a part, so that a host may become slower.
 const LONE_GROWTH: u64 = 32;
 
@@ -35,7 +37,8 @@ struct LonePace {
 impl LonePace {
     /// Something leaves.
     fn on_next(&mut self, now: Instant) {
-        if let Some(took) = self.last.take().map(|last| now - last) {
+        let took = self.last.take().map(|last| now - last);
+        if let Some(took) = took.filter(|&took| took <= LONE_MAX) {
             let grown = |least: Span| least + least.divided(LONE_GROWTH) + Span::from_nanos(1);
             self.least = Some(self.least.map_or(took, |least| took.min(grown(least))));
         }
@@ -101,7 +104,7 @@ impl SendPace {
 
     /// How much longer such a packet takes than one of a run: what hosts spend on it, since links
     /// take as long for both. No time as long as that is not known.
-    pub(super) fn apart(&self) -> Span {
+    pub(super) fn lone_extra(&self) -> Span {
         match self.segments {
             0 => Span::ZERO,
             segments => self.lone().beyond(self.took.divided(segments)),
@@ -193,13 +196,13 @@ mod tests {
         };
         let mut pace = SendPace::default();
         lone(&mut pace, 4_000);
-        assert_eq!(pace.apart(), Span::ZERO, "no run has left");
+        assert_eq!(pace.lone_extra(), Span::ZERO, "no run has left");
         // 40 segments in 20 us.
         let mut pace = pace_of([(1, 0), (1, 20)]);
         lone(&mut pace, 4_000);
-        assert_eq!(pace.apart(), Span::from_nanos(3_500));
+        assert_eq!(pace.lone_extra(), Span::from_nanos(3_500));
         lone(&mut pace, 400);
-        assert_eq!(pace.apart(), Span::ZERO, "the link sets the pace");
+        assert_eq!(pace.lone_extra(), Span::ZERO, "the link sets the pace");
     }
 
     #[test]

@@ -136,10 +136,10 @@ impl Sender {
         if settings.parity != ParityRule::Auto || rtt.is_long(settings.delay_target) {
             return false;
         }
-        let felt = tail::felt_share(self.losses.share(), self.ranks);
-        let any_lost = (felt * f64::from(last)).min(1.0);
-        let cost = self.pace.apart() * (u64::from(groups) * LONE_COST);
-        tail::costs_more(any_lost, cost, rtt.smoothed())
+        let any_lost = (self.losses.share() * f64::from(last)).min(1.0);
+        let felt = tail::felt_share(any_lost, self.ranks);
+        let cost = self.pace.lone_extra() * (u64::from(groups) * LONE_COST);
+        tail::costs_more(felt, cost, rtt.smoothed())
     }
 
     /// The turn of the next parity packet: after all segments.

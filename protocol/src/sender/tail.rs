@@ -19,7 +19,9 @@
 //!
 //! Where other messages to the same peer are about to follow a lossless one, and marks cost more
 //! than they save, its end is marked half a round trip later: by then packets of the others have
-//! passed most of its paths, or its receiver has all of it.
+//! passed most of its paths, or its receiver has all of it. Where none follow, and operations lose
+//! the end of a path so rarely that a mark costs more than it saves, the end is marked when an
+//! answer should have come.
 //!
 //! If no report answers, all paths are marked again on which the message has packets in flight. A
 //! report names the ends that its receiver still awaits: their marks were lost, and go again. If

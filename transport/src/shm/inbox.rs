@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use gradwire_protocol::machine::Transmit;
 
-use super::memory::{self, FileMapping};
+use super::memory::{self, MappedMemory};
 use super::ring::{self, CONTROL_BYTES, RingFile, RingReader, RingWriter};
 use crate::process::{ProcessMark, ReleasedInChildren};
 
@@ -26,7 +26,7 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
 /// A word of the first page.
-fn word(mapping: &FileMapping, at: usize) -> &AtomicU32 {
+fn word(mapping: &MappedMemory, at: usize) -> &AtomicU32 {
     let address = mapping.at(at).cast::<AtomicU32>();
     // SAFETY: these are four aligned bytes of the mapping, which all sides use only as an atomic.
     unsafe { address.as_ref() }
@@ -39,7 +39,7 @@ fn ring_at(index: usize, ring_bytes: u64) -> usize {
 /// Wakes a rank: a flag says whether it sleeps, and a pipe ends the sleep.
 #[derive(Debug)]
 pub(crate) struct InboxBell {
-    mapping: Arc<FileMapping>,
+    mapping: Arc<MappedMemory>,
     pipe: File,
 }
 
@@ -205,7 +205,7 @@ impl MemoryInbox {
         file.set_len(bytes as u64)?;
         let mut starts = (0..rings).map(|index| ring_at(index, ring_bytes));
         let reserved = starts.try_for_each(|start| ring::reserve(&file, start));
-        let mapping = Arc::new(FileMapping::of(&file, bytes)?);
+        let mapping = Arc::new(MappedMemory::of(&file, bytes)?);
         let reader = |index| {
             let start = ring_at(index, ring_bytes);
             RingReader::new(Arc::clone(&mapping), start, ring_bytes as usize)
@@ -283,7 +283,7 @@ impl MemoryOutbox {
                 "the file is shorter than its rank announced",
             ));
         }
-        let mapping = Arc::new(FileMapping::of(&file, end)?);
+        let mapping = Arc::new(MappedMemory::of(&file, end)?);
         if word(&mapping, OPEN_AT).load(Ordering::SeqCst) != OPEN {
             return Ok(None);
         }

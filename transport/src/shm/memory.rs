@@ -1,6 +1,7 @@
-//! Files that are mapped as memory, and the file system that holds them.
+//! Memory that is mapped, of files or of no file, and the file system that holds the files.
 #![expect(unsafe_code, reason = "mapped files are raw pointers")]
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -10,25 +11,25 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use nix::fcntl::posix_fallocate;
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{geteuid, mkfifo};
 
-/// A file mapped into memory, shared with all processes that map it.
+/// Mapped memory: of a file, shared with all processes that map it, or of this process alone.
 #[derive(Debug)]
-pub(crate) struct FileMapping {
+pub(crate) struct MappedMemory {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread. The ring above decides which side
 // may use which bytes.
-unsafe impl Send for FileMapping {}
+unsafe impl Send for MappedMemory {}
 // SAFETY: as for Send.
-unsafe impl Sync for FileMapping {}
+unsafe impl Sync for MappedMemory {}
 
-impl FileMapping {
+impl MappedMemory {
     /// Maps the first `bytes` of a file, which has them.
     pub(super) fn of(file: &File, bytes: usize) -> io::Result<Self> {
         Self::part_of(file, (0, bytes))
@@ -40,11 +41,37 @@ impl FileMapping {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: this is a new mapping of an open file, at an address that the kernel chooses.
         let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, offset) }?;
+        Self::kept_from_children(start, bytes)
+    }
+
+    /// Zeroed memory of this process alone. No allocator uses it again after it is dropped, so the
+    /// kernel may still write into it for a moment.
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
+        let length = NonZeroUsize::new(bytes).ok_or_else(|| io::Error::other("no memory"))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: this is a new mapping, at an address that the kernel chooses.
+        let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }?;
+        Self::kept_from_children(start, bytes)
+    }
+
+    fn kept_from_children(start: NonNull<c_void>, bytes: usize) -> io::Result<Self> {
         // A forked child must not write into rings. It has no other use for them.
-        // SAFETY: this is the mapping from above.
+        // SAFETY: this is a mapping of that many bytes.
         unsafe { madvise(start, bytes, MmapAdvise::MADV_DONTFORK) }?;
         let start = start.cast();
         Ok(Self { start, bytes })
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where `bytes` bytes from `at` on begin.
+    pub(crate) fn range(&self, at: usize, bytes: usize) -> NonNull<u8> {
+        assert!(at + bytes <= self.bytes, "inside the mapping");
+        // SAFETY: the bytes lie inside the mapping.
+        unsafe { self.start.add(at) }
     }
 
     /// The address of byte `at`.
@@ -55,7 +82,7 @@ impl FileMapping {
     }
 }
 
-impl Drop for FileMapping {
+impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that was made; nothing borrows from it any more.
         let unmapped = unsafe { munmap(self.start.cast(), self.bytes) };

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gradwire_protocol::machine::{Payload, Transmit};
 use gradwire_protocol::wire::{HEADER_BYTES, Header, LENGTH_AT};
 
-use super::memory::{self, FileMapping};
+use super::memory::{self, MappedMemory};
 
 /// Head and tail, a cache line each.
 pub(super) const CONTROL_BYTES: usize = 128;
@@ -65,13 +65,13 @@ impl RingFile {
 /// The memory of a ring.
 #[derive(Debug)]
 struct RingMemory {
-    mapping: Arc<FileMapping>,
+    mapping: Arc<MappedMemory>,
     start: usize,
     bytes: usize,
 }
 
 impl RingMemory {
-    fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
+    fn new(mapping: Arc<MappedMemory>, start: usize, bytes: usize) -> Self {
         assert!(
             bytes.is_power_of_two(),
             "counts are taken modulo the length"
@@ -132,7 +132,7 @@ pub(super) struct RingWriter {
 impl RingWriter {
     /// The writing side of the ring at `start` of `file`.
     pub(super) fn new(
-        mapping: Arc<FileMapping>,
+        mapping: Arc<MappedMemory>,
         file: RingFile,
         start: usize,
         bytes: usize,
@@ -251,7 +251,7 @@ pub(super) struct RingReader {
 }
 
 impl RingReader {
-    pub(super) fn new(mapping: Arc<FileMapping>, start: usize, bytes: usize) -> Self {
+    pub(super) fn new(mapping: Arc<MappedMemory>, start: usize, bytes: usize) -> Self {
         Self {
             place: RingMemory::new(mapping, start, bytes),
             tail: 0,

@@ -39,16 +39,17 @@ pub enum XdpUnavailable {
     },
     /// The interface has more queues than a rank can watch.
     #[error(
-        "{interface} has more than {most} queues: `ethtool -L {interface} combined {most}` reduces \
-         them, or transport.entropies leaves more room; or set transport.wire to \"udp\""
+        "transport.entropies is {entropies}, and with the queues of {interface} that is more than \
+         64: lower transport.entropies, reduce the queues (`ethtool -L {interface} combined 4`), \
+         or set transport.wire to \"udp\""
     )]
     TooManyQueues {
         /// The interface.
         interface: String,
-        /// The most.
-        most: u32,
+        /// The sockets of the rank.
+        entropies: u32,
     },
-    /// Somebody else has a queue, or a program is at the interface.
+    /// Another process owns a queue, or a program is at the interface.
     #[error(
         "{interface} is in use by another AF_XDP program ({source}): one rank per interface can \
          use it; `ip link show {interface}` shows a program; or set transport.wire to \"udp\""

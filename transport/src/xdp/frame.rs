@@ -1,9 +1,9 @@
 //! The Ethernet, IPv4 and UDP headers of a packet: writes and reads them.
 //!
 //! A frame is 14 bytes of Ethernet, 20 of IPv4 without options, 8 of UDP, and the packet. Its UDP
-//! checksum is 0, which says that it has none (RFC 768): the seal, or the packet's own CRC, covers
-//! more. A checksum of a received frame is not compared, for the same reason, and because a virtual
-//! link leaves it unfinished.
+//! checksum is 0, which says that it has none (RFC 768): the seal, or the packet's own CRC unless
+//! the job turns that off, covers more. A checksum of a received frame is not compared, for the
+//! same reason, and because a virtual link leaves it unfinished.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;

@@ -1,9 +1,13 @@
 //! The Ethernet address to which packets for a peer go: its own, or that of the router on the way.
 //!
 //! The kernel knows it, since it resolves addresses (ARP) for the packets that go through UDP
-//! sockets. So packets to a peer go through sockets until the kernel has resolved it, and once in
-//! [`EVERY`] again: that keeps the kernel's knowledge fresh when a peer or a router changes.
+//! sockets. So packets to a peer go through sockets until the kernel has resolved it. A run goes
+//! there again after [`EVERY`], once it would overtake no packet: that keeps the kernel's knowledge
+//! fresh when a peer or a router changes.
+//!
+//! Only the main table of routes counts, not those that `ip rule` chooses.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -15,8 +19,9 @@ use super::frame::Mac;
 
 /// How long an address is used before the kernel is asked again.
 const EVERY: Duration = Duration::from_secs(1);
-/// The least time between two looks at the kernel's tables for a peer that is not in them.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// For so long a peer that is not in the kernel's tables is not looked for again; then twice as
+/// long.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The tables of this thread's network namespace: routes, and resolved addresses.
 const ROUTES: &str = "/proc/thread-self/net/route";
 const RESOLVED: &str = "/proc/thread-self/net/arp";
@@ -45,9 +50,20 @@ pub(super) struct NextHops {
 /// What is known of a peer.
 #[derive(Clone, Copy, Debug)]
 enum PeerHop {
-    /// Packets have gone to it through the sockets, so the kernel resolves it.
-    Asked,
+    /// Packets have gone to it through the sockets, so the kernel resolves it. It is looked for
+    /// from `until` on, and after a look in vain not for `wait`.
+    Missing {
+        until: Instant,
+        wait: Duration,
+    },
     Known(Mac),
+}
+
+/// Whether packets wait to leave by AF_XDP, which others would overtake through a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Backlog {
+    None,
+    Some,
 }
 
 /// A line of the kernel's table of routes.
@@ -79,28 +95,36 @@ impl NextHops {
     }
 
     /// The next hop of a peer; `None` if its packets go through the sockets now.
-    pub(super) fn find(&mut self, peer: Ipv4Addr, now: Instant) -> Option<Mac> {
-        if self.forgotten_at.is_none_or(|at| now - at >= EVERY) {
+    pub(super) fn find(&mut self, peer: Ipv4Addr, now: Instant, backlog: Backlog) -> Option<Mac> {
+        let is_old = self.forgotten_at.is_none_or(|at| now - at >= EVERY);
+        if is_old && backlog == Backlog::None {
             self.peers.clear();
             self.forgotten_at = Some(now);
         }
-        match self.peers.get(&peer) {
+        let wait = match self.peers.get(&peer) {
             Some(PeerHop::Known(hop)) => return Some(*hop),
-            Some(PeerHop::Asked) => {}
+            Some(PeerHop::Missing { until, .. }) if now < *until => return None,
+            Some(PeerHop::Missing { wait, .. }) => *wait,
             // These packets make the kernel resolve it.
             None => {
-                self.peers.insert(peer, PeerHop::Asked);
+                let (until, wait) = (now, LOOK_AGAIN);
+                self.peers.insert(peer, PeerHop::Missing { until, wait });
                 return None;
             }
-        }
+        };
         let is_new = self.read_at > self.forgotten_at;
         let known = is_new.then(|| self.in_tables(peer)).flatten();
-        if known.is_none() && self.read_at.is_none_or(|at| now - at >= LOOK_AGAIN) {
+        let found = known.or_else(|| {
             self.read_tables(now);
-        }
-        let hop = known.or_else(|| self.in_tables(peer))?;
-        self.peers.insert(peer, PeerHop::Known(hop));
-        Some(hop)
+            self.in_tables(peer)
+        });
+        let missing = PeerHop::Missing {
+            until: now + wait,
+            wait: (wait * 2).min(EVERY),
+        };
+        self.peers
+            .insert(peer, found.map_or(missing, PeerHop::Known));
+        found
     }
 
     fn read_tables(&mut self, now: Instant) {
@@ -118,7 +142,7 @@ impl NextHops {
             .routes
             .iter()
             .filter(|route| to & route.mask == route.destination);
-        let best = leading.min_by_key(|route| (route.mask.leading_zeros(), route.metric))?;
+        let best = leading.min_by_key(|route| (Reverse(route.mask), route.metric))?;
         let hop = best.router.unwrap_or(peer);
         let is_here = best.interface == self.interface;
         is_here.then(|| self.resolved.get(&hop).copied()).flatten()
@@ -236,20 +260,37 @@ IP address       HW type     Flags       HW address            Mask     Device
     }
 
     #[test]
+    #[cfg(target_endian = "little")]
+    fn longer_masks_come_before_better_metrics() {
+        let mut hops = hops();
+        hops.routes = routes_in(
+            "eth0 0000000A 00000000 0001 0 0 1 000000FF 0 0 0\n\
+             eth1 0000010A 00000000 0001 0 0 2 0000FFFF 0 0 0\n\
+             eth0 0002010A 00000000 0001 0 0 3 00FFFFFF 0 0 0\n\
+             eth1 0302010A 00000000 0001 0 0 4 FFFFFFFF 0 0 0\n",
+        );
+        let peers = [[10, 9, 9, 9], [10, 1, 9, 9], [10, 1, 2, 9], [10, 1, 2, 3]];
+        let peers = peers.map(Ipv4Addr::from);
+        hops.resolved = peers.iter().map(|&peer| (peer, [2; 6])).collect();
+        let is_by_eth0 = peers.map(|peer| hops.in_tables(peer).is_some());
+        assert_eq!(is_by_eth0, [true, false, true, false]);
+    }
+
+    #[test]
     #[expect(clippy::disallowed_methods, reason = "the test gives times")]
     fn a_peer_is_asked_for_before_it_is_used_and_again() {
         let (mut hops, start) = (hops(), Instant::now());
         let peer = Ipv4Addr::new(192, 168, 1, 7);
         hops.forgotten_at = Some(start);
-        let later = start + Duration::from_millis(1);
+        let (later, none) = (start + Duration::from_millis(1), Backlog::None);
         hops.read_at = Some(later);
-        assert_eq!(hops.find(peer, later), None, "its first packets resolve it");
-        assert!(hops.find(peer, later).is_some());
-        assert!(
-            hops.find(peer, start + EVERY - Duration::from_millis(1))
-                .is_some()
-        );
-        assert_eq!(hops.find(peer, start + EVERY), None, "they keep it fresh");
+        assert_eq!(hops.find(peer, later, none), None, "packets resolve it");
+        assert!(hops.find(peer, later, none).is_some());
+        let soon = start + EVERY - Duration::from_millis(1);
+        assert!(hops.find(peer, soon, none).is_some());
+        let old = start + EVERY;
+        assert!(hops.find(peer, old, Backlog::Some).is_some(), "in order");
+        assert_eq!(hops.find(peer, old, none), None, "packets keep it fresh");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The program that the kernel runs for each frame of the interface: it hands this rank's packets
 //! to the AF_XDP socket of the queue on which they came, and all others to the kernel.
 //!
-//! This rank's packets are whole UDP packets over IPv4 to its address and ports. Where the queue
-//! has no socket, they go to the kernel, too, and so to the rank's UDP sockets.
+//! This rank's packets are whole UDP packets over IPv4 to its MAC, address and ports. Where the
+//! queue has no socket, they go to the kernel, too, and so to the rank's UDP sockets.
 //!
 //! The link between program and interface is a descriptor (`BPF_LINK_CREATE`): when the process
-//! ends in whatever way, the kernel takes the program away.
+//! ends in whatever way, the kernel takes the program away. Forked children let go of it.
 #![expect(unsafe_code, reason = "bpf(2) takes structures by address")]
 
 use std::io;
@@ -13,9 +13,10 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::frame::{
-    DESTINATION_AT, ETHER_TYPE_AT, FRAGMENT_AT, FRAGMENT_BITS, HEADERS_BYTES, IPV4, PORT_AT,
+    DESTINATION_AT, ETHER_TYPE_AT, FRAGMENT_AT, FRAGMENT_BITS, HEADERS_BYTES, IPV4, Mac, PORT_AT,
     PROTOCOL_AT, UDP, VERSION_4, VERSION_AT,
 };
+use crate::process::ReleasedInChildren;
 
 /// Commands, types and numbers of linux/bpf.h and linux/if_link.h.
 const MAP_CREATE: u32 = 0;
@@ -60,8 +61,18 @@ pub(super) enum XdpMode {
 /// The program at its interface. Dropping it takes it away.
 #[derive(Debug)]
 pub(super) struct XdpProgram {
+    /// Before the link: a forked child would keep the program at its interface.
+    _released: ReleasedInChildren,
     _link: OwnedFd,
     pub(super) mode: XdpMode,
+}
+
+/// The packets that the program hands over: those to this address and these ports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WantedPackets<'a> {
+    pub(super) mac: Mac,
+    pub(super) address: Ipv4Addr,
+    pub(super) ports: &'a [u16],
 }
 
 impl XdpProgram {
@@ -72,26 +83,43 @@ impl XdpProgram {
     pub(super) fn attach(
         index: u32,
         sockets: &[RawFd],
-        (address, ports): (Ipv4Addr, &[u16]),
+        wanted: WantedPackets<'_>,
     ) -> io::Result<Self> {
         let map = socket_map(sockets)?;
-        let program = load(&program(map.as_raw_fd(), address, ports))?;
-        let attached = match link(&program, index, FLAGS_DRV_MODE) {
+        let program = load(&program(map.as_raw_fd(), wanted))?;
+        let (link, mode) = match link(&program, index, FLAGS_DRV_MODE) {
             // Another program is there, and would be in the way of the generic one, too.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(error),
-            Err(_) => (link(&program, index, FLAGS_SKB_MODE)?, XdpMode::Generic),
+            Err(error) => {
+                log::warn!(
+                    "the NIC's driver refuses an XDP program ({error}; its MTU may be too large): \
+                     the kernel's common code runs it, which is slower"
+                );
+                (link(&program, index, FLAGS_SKB_MODE)?, XdpMode::Generic)
+            }
             Ok(link) => (link, XdpMode::Native),
         };
-        let (_link, mode) = attached;
-        Ok(Self { _link, mode })
+        Ok(Self {
+            _released: ReleasedInChildren::new(link.as_raw_fd()),
+            _link: link,
+            mode,
+        })
     }
 }
 
 /// The program for one address and its ports.
-fn program(map: RawFd, address: Ipv4Addr, ports: &[u16]) -> Vec<Instruction> {
+fn program(map: RawFd, wanted: WantedPackets<'_>) -> Vec<Instruction> {
+    let WantedPackets {
+        mac,
+        address,
+        ports,
+    } = wanted;
     let (given, data, end, value) = (1, 2, 3, 5);
     let as_loaded = |bytes: [u8; 2]| i32::from(u16::from_ne_bytes(bytes));
+    let [a, b, c, d, e, f] = mac;
     let comparisons = [
+        (WORD, 0, i32::from_ne_bytes([a, b, c, d])),
+        (HALF, 4, as_loaded([e, f])),
         (HALF, ETHER_TYPE_AT, as_loaded(IPV4)),
         (BYTE, VERSION_AT, i32::from(VERSION_4)),
         (BYTE, PROTOCOL_AT, i32::from(UDP)),

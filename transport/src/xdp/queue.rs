@@ -8,15 +8,15 @@
 #![expect(unsafe_code, reason = "frames are memory that the kernel shares")]
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
 
 use super::frame::{FrameHead, FrameTemplate};
 use super::ring::{RingConsumer, RingPlace, RingProducer};
-use crate::dma_region::DmaRegion;
+use crate::process::ReleasedInChildren;
+use crate::shm::MappedMemory;
 
 /// Bytes of a frame: a page, since only that is allowed everywhere.
 pub(super) const FRAME_BYTES: usize = 4096;
@@ -28,21 +28,26 @@ pub(super) const ARRIVING: u32 = 2048;
 const SENDING: u32 = 1024;
 /// Packets that are joined at most.
 const JOINED_MAX: usize = 64;
-/// System calls for packets that the kernel sends some of at a time.
-const KICKS_MAX: usize = 64;
+/// Bytes of packets on their way, bookkeeping included: more than all frames have.
+static SEND_BUFFER: libc::c_int = 16 << 20;
 
 /// The socket of a queue.
 #[derive(Debug)]
 pub(super) struct XdpQueue {
-    /// Before the memory, so that the kernel has stopped when that is freed.
+    /// Before the socket: a forked child would keep the NIC's queue occupied.
+    _released: ReleasedInChildren,
     socket: OwnedFd,
+    /// Whether the NIC reads and writes the frames itself, so that the kernel copies nothing.
+    is_zero_copy: bool,
     received: RingConsumer<libc::xdp_desc>,
     fill: RingProducer<u64>,
     sending: RingProducer<libc::xdp_desc>,
     sent: RingConsumer<u64>,
     /// Frames that may be filled and sent.
     idle: Vec<u64>,
-    memory: Arc<DmaRegion>,
+    /// Mapped, not allocated: the kernel may take the frames from the NIC only after the socket is
+    /// closed.
+    memory: MappedMemory,
 }
 
 /// Packets that came together from one sender.
@@ -57,6 +62,25 @@ pub(super) struct JoinedPackets {
     pub(super) packet_bytes: usize,
 }
 
+impl JoinedPackets {
+    /// What stands for a malformed packet.
+    const MALFORMED: Self = Self {
+        from: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        traffic_class: 0,
+        bytes: 0,
+        packet_bytes: 1,
+    };
+
+    /// Whether a packet continues these, in a slot of `room` bytes: none of them was shorter than
+    /// the first one, and it is not longer.
+    fn takes(&self, next: &FrameHead, room: usize) -> bool {
+        let is_same = self.from == next.from && self.traffic_class == next.traffic_class;
+        let bytes = next.packet.len();
+        let fits = bytes <= self.packet_bytes && self.bytes + bytes <= room;
+        is_same && fits && self.bytes.is_multiple_of(self.packet_bytes)
+    }
+}
+
 impl XdpQueue {
     /// A socket at queue `number` of interface `index`.
     ///
@@ -64,10 +88,10 @@ impl XdpQueue {
     /// The kernel's; EINVAL where there is no such queue.
     pub(super) fn open(index: u32, number: u32) -> io::Result<Self> {
         let socket = socket()?;
-        let memory = DmaRegion::new((ARRIVING + SENDING) as usize * FRAME_BYTES);
+        let memory = MappedMemory::anonymous((ARRIVING + SENDING) as usize * FRAME_BYTES)?;
         let region = libc::xdp_umem_reg {
-            addr: memory.place(0, 1).as_ptr() as u64,
-            len: memory.bytes() as u64,
+            addr: memory.at(0).as_ptr() as u64,
+            len: memory.len() as u64,
             chunk_size: FRAME_BYTES as u32,
             headroom: 0,
             flags: 0,
@@ -78,6 +102,8 @@ impl XdpQueue {
         set(&socket, libc::XDP_UMEM_COMPLETION_RING, &SENDING)?;
         set(&socket, libc::XDP_RX_RING, &ARRIVING)?;
         set(&socket, libc::XDP_TX_RING, &SENDING)?;
+        // Where the kernel copies, it sends no more at a time than this buffer holds.
+        enlarge_send_buffer(&socket)?;
         // SAFETY: the structure consists of numbers, of which zero is valid.
         let zeroed: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
         let offsets = get(&socket, libc::XDP_MMAP_OFFSETS, zeroed)?;
@@ -97,13 +123,21 @@ impl XdpQueue {
             sending: RingProducer::map(borrowed, sending)?,
             sent: RingConsumer::map(borrowed, place(sent_at, offsets.cr, SENDING))?,
             idle: (ARRIVING..ARRIVING + SENDING).map(frame_at).collect(),
+            _released: ReleasedInChildren::new(socket.as_raw_fd()),
             socket,
+            is_zero_copy: false,
             memory,
         };
         // Some drivers want frames before a socket is bound.
         (0..ARRIVING).for_each(|frame| queue.fill.write(frame_at(frame)));
         queue.fill.publish();
         bind(&queue.socket, index, number)?;
+        let options = get(
+            &queue.socket,
+            libc::XDP_OPTIONS,
+            libc::xdp_options { flags: 0 },
+        )?;
+        queue.is_zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(queue)
     }
 
@@ -114,34 +148,35 @@ impl XdpQueue {
 
     /// Whether the NIC reads and writes the frames itself, so that the kernel copies nothing.
     pub(super) fn is_zero_copy(&self) -> bool {
-        let options = get(
-            &self.socket,
-            libc::XDP_OPTIONS,
-            libc::xdp_options { flags: 0 },
-        );
-        options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+        self.is_zero_copy
     }
 
-    /// Packets that the kernel has dropped because frames or places in the ring were missing.
+    /// Packets that the kernel has dropped because it had no frame or no place in the ring. What a
+    /// NIC drops for want of frames is not among them.
     pub(super) fn drops(&self) -> u64 {
         // SAFETY: the structure consists of numbers, of which zero is valid.
         let zeroed: libc::xdp_statistics = unsafe { std::mem::zeroed() };
         let counts = get(&self.socket, libc::XDP_STATISTICS, zeroed);
-        counts.map_or(0, |counts| {
-            counts.rx_dropped + counts.rx_ring_full + counts.rx_fill_ring_empty_descs
-        })
+        counts.map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full)
     }
 
     /// Whether packets have arrived. Costs no system call, unless the kernel waits for one to use
     /// the frames that were given back, or to send.
     pub(super) fn has_arrivals(&self) -> bool {
-        if self.sending.needs_wakeup() && self.sending.is_pending() {
+        // Some drivers give frames back only after a call.
+        let waits = self.sending.is_pending() || (self.is_zero_copy && !self.is_idle());
+        if waits && self.sending.needs_wakeup() {
             self.kick();
         }
         if self.received.is_empty() && self.fill.needs_wakeup() {
             receive_nothing(&self.socket);
         }
         !self.received.is_empty()
+    }
+
+    /// Whether the kernel has given back all frames of packets that have left.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.len() == SENDING as usize
     }
 
     /// Copies packets that continue each other into `slot`: equally long ones of one sender, up to
@@ -151,39 +186,44 @@ impl XdpQueue {
         let mut packets = 0;
         while let Some(entry) = self.received.peek() {
             let frame = self.frame(entry.addr, entry.len as usize);
-            let head = FrameHead::read(frame);
-            // The program lets only packets pass; an empty one is of no rank.
-            if let Some(FrameHead {
-                from,
-                traffic_class,
-                packet,
-            }) = head
-                && !packet.is_empty()
-            {
-                let bytes = packet.len();
-                let so_far = joined.get_or_insert(JoinedPackets {
-                    from,
-                    traffic_class,
-                    bytes: 0,
-                    packet_bytes: bytes,
-                });
-                let is_same = so_far.from == from && so_far.traffic_class == traffic_class;
-                let ends = !so_far.bytes.is_multiple_of(so_far.packet_bytes);
-                let fits = bytes <= so_far.packet_bytes && so_far.bytes + bytes <= slot.len();
-                if !is_same || ends || !fits || packets == JOINED_MAX {
-                    break;
-                }
-                slot[so_far.bytes..][..bytes].copy_from_slice(&frame[packet]);
-                so_far.bytes += bytes;
-                packets += 1;
+            let Some(head) = FrameHead::read(frame) else {
+                break;
+            };
+            let bytes = head.packet.len();
+            let so_far = joined.get_or_insert_with(|| JoinedPackets {
+                from: head.from,
+                traffic_class: head.traffic_class,
+                bytes: 0,
+                packet_bytes: bytes.max(1),
+            });
+            if packets == JOINED_MAX || !so_far.takes(&head, slot.len()) {
+                break;
             }
-            self.received.take();
-            self.fill
-                .write(entry.addr - entry.addr % FRAME_BYTES as u64);
+            slot[so_far.bytes..][..bytes].copy_from_slice(&frame[head.packet]);
+            so_far.bytes += bytes;
+            packets += 1;
+            self.give_frame_back(entry);
+            if bytes == 0 {
+                break;
+            }
+        }
+        if packets == 0
+            && let Some(entry) = self.received.peek()
+        {
+            // It counts as an empty packet.
+            joined = Some(JoinedPackets::MALFORMED);
+            self.give_frame_back(entry);
         }
         self.received.give_back();
         self.fill.publish();
         joined
+    }
+
+    /// Gives the frame of the oldest arrival back to the kernel.
+    fn give_frame_back(&mut self, arrival: libc::xdp_desc) {
+        self.received.take();
+        self.fill
+            .write(arrival.addr - arrival.addr % FRAME_BYTES as u64);
     }
 
     /// How many packets can be sent.
@@ -223,18 +263,21 @@ impl XdpQueue {
     /// Lets the kernel send what is in the ring. Where it copies, it sends some packets a call.
     /// What it cannot send now, since the device is busy or down, it sends at a later kick.
     fn kick(&self) {
-        for _ in 0..KICKS_MAX {
+        let mut left = self.sending.left();
+        loop {
             let error = send_nothing(&self.socket).err();
             let goes_on = error.is_none_or(|error| error.raw_os_error() == Some(libc::EAGAIN));
-            if !goes_on || !self.sending.is_pending() {
+            let now = self.sending.left();
+            if !goes_on || now == 0 || now == left {
                 break;
             }
+            left = now;
         }
     }
 
     /// The bytes of a packet that the kernel has received.
     fn frame(&self, address: u64, bytes: usize) -> &[u8] {
-        let start = self.memory.place(address as usize, bytes);
+        let start = self.memory.range(address as usize, bytes);
         // SAFETY: the bytes are inside the region, and the kernel does not write into the frame
         // before it is given back.
         unsafe { slice::from_raw_parts(start.as_ptr(), bytes) }
@@ -242,7 +285,7 @@ impl XdpQueue {
 
     /// An idle frame.
     fn frame_mut(&mut self, address: u64) -> &mut [u8] {
-        let start = self.memory.place(address as usize, FRAME_BYTES);
+        let start = self.memory.range(address as usize, FRAME_BYTES);
         // SAFETY: the frame is inside the region, and the kernel does not touch it before it is
         // sent.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), FRAME_BYTES) }
@@ -271,6 +314,16 @@ fn set<V>(socket: &OwnedFd, option: libc::c_int, value: &V) -> io::Result<()> {
     let socket = socket.as_raw_fd();
     // SAFETY: the value has the length given and lives until the call returns.
     checked(unsafe { libc::setsockopt(socket, libc::SOL_XDP, option, value, bytes) } as isize)
+}
+
+fn enlarge_send_buffer(socket: &OwnedFd) -> io::Result<()> {
+    let (value, bytes) = (
+        (&raw const SEND_BUFFER).cast(),
+        size_of_val(&SEND_BUFFER) as u32,
+    );
+    let (socket, option) = (socket.as_raw_fd(), libc::SO_SNDBUFFORCE);
+    // SAFETY: the value has the length given and lives until the call returns.
+    checked(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, value, bytes) } as isize)
 }
 
 fn get<V>(socket: &OwnedFd, option: libc::c_int, mut value: V) -> io::Result<V> {

@@ -7,9 +7,9 @@
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use crate::shm::FileMapping;
+use crate::shm::MappedMemory;
 
 /// Where the kernel has placed a ring.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(super) struct RingPlace {
 /// The memory of a ring with entries of type `E`.
 #[derive(Debug)]
 struct SharedRing<E> {
-    mapping: FileMapping,
+    mapping: MappedMemory,
     producer_at: usize,
     consumer_at: usize,
     flags_at: usize,
@@ -57,7 +57,7 @@ impl<E: Copy> SharedRing<E> {
         let entries_at = offsets.desc as usize;
         let bytes = entries_at + place.entries as usize * size_of::<E>();
         Ok(Self {
-            mapping: FileMapping::part_of(socket, (place.page, bytes))?,
+            mapping: MappedMemory::part_of(socket, (place.page, bytes))?,
             producer_at: offsets.producer as usize,
             consumer_at: offsets.consumer as usize,
             flags_at: offsets.flags as usize,
@@ -115,14 +115,22 @@ impl<E: Copy> RingProducer<E> {
         shown.store(self.written, Ordering::Release);
     }
 
+    /// How many entries the kernel has not read yet.
+    pub(super) fn left(&self) -> u32 {
+        let read = self.ring.number(self.ring.consumer_at);
+        self.written.wrapping_sub(read.load(Ordering::Acquire))
+    }
+
     /// Whether the kernel has not read all entries yet.
     pub(super) fn is_pending(&self) -> bool {
-        let read = self.ring.number(self.ring.consumer_at);
-        read.load(Ordering::Acquire) != self.written
+        self.left() > 0
     }
 
     /// Whether the kernel reads on only after a system call.
     pub(super) fn needs_wakeup(&self) -> bool {
+        // The kernel sets the flag, and then looks once more for entries. So here the flag is read
+        // after the entries are shown.
+        fence(Ordering::SeqCst);
         let flags = self.ring.number(self.ring.flags_at).load(Ordering::Relaxed);
         flags & libc::XDP_RING_NEED_WAKEUP != 0
     }
