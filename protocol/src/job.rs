@@ -110,7 +110,7 @@ job_keys! {
         /// after thousands have. A loss within the tolerance then needs no quiet time.
         order: PacketOrder = PacketOrder::Auto, one_of();
         /// Packets behind a message that restore lost ones of its end without a round trip, as a
-        /// share of the packets that they cover; "auto" follows the measured loss.
+        /// share of the packets that they cover; "auto" follows the measured loss where that pays.
         parity: ParityRule = ParityRule::Auto, or("auto", or::<_, Option<Share>>("none", AnyShare));
         /// Quiet time after which missing segments count as lost.
         gap: Span = Span::from_millis(1), Time(Span::from_micros(10)..=Span::from_millis(1_000));
