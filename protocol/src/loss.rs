@@ -68,7 +68,7 @@ impl LossProcess {
                 return passed;
             }
             self.in_burst = !self.in_burst;
-            self.left = Some(1 + self.more(rng));
+            self.left = Some(self.more(rng).saturating_add(1));
         }
     }
 

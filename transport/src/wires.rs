@@ -5,8 +5,8 @@
 //!   forbid it, only one thread may use it, and it saves few system calls, because GSO and GRO need
 //!   only one for 64 KiB, whose copies cost a hundred times as much.
 //! - [`XdpSockets`] go past the network stack by AF_XDP, where this process may take over a NIC.
-//!   The job must ask for it: only virtual links could be measured, and there it is slower, since
-//!   the kernel copies each packet and joins none.
+//!   The job must ask for it: only virtual links could be measured, and there large tensors take
+//!   four times as long, since the kernel copies each packet and joins none.
 //! - [`Rdma`] bypasses the kernel where a device can. The job must ask for it too: only software
 //!   devices could be measured, and they are slower than UDP.
 

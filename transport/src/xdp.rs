@@ -212,7 +212,7 @@ impl XdpSockets {
         if self.looks.is_multiple_of(DROPS_EVERY) {
             self.ask_queues();
         }
-        let queues = self.queues.iter().enumerate();
+        let queues = self.queues.iter_mut().enumerate();
         let full = queues.filter_map(|(index, queue)| queue.has_arrivals().then_some(index));
         let full: ReadableSockets = full.collect();
         match full.is_empty() || self.looks.is_multiple_of(SOCKETS_EVERY) {
@@ -252,7 +252,7 @@ impl XdpSockets {
         let path = usize::from(transmit.entropy.0);
         let peer = to.addresses[path % to.addresses.len()].socket();
         if let Some(SocketAddr::V4(peer)) = peer {
-            let backlog = match self.queues.iter().all(XdpQueue::is_idle) {
+            let backlog = match self.queues.iter_mut().all(XdpQueue::is_idle) {
                 true => Backlog::None,
                 false => Backlog::Some,
             };

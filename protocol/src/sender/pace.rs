@@ -10,7 +10,8 @@ pub(super) const HOSTS: u64 = 2;
 pub(super) const LONE_COST: u64 = 4;
 /// After this many segments, older ones count half.
 const MEMORY: u64 = 1 << 10;
-/// Longer than that no packet takes to leave: something has held the next one up.
+/// No packet takes longer than this to leave; a longer gap means that something held up the next
+/// one.
 const LONE_MAX: Span = Span::from_micros(100);
 /// The time that a lone packet takes grows by such a part, so that a host may become slower.
 const LONE_GROWTH: u64 = 32;

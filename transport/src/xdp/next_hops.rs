@@ -19,8 +19,8 @@ use super::frame::Mac;
 
 /// How long an address is used before the kernel is asked again.
 const EVERY: Duration = Duration::from_secs(1);
-/// For so long a peer that is not in the kernel's tables is not looked for again; then twice as
-/// long.
+/// The wait before a peer missing from the kernel's tables is looked for again; it doubles each
+/// time, up to [`EVERY`].
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The tables of this thread's network namespace: routes, and resolved addresses.
 const ROUTES: &str = "/proc/thread-self/net/route";
@@ -51,7 +51,7 @@ pub(super) struct NextHops {
 #[derive(Clone, Copy, Debug)]
 enum PeerHop {
     /// Packets have gone to it through the sockets, so the kernel resolves it. It is looked for
-    /// from `until` on, and after a look in vain not for `wait`.
+    /// from `until` on, and after a failed look again after `wait`.
     Missing {
         until: Instant,
         wait: Duration,

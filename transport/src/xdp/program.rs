@@ -88,8 +88,8 @@ impl XdpProgram {
         let map = socket_map(sockets)?;
         let program = load(&program(map.as_raw_fd(), wanted))?;
         let (link, mode) = match link(&program, index, FLAGS_DRV_MODE) {
-            // Another program is there, and would be in the way of the generic one, too.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(error),
+            // The kernel's common code would be refused, too.
+            Err(error) if is_final(&error) => return Err(error),
             Err(error) => {
                 log::warn!(
                     "the NIC's driver refuses an XDP program ({error}; its MTU may be too large): \
@@ -105,6 +105,14 @@ impl XdpProgram {
             mode,
         })
     }
+}
+
+/// Whether another program is at the interface, or this user may put none there.
+fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBUSY | libc::EEXIST | libc::EPERM)
+    )
 }
 
 /// The program for one address and its ports.

@@ -24,10 +24,15 @@ pub(super) const FRAME_BYTES: usize = 4096;
 pub(super) const HEADROOM: usize = 256;
 /// Frames for packets that arrive, a power of two.
 pub(super) const ARRIVING: u32 = 2048;
+/// Entries of the fill ring, more than there are frames: the kernel tells of an arrival before it
+/// says that it has read the entry.
+const FILLED: u32 = 2 * ARRIVING;
 /// Frames for packets that leave, a power of two: some runs.
 const SENDING: u32 = 1024;
 /// Packets that are joined at most.
 const JOINED_MAX: usize = 64;
+/// Calls at most for all packets of the ring, of which the kernel takes 32 at a time.
+const KICKS_MAX: u32 = SENDING / 32;
 /// Bytes of packets on their way, bookkeeping included: more than all frames have.
 static SEND_BUFFER: libc::c_int = 16 << 20;
 
@@ -98,7 +103,7 @@ impl XdpQueue {
             tx_metadata_len: 0,
         };
         set(&socket, libc::XDP_UMEM_REG, &region)?;
-        set(&socket, libc::XDP_UMEM_FILL_RING, &ARRIVING)?;
+        set(&socket, libc::XDP_UMEM_FILL_RING, &FILLED)?;
         set(&socket, libc::XDP_UMEM_COMPLETION_RING, &SENDING)?;
         set(&socket, libc::XDP_RX_RING, &ARRIVING)?;
         set(&socket, libc::XDP_TX_RING, &SENDING)?;
@@ -112,7 +117,7 @@ impl XdpQueue {
             offsets,
             entries,
         };
-        let fill = place(libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, ARRIVING);
+        let fill = place(libc::XDP_UMEM_PGOFF_FILL_RING as i64, offsets.fr, FILLED);
         let sent_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
         let borrowed = socket.as_fd();
         let received = place(libc::XDP_PGOFF_RX_RING, offsets.rx, ARRIVING);
@@ -160,9 +165,9 @@ impl XdpQueue {
         counts.map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full)
     }
 
-    /// Whether packets have arrived. Costs no system call, unless the kernel waits for one to use
-    /// the frames that were given back, or to send.
-    pub(super) fn has_arrivals(&self) -> bool {
+    /// Whether packets have arrived. Costs no system call, unless packets wait to leave, or the
+    /// kernel waits for frames that were given back.
+    pub(super) fn has_arrivals(&mut self) -> bool {
         // Some drivers give frames back only after a call.
         let waits = self.sending.is_pending() || (self.is_zero_copy && !self.is_idle());
         if waits && self.sending.needs_wakeup() {
@@ -175,8 +180,17 @@ impl XdpQueue {
     }
 
     /// Whether the kernel has given back all frames of packets that have left.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.collect();
         self.idle.len() == SENDING as usize
+    }
+
+    /// Takes the frames back that have been sent.
+    fn collect(&mut self) {
+        while let Some(address) = self.sent.take() {
+            self.idle.push(address);
+        }
+        self.sent.give_back();
     }
 
     /// Copies packets that continue each other into `slot`: equally long ones of one sender, up to
@@ -228,10 +242,7 @@ impl XdpQueue {
 
     /// How many packets can be sent.
     pub(super) fn room(&mut self) -> usize {
-        while let Some(address) = self.sent.take() {
-            self.idle.push(address);
-        }
-        self.sent.give_back();
+        self.collect();
         self.idle.len().min(self.sending.room() as usize)
     }
 
@@ -263,15 +274,12 @@ impl XdpQueue {
     /// Lets the kernel send what is in the ring. Where it copies, it sends some packets a call.
     /// What it cannot send now, since the device is busy or down, it sends at a later kick.
     fn kick(&self) {
-        let mut left = self.sending.left();
-        loop {
+        for _ in 0..KICKS_MAX {
             let error = send_nothing(&self.socket).err();
             let goes_on = error.is_none_or(|error| error.raw_os_error() == Some(libc::EAGAIN));
-            let now = self.sending.left();
-            if !goes_on || now == 0 || now == left {
+            if !goes_on || !self.sending.is_pending() {
                 break;
             }
-            left = now;
         }
     }
 

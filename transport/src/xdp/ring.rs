@@ -115,15 +115,10 @@ impl<E: Copy> RingProducer<E> {
         shown.store(self.written, Ordering::Release);
     }
 
-    /// How many entries the kernel has not read yet.
-    pub(super) fn left(&self) -> u32 {
-        let read = self.ring.number(self.ring.consumer_at);
-        self.written.wrapping_sub(read.load(Ordering::Acquire))
-    }
-
     /// Whether the kernel has not read all entries yet.
     pub(super) fn is_pending(&self) -> bool {
-        self.left() > 0
+        let read = self.ring.number(self.ring.consumer_at);
+        read.load(Ordering::Acquire) != self.written
     }
 
     /// Whether the kernel reads on only after a system call.
