@@ -36,17 +36,30 @@ pub fn mtu(address: IpAddr) -> io::Result<u32> {
 /// When there is no such interface, or the system does not report its MTU.
 pub fn mtu_of(name: &str) -> io::Result<u32> {
     // Not by /sys, which shows the interfaces of the network namespace that mounted it.
-    // SAFETY: the structure consists of numbers, of which zero is valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut request = request(name)?;
     let socket = any_socket()?;
     // SAFETY: the request names an interface, and the kernel fills in a number.
     unsafe { interface_mtu(socket.as_raw_fd(), &raw mut request) }?;
     // SAFETY: the kernel has just written this number.
     u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).map_err(io::Error::other)
+}
+
+/// A request to the kernel about the interface of this name.
+///
+/// # Errors
+/// When the name is too long for an interface.
+pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: the structure consists of numbers and pointers, of which zero is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::other(format!(
+            "{name} is not the name of an interface"
+        )));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
 }
 
 /// A socket to ask the kernel about interfaces.

@@ -4,7 +4,7 @@
 //! - The rank has its UDP sockets as ever. They own the ports, so peers see the same packets. A
 //!   program at the interface hands what arrives at these ports to AF_XDP sockets, one
 //!   per queue of the NIC.
-//! - What that misses arrives at the sockets: packets from this host, or of another interface.
+//! - Packets from this host, or of another interface, arrive at the sockets.
 //! - Packets to a peer leave by AF_XDP when the kernel has resolved its Ethernet address
 //!   (`next_hops`), and through the sockets otherwise.
 //! - Equal packets that arrive in a row are joined here, as GRO does it for sockets.
@@ -252,11 +252,12 @@ impl XdpSockets {
         let path = usize::from(transmit.entropy.0);
         let peer = to.addresses[path % to.addresses.len()].socket();
         if let Some(SocketAddr::V4(peer)) = peer {
-            let backlog = match self.queues.iter_mut().all(XdpQueue::is_idle) {
+            let queues = &mut self.queues;
+            let backlog = || match queues.iter_mut().all(XdpQueue::is_idle) {
                 true => Backlog::None,
                 false => Backlog::Some,
             };
-            let hop = self.next_hops.find(*peer.ip(), Instant::now(), backlog);
+            let hop = (self.next_hops).find(*peer.ip(), Instant::now(), backlog);
             if let Some(hop) = hop {
                 self.way = SendWay::Queue;
                 return Ok(self.send_to_queue(transmit, (hop, peer), to.seal));
@@ -281,7 +282,7 @@ impl XdpSockets {
         };
         let traffic_class = transmit.dscp.0 << 2 | transmit.ecn as u8;
         let headers = FrameTemplate::new(&ends, traffic_class);
-        let index = path % self.queues.len();
+        let index = self.queue_of(transmit.entropy);
         let queue = &mut self.queues[index];
         let mut done = 0;
         while done < transmit.packets() {
@@ -305,7 +306,10 @@ impl XdpSockets {
     /// Whether the queue or the socket of a path takes more packets, whichever the last run took.
     pub(crate) fn has_room(&mut self, path: Entropy) -> bool {
         match self.way {
-            SendWay::Queue => self.queue_of(path).room() > 0,
+            SendWay::Queue => {
+                let index = self.queue_of(path);
+                self.queues[index].room() > 0
+            }
             SendWay::Socket => wake::is_writable(self.sockets.descriptor(path)),
         }
     }
@@ -313,14 +317,14 @@ impl XdpSockets {
     /// The descriptor that becomes writable when these may take more packets.
     pub(crate) fn descriptor(&self, path: Entropy) -> RawFd {
         match self.way {
-            SendWay::Queue => self.queues[usize::from(path.0) % self.queues.len()].descriptor(),
+            SendWay::Queue => self.queues[self.queue_of(path)].descriptor(),
             SendWay::Socket => self.sockets.descriptor(path),
         }
     }
 
-    fn queue_of(&mut self, path: Entropy) -> &mut XdpQueue {
-        let index = usize::from(path.0) % self.queues.len();
-        &mut self.queues[index]
+    /// The index of the queue by which the packets of a path leave.
+    fn queue_of(&self, path: Entropy) -> usize {
+        usize::from(path.0) % self.queues.len()
     }
 
     /// The poller to sleep on until a packet arrives.

@@ -50,6 +50,12 @@ impl SendMessage {
         is_last && self.tags.parity().is_some()
     }
 
+    /// How many parity packets it has at most.
+    fn parity_groups(&self) -> u32 {
+        let layout = self.tags.parity();
+        layout.map_or(0, |layout| layout.group_count(self.segments()))
+    }
+
     /// Takes the segments of the next group that may lack one into `run`; returns the group. `None`
     /// if there is no other one.
     fn take_group(&mut self, run: &mut SegmentRun) -> Option<ParityGroup> {
@@ -131,8 +137,7 @@ impl Sender {
         settings: &EndpointSettings,
     ) -> bool {
         let sending = &self.messages[at];
-        let layout = sending.tags.parity();
-        let groups = layout.map_or(0, |layout| layout.group_count(sending.segments()));
+        let groups = sending.parity_groups();
         if settings.parity != ParityRule::Auto || rtt.is_long(settings.delay_target) {
             return false;
         }
@@ -162,9 +167,7 @@ impl Sender {
                 continue;
             };
             let sending = &self.messages[at];
-            let (layout, segments) = (sending.tags.parity(), sending.segments());
-            let groups = layout.map_or(0, |layout| layout.group_count(segments));
-            match sending.parity.next < groups {
+            match sending.parity.next < sending.parity_groups() {
                 true => self.pace.on_lone(now),
                 false => self.pace.on_next(now),
             }

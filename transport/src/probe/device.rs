@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 
 use super::socket::ProbeSocket;
+use crate::interface;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const GET_SET_SIZES: u32 = 0x37;
@@ -19,14 +20,6 @@ const SET_FEATURES: u32 = 4;
 const NAME_BYTES: usize = 32;
 /// Four words for every 32 features: available, requested, active, never changed.
 const BLOCK_WORDS: usize = 4;
-
-/// `struct ifreq` with a pointer in its union.
-#[repr(C)]
-struct EthtoolRequest {
-    name: [u8; libc::IFNAMSIZ],
-    data: *mut libc::c_void,
-    rest: [u8; 16],
-}
 
 /// The features of the interface called `name`, and whether each is active.
 ///
@@ -89,19 +82,10 @@ fn name_in(words: &[u32]) -> String {
 
 /// Passes words to the driver of an interface, which writes its reply over them.
 fn ethtool(descriptor: RawFd, name: &str, words: &mut [u32]) -> io::Result<()> {
-    let mut request = EthtoolRequest {
-        name: [0; libc::IFNAMSIZ],
-        data: words.as_mut_ptr().cast(),
-        rest: [0; 16],
-    };
-    if name.len() >= request.name.len() {
-        return Err(io::Error::other(format!(
-            "{name} is not the name of an interface"
-        )));
-    }
-    request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: the request has the layout of struct ifreq. Its data points to words; the first ones
-    // tell the kernel how many it may write, which is as many as there are.
+    let mut request = interface::request(name)?;
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the request points to words; the first ones tell the kernel how many it may write,
+    // which is as many as there are.
     let failed = unsafe { libc::ioctl(descriptor, SIOCETHTOOL, &raw mut request) };
     match failed {
         0 => Ok(()),

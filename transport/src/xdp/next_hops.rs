@@ -95,9 +95,14 @@ impl NextHops {
     }
 
     /// The next hop of a peer; `None` if its packets go through the sockets now.
-    pub(super) fn find(&mut self, peer: Ipv4Addr, now: Instant, backlog: Backlog) -> Option<Mac> {
+    pub(super) fn find(
+        &mut self,
+        peer: Ipv4Addr,
+        now: Instant,
+        backlog: impl FnOnce() -> Backlog,
+    ) -> Option<Mac> {
         let is_old = self.forgotten_at.is_none_or(|at| now - at >= EVERY);
-        if is_old && backlog == Backlog::None {
+        if is_old && backlog() == Backlog::None {
             self.peers.clear();
             self.forgotten_at = Some(now);
         }
@@ -282,14 +287,14 @@ IP address       HW type     Flags       HW address            Mask     Device
         let (mut hops, start) = (hops(), Instant::now());
         let peer = Ipv4Addr::new(192, 168, 1, 7);
         hops.forgotten_at = Some(start);
-        let (later, none) = (start + Duration::from_millis(1), Backlog::None);
+        let (later, none) = (start + Duration::from_millis(1), || Backlog::None);
         hops.read_at = Some(later);
         assert_eq!(hops.find(peer, later, none), None, "packets resolve it");
         assert!(hops.find(peer, later, none).is_some());
         let soon = start + EVERY - Duration::from_millis(1);
         assert!(hops.find(peer, soon, none).is_some());
         let old = start + EVERY;
-        assert!(hops.find(peer, old, Backlog::Some).is_some(), "in order");
+        assert!(hops.find(peer, old, || Backlog::Some).is_some(), "in order");
         assert_eq!(hops.find(peer, old, none), None, "packets keep it fresh");
     }
 

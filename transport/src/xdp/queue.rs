@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::slice;
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 use super::frame::{FrameHead, FrameTemplate};
 use super::ring::{RingConsumer, RingPlace, RingProducer};
 use crate::process::ReleasedInChildren;
@@ -31,10 +33,32 @@ const FILLED: u32 = 2 * ARRIVING;
 const SENDING: u32 = 1024;
 /// Packets that are joined at most.
 const JOINED_MAX: usize = 64;
-/// Calls at most for all packets of the ring, of which the kernel takes 32 at a time.
+/// The kernel sends 32 packets a call, so this many calls empty the ring.
 const KICKS_MAX: u32 = SENDING / 32;
 /// Bytes of packets on their way, bookkeeping included: more than all frames have.
-static SEND_BUFFER: libc::c_int = 16 << 20;
+const SEND_BUFFER: usize = 16 << 20;
+
+/// What the kernel fills in.
+const OFFSET: libc::xdp_ring_offset = libc::xdp_ring_offset {
+    producer: 0,
+    consumer: 0,
+    desc: 0,
+    flags: 0,
+};
+const OFFSETS: libc::xdp_mmap_offsets = libc::xdp_mmap_offsets {
+    rx: OFFSET,
+    tx: OFFSET,
+    fr: OFFSET,
+    cr: OFFSET,
+};
+const STATISTICS: libc::xdp_statistics = libc::xdp_statistics {
+    rx_dropped: 0,
+    rx_invalid_descs: 0,
+    tx_invalid_descs: 0,
+    rx_ring_full: 0,
+    rx_fill_ring_empty_descs: 0,
+    tx_ring_empty_descs: 0,
+};
 
 /// The socket of a queue.
 #[derive(Debug)]
@@ -108,10 +132,8 @@ impl XdpQueue {
         set(&socket, libc::XDP_RX_RING, &ARRIVING)?;
         set(&socket, libc::XDP_TX_RING, &SENDING)?;
         // Where the kernel copies, it sends no more at a time than this buffer holds.
-        enlarge_send_buffer(&socket)?;
-        // SAFETY: the structure consists of numbers, of which zero is valid.
-        let zeroed: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-        let offsets = get(&socket, libc::XDP_MMAP_OFFSETS, zeroed)?;
+        setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER)?;
+        let offsets = get(&socket, libc::XDP_MMAP_OFFSETS, OFFSETS)?;
         let place = |page, offsets, entries| RingPlace {
             page,
             offsets,
@@ -156,12 +178,10 @@ impl XdpQueue {
         self.is_zero_copy
     }
 
-    /// Packets that the kernel has dropped because it had no frame or no place in the ring. What a
-    /// NIC drops for want of frames is not among them.
+    /// Packets that the kernel has dropped because it had no frame or no place in the ring. Packets
+    /// that a NIC drops for want of frames do not count.
     pub(super) fn drops(&self) -> u64 {
-        // SAFETY: the structure consists of numbers, of which zero is valid.
-        let zeroed: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let counts = get(&self.socket, libc::XDP_STATISTICS, zeroed);
+        let counts = get(&self.socket, libc::XDP_STATISTICS, STATISTICS);
         counts.map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full)
     }
 
@@ -271,8 +291,8 @@ impl XdpQueue {
         }
     }
 
-    /// Lets the kernel send what is in the ring. Where it copies, it sends some packets a call.
-    /// What it cannot send now, since the device is busy or down, it sends at a later kick.
+    /// Asks the kernel to send the packets of the ring. Where it copies, it sends some a call.
+    /// While the device is busy or down, packets wait in the ring for a later kick.
     fn kick(&self) {
         for _ in 0..KICKS_MAX {
             let error = send_nothing(&self.socket).err();
@@ -322,16 +342,6 @@ fn set<V>(socket: &OwnedFd, option: libc::c_int, value: &V) -> io::Result<()> {
     let socket = socket.as_raw_fd();
     // SAFETY: the value has the length given and lives until the call returns.
     checked(unsafe { libc::setsockopt(socket, libc::SOL_XDP, option, value, bytes) } as isize)
-}
-
-fn enlarge_send_buffer(socket: &OwnedFd) -> io::Result<()> {
-    let (value, bytes) = (
-        (&raw const SEND_BUFFER).cast(),
-        size_of_val(&SEND_BUFFER) as u32,
-    );
-    let (socket, option) = (socket.as_raw_fd(), libc::SO_SNDBUFFORCE);
-    // SAFETY: the value has the length given and lives until the call returns.
-    checked(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, value, bytes) } as isize)
 }
 
 fn get<V>(socket: &OwnedFd, option: libc::c_int, mut value: V) -> io::Result<V> {
