@@ -21,7 +21,7 @@
 #define SLOTS 128
 #define STREAMS 16
 #define WORDS 116
-const bit<8> VERSION = 10;
+const bit<8> VERSION = 11;
 const bit<8> SUM = 10;
 const bit<8> TOTAL = 11;
 const bit<16> GRADWIRE_LENGTH = 536;  // UDP header, 64 bytes of header, 116 integers

@@ -468,7 +468,7 @@ impl Endpoint {
             }
             PacketKind::Close => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
-                peer.receiver.handle_close(header.message, &mut lent);
+                peer.receiver.handle_close(header, &mut lent);
             }
             PacketKind::Reset => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
@@ -674,7 +674,7 @@ impl Machine for Endpoint {
         let peer = &mut self.peers[at];
         match unsent.template.kind {
             PacketKind::Data => peer.sender.take_back(unsent),
-            PacketKind::Close => peer.sender.close_again(&unsent.template),
+            PacketKind::Close => peer.sender.close_again(now, &unsent.template),
             // Another one follows soon: PROBE and RESET are repeated, and REFUSE answers them.
             PacketKind::Probe | PacketKind::Reset | PacketKind::Refuse => {}
             // It is not repaired either when the network loses it.

@@ -27,9 +27,9 @@
 //! 7. No hole is accepted while this host's own kernel may have dropped the packets
 //!    ([`Ledger::blames_host`]): everything is requested. A gap that ended more than a gap ago
 //!    restarts, once: this host stood still, and packets may wait below its sockets.
-//! 8. A complete message says STOP, which names its holes, until CLOSE comes. So both ends name the
-//!    same holes, however long the path is cut. RESET forgets a message, and REFUSE says that it is
-//!    forgotten (`receiver/ending.rs`).
+//! 8. A complete message says STOP, which names its holes, until its sender has heard it. So both
+//!    ends name the same holes, however long the path is cut. RESET forgets a message, and REFUSE
+//!    says that it is forgotten (`receiver/ending.rs`).
 //! 9. DATA is acknowledged by ACK: at once when the segments fill a part of the window, and
 //!    otherwise a little later. A PROBE is answered with a report of the whole message. A grant
 //!    whose segments do not come is reported again (`receiver/repeat.rs`).
@@ -477,6 +477,7 @@ impl Receiver {
         if self.closed.is_closed(serial) {
             return None;
         }
+        self.close_earlier(header);
         let segments = u64::from(header.segments);
         let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
         let consistent = receiving.fits(header);

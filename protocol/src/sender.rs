@@ -32,15 +32,17 @@
 //!    that saves time in the mean; on unproven ones that of long messages (`sender/tail.rs`).
 //! 9. in flight -> queued: this host did not send the packet (`Sender::take_back`). It never left,
 //!    so its absence is not a loss, whatever the message tolerates.
-//! 10. STOP ends the message; it names the segments that stay missing. The sender answers CLOSE,
-//!     also for messages that it has forgotten. If STOP says LATE, the sender does not count
-//!     segments in flight as lost by the path: no report tells which of them have come since.
+//! 10. STOP ends the message; it names the segments that stay missing. A later message or CLOSE
+//!     tells the receiver that it was heard (`sender/closing.rs`). If STOP says LATE, the sender
+//!     does not count segments in flight as lost by the path: no report tells which of them have
+//!     come since.
 //! 11. REFUSE ends the message, too: the receiver will never accept it. A message that its caller
 //!     cancels ends at once, and RESET tells the receiver (`sender/cancel.rs`).
 
 mod acked;
 mod asking;
 mod cancel;
+mod closing;
 mod copies;
 mod flight;
 mod forgetting;
@@ -76,6 +78,7 @@ use derive_more::AddAssign;
 use self::acked::NewlyAcked;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
+use self::closing::DueCloses;
 use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
 use self::history::{HoleJudge, PathHistory};
@@ -102,7 +105,7 @@ use crate::settings::EndpointSettings;
 use crate::units::{
     ByteCount, Class, Entropy, Instant, MessageId, MessageKey, MessageSerial, Rank, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, PacketKind, PathMark, SegmentReport};
+use crate::wire::{HEADER_BYTES, Header, PacketKind, PathMark, SegmentReport};
 
 /// No sample of a round trip contains a longer wait: over a wait of this length, two clocks that
 /// drift apart by 100 parts per million differ by about a microsecond.
@@ -207,7 +210,7 @@ pub struct Sender {
     /// No later than the next probe of any message that has one due.
     probe_due: Option<Instant>,
     watch: PeerWatch,
-    closes: Vec<Header>,
+    closes: DueCloses,
     cancelled: CancelledMessages,
     sent: VecDeque<SentMessage>,
     /// Messages that the receiver has refused, until the caller takes them.
@@ -252,7 +255,7 @@ impl Sender {
             next: MessageSerial::first(settings.first_message),
             probe_due: None,
             watch: PeerWatch::default(),
-            closes: Vec::new(),
+            closes: DueCloses::default(),
             cancelled: CancelledMessages::default(),
             sent: VecDeque::new(),
             refused: Vec::new(),
@@ -372,8 +375,8 @@ impl Sender {
         self.messages.find(self.next, message)
     }
 
-    /// The next control packet: CLOSE for a message that has ended, RESET for one that is
-    /// cancelled, PROBE for one that is in doubt. Its body is written into `body`.
+    /// The next control packet: CLOSE for messages that have ended, RESET for one that is cancelled,
+    /// PROBE for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,
@@ -382,7 +385,8 @@ impl Sender {
         body: &mut Vec<u8>,
     ) -> Option<Header> {
         body.clear();
-        if let Some(close) = self.closes.pop() {
+        let open = self.messages.oldest().unwrap_or(self.next);
+        if let Some(close) = self.closes.poll(now, open) {
             return Some(close);
         }
         if !self.cancelled.is_empty() {
@@ -409,12 +413,13 @@ impl Sender {
     /// When the sender has a control packet to send, as far as that is known.
     pub fn outlook(&self, now: Instant) -> ControlOutlook {
         let mut due = earlier(self.next_probe(), self.trickle_due());
+        due = earlier(due, self.closes.due());
         if !self.cancelled.is_empty() {
             due = earlier(due, self.cancelled.due());
         }
         let is_due = due.is_some_and(|at| at <= now);
         ControlOutlook {
-            talks: is_due || !self.closes.is_empty() || !self.marks_due.is_empty(),
+            talks: is_due || !self.marks_due.is_empty(),
             due: if is_due { None } else { due },
         }
     }
@@ -460,8 +465,8 @@ impl Sender {
         };
         let most = room.min(self.longest_run(at, settings)) as usize;
         self.cover(at, most as u32, rtt, settings);
+        self.begin(now, at);
         let sending = &mut self.messages[at];
-        sending.first_sent.get_or_insert(now);
         let taken = sending.take_run(most, settings, run);
         let (class, segments) = (taken.class, run.len() as u64);
         let stamp = now.stamp();
@@ -505,6 +510,27 @@ impl Sender {
         })
     }
 
+    /// A run of the message at this place leaves. If it is the first one, its packets say from now
+    /// on which earlier messages have ended.
+    fn begin(&mut self, now: Instant, at: usize) {
+        if self.messages[at].first_sent.is_some() {
+            return;
+        }
+        let oldest = self.messages.oldest();
+        let sending = &mut self.messages[at];
+        sending.first_sent = Some(now);
+        let open = oldest.unwrap_or(sending.serial);
+        if sending.say_ended(open) {
+            self.closes.drop_before(open);
+        }
+    }
+
+    /// STOP has come again, or this host did not send this CLOSE.
+    pub(crate) fn close_again(&mut self, now: Instant, packet: &Header) {
+        let serial = self.next.nearest(packet.message);
+        self.closes.again(now, serial, packet);
+    }
+
     /// Takes back segments that this host did not send: they are not in flight, and are sent again
     /// although nothing says that they are lost.
     pub(crate) fn take_back(&mut self, unsent: &UnsentRun) {
@@ -525,11 +551,6 @@ impl Sender {
             self.in_flight -= sending.land(segment);
             sending.queue_unsent(segment);
         }
-    }
-
-    /// Takes back a CLOSE that this host did not send.
-    pub(crate) fn close_again(&mut self, close: &Header) {
-        self.closes.push(*close);
     }
 
     /// Bytes that may be in flight by now.
@@ -657,7 +678,8 @@ impl Sender {
         }
         let sending = &mut self.messages[at];
         if header.kind == PacketKind::Stop && sending.on_stop(report, packet.bitmap) {
-            self.closes.push(close_of(header, now));
+            let serial = sending.serial;
+            self.closes.on_ended(now, serial, header, settings.gap);
             self.end(at, now);
         }
         is_report_lost
@@ -685,7 +707,7 @@ impl Sender {
     fn take_late_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &Rtt) {
         let header = packet.header;
         if header.kind == PacketKind::Stop {
-            self.closes.push(close_of(header, now));
+            self.close_again(now, header);
             self.cancelled.on_answer(header.message);
         }
         let news = Feedback {
@@ -756,17 +778,6 @@ fn round_trip(report: &SegmentReport, echo: Stamp, now: Instant) -> Option<Span>
     let held = Span::from_micros(u64::from(report.held));
     let round_trip = now.stamp().since(echo).beyond(held);
     (held < HELD_SAMPLED).then(|| round_trip.max(Span::from_micros(1)))
-}
-
-fn close_of(stop: &Header, now: Instant) -> Header {
-    Header {
-        kind: PacketKind::Close,
-        flags: Flags::NONE,
-        class: CONTROL,
-        length: 0,
-        sent_at: now.wire_micros(),
-        ..*stop
-    }
 }
 
 /// Processes the segments that a report shows as arrived.

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  byte  0         1         2         3
-//!     0  version   kind      flags     class         1, see PacketKind, Flags; low 3 bits 0..=7,
-//!                                                    then the ParityLayout that covers it, or 0
+//!     0  version   kind      flags     class         see VERSION, PacketKind, Flags
+//!                                                    kind: low 4 bits, then EndedEarlier
+//!                                                    class: low 3 bits, then the ParityLayout that
+//!                                                    covers it, or 0
 //!     4  job                                         u32, drawn by rank 0 at start
 //!     8  epoch               source                  u16 membership epoch, u16 rank
 //!    12  step                                        u32
@@ -49,6 +51,7 @@
 //! a group is in it. `step` is the training job, and the key its group, era and epoch. Of SUM,
 //! `layer` is the seat of its sender in the group, and `contributors` the size of the group.
 
+mod ended;
 mod probe;
 mod report;
 
@@ -58,6 +61,7 @@ use crate::units::{
     Signature, Step,
 };
 
+pub use ended::EndedEarlier;
 pub use probe::{HoleProof, PathMark, ProbeBody};
 pub use report::{PASSED_MAX, REPORT_BYTES, SegmentReport};
 pub(crate) use report::{bitmap_room, paths_named};
@@ -65,7 +69,7 @@ pub(crate) use report::{bitmap_room, paths_named};
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 64;
 /// The version that this code speaks.
-pub const VERSION: u8 = 10;
+pub const VERSION: u8 = 11;
 /// Offset of the job, 32 bits.
 pub const JOB_AT: usize = 4;
 /// Offset of the membership epoch, 16 bits.
@@ -76,6 +80,9 @@ pub const LENGTH_AT: usize = 44;
 pub const CHECKSUM_AT: usize = 60;
 /// The maximum number of segments of a message: counts and indices of segments have 24 bits.
 pub const SEGMENTS_MAX: u32 = (1 << 24) - 1;
+/// The bits of a kind in its byte.
+const KIND_BITS: u8 = 4;
+const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
 /// The bits of a class in its byte.
 const CLASS_BITS: u8 = 3;
 const CLASS_MASK: u8 = (1 << CLASS_BITS) - 1;
@@ -97,7 +104,8 @@ pub enum PacketKind {
     Stop = 4,
     /// Receiver to sender: these segments arrived so far.
     Ack = 5,
-    /// Sender to receiver: STOP was heard, the message may be forgotten.
+    /// Sender to receiver: STOP was heard, the message may be forgotten, as may be those that
+    /// [`Header::ended`] says.
     Close = 6,
     /// Sender to receiver: the message is cancelled, forget it. REFUSE answers.
     Reset = 7,
@@ -192,6 +200,8 @@ pub struct Header {
     pub flags: Flags,
     /// Traffic class.
     pub class: Class,
+    /// Of the sender's packets, which earlier messages may be forgotten.
+    pub ended: EndedEarlier,
     /// Of DATA, the parity that covers its segment; of PARITY, its own.
     pub parity: Option<ParityLayout>,
     /// The job that the packet belongs to.
@@ -346,7 +356,7 @@ impl Header {
             .first_chunk_mut::<HEADER_BYTES>()
             .expect("the caller leaves room");
         out[0] = VERSION;
-        out[1] = self.kind as u8;
+        out[1] = self.kind as u8 | self.ended.to_bits() << KIND_BITS;
         out[2] = self.flags.0;
         out[3] = self.class.0 | ParityLayout::to_bits(self.parity) << CLASS_BITS;
         put32(out, JOB_AT, self.job.0);
@@ -383,11 +393,13 @@ impl Header {
         if bytes[0] != VERSION {
             return Err(DecodeError::Version(bytes[0]));
         }
-        let kind = PacketKind::from_byte(bytes[1]).ok_or(DecodeError::Kind(bytes[1]))?;
+        let kind = bytes[1] & KIND_MASK;
+        let kind = PacketKind::from_byte(kind).ok_or(DecodeError::Kind(kind))?;
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
             class: Class(bytes[3] & CLASS_MASK),
+            ended: EndedEarlier::from_bits(bytes[1] >> KIND_BITS),
             parity: ParityLayout::from_bits(bytes[3] >> CLASS_BITS),
             job: JobId(get32(bytes, 4)),
             epoch: get16(bytes, 8),
@@ -518,6 +530,7 @@ mod tests {
             kind: PacketKind::Data,
             flags: Flags::PROTECTED.with(Flags::REPAIR),
             class: Class(3),
+            ended: EndedEarlier::from_bits(2),
             parity: ParityLayout::from_bits(9),
             job: JobId(0xDEAD_BEEF),
             epoch: 5,

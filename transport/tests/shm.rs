@@ -14,7 +14,7 @@ use gradwire_protocol::units::{
     Class, Dscp, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
     Signature, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, PacketKind};
+use gradwire_protocol::wire::{EndedEarlier, Flags, Header, PacketKind};
 use gradwire_transport::driver::{self, DrivePace, DriverSetup};
 use gradwire_transport::seal::Seal;
 use gradwire_transport::shm::{HostNeighbours, MemoryOffer, MemoryTerms, OwnInbox};
@@ -66,6 +66,7 @@ fn send(neighbours: &mut HostNeighbours, number: u32, payload: &[u8]) -> bool {
 fn send_as(neighbours: &mut HostNeighbours, source: Rank, number: u32, payload: &[u8]) -> bool {
     let template = Header {
         kind: PacketKind::Ack,
+        ended: EndedEarlier::NOT_SAID,
         parity: None,
         flags: Flags::NONE,
         class: Class(0),

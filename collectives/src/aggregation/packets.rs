@@ -13,7 +13,7 @@ use gradwire_protocol::units::{
     Class, Dscp, Entropy, Instant, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber,
     Rank, Signature, Step,
 };
-use gradwire_protocol::wire::{Flags, Header, PacketKind};
+use gradwire_protocol::wire::{EndedEarlier, Flags, Header, PacketKind};
 
 use super::MEMBERS_MAX;
 
@@ -153,6 +153,7 @@ impl SumPath {
             kind: sums.kind,
             flags: sums.flags,
             class: self.class,
+            ended: EndedEarlier::NOT_SAID,
             parity: None,
             job: sums.pair,
             epoch: 0,

@@ -1,9 +1,9 @@
 //! How a message ends at its receiver: STOP until CLOSE, RESET, and REFUSE.
 //!
-//! 1. The receiver keeps a complete message until CLOSE or RESET shows that the sender has heard of
-//!    its holes. It repeats STOP after waits that double up to a second. After [`STOPS_EACH`] of
-//!    them only the oldest complete message repeats it; when CLOSE arrives, the next one says it at
-//!    once.
+//! 1. The receiver keeps a complete message until CLOSE, RESET or a later message shows that the
+//!    sender has heard of its holes (`sender/closing.rs`). It repeats STOP after waits that double
+//!    up to a second. After [`STOPS_EACH`] of them only the oldest complete message repeats
+//!    it; when CLOSE arrives, the next one says it at once.
 //! 2. RESET forgets the message, whether it is posted, early or has not arrived yet.
 //! 3. REFUSE answers RESET. It also answers a PROBE for a message that is closed: the sender would
 //!    not ask if it had sent CLOSE, so this receiver has refused the message.
@@ -14,24 +14,24 @@ use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::grants::TurnSegments;
 use crate::priority::CONTROL;
-use crate::units::{Instant, MessageId, MessageKey};
-use crate::wire::{Flags, Header, PacketKind};
+use crate::units::{Instant, MessageKey};
+use crate::wire::{EndedEarlier, Flags, Header, PacketKind};
 
 /// STOPs of a message after which only the oldest message repeats its STOP.
 const STOPS_EACH: u32 = 12;
 
 impl Receiver {
     /// Processes CLOSE: the sender heard STOP.
-    pub fn handle_close(&mut self, id: MessageId, lent: &mut RankResources<'_>) {
-        let Some(at) = self.find(id) else {
-            return;
-        };
-        if self.messages[at].stage != ReceiveStage::Complete {
-            self.counters.refused += 1;
-            return;
+    pub fn handle_close(&mut self, header: &Header, lent: &mut RankResources<'_>) {
+        let mut stops_said = 0;
+        if let Some(at) = self.find(header.message) {
+            if self.messages[at].stage == ReceiveStage::Complete {
+                stops_said = self.close_heard(at);
+            } else {
+                self.counters.refused += 1;
+            }
         }
-        let stops_said = self.messages[at].stops_said();
-        self.close(at);
+        stops_said = stops_said.max(self.close_earlier(header));
         if stops_said < STOPS_EACH {
             return;
         }
@@ -43,6 +43,32 @@ impl Receiver {
             next.say_stop(lent.now, lent.gap);
             self.look_again();
         }
+    }
+
+    /// Forgets the complete messages that have ended by the word of this packet. Returns the most
+    /// STOPs that one of them has said.
+    pub(super) fn close_earlier(&mut self, header: &Header) -> u32 {
+        let (mut stops_said, mut at) = (0, 0);
+        let Some(open) = header.ended.open(self.closed.serial(header.message)) else {
+            return stops_said;
+        };
+        while let Some(message) = self.messages.get(at)
+            && message.serial < open
+        {
+            if message.stage == ReceiveStage::Complete {
+                stops_said = stops_said.max(self.close_heard(at));
+            } else {
+                at += 1;
+            }
+        }
+        stops_said
+    }
+
+    /// Forgets a complete message; returns how often it has said STOP.
+    fn close_heard(&mut self, at: usize) -> u32 {
+        let stops_said = self.messages[at].stops_said();
+        self.close(at);
+        stops_said
     }
 
     /// A complete message has waited for CLOSE.
@@ -144,6 +170,7 @@ impl Receiver {
             kind: PacketKind::Refuse,
             flags: Flags::NONE,
             segment: 0,
+            ended: EndedEarlier::NOT_SAID,
             ..*header
         });
     }

@@ -20,8 +20,8 @@ use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{
-    Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport,
-    bitmap_room,
+    EndedEarlier, Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES,
+    SegmentReport, bitmap_room,
 };
 
 /// How often a gap restarts because a path has not passed the end of the message.
@@ -142,7 +142,10 @@ impl ReceiveMessage {
         let start = settings.unscheduled_segments().min(cut.segments());
         Self {
             serial,
-            header: *header,
+            header: Header {
+                ended: EndedEarlier::NOT_SAID,
+                ..*header
+            },
             step: header.step,
             cut,
             stage: ReceiveStage::Early,

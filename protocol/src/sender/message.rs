@@ -26,7 +26,9 @@ use crate::units::{
     Class, Entropy, Instant, Layer, Magnitude, MessageId, MessageKey, MessageSerial, PathNumber,
     Share, Span, Stamp,
 };
-use crate::wire::{Flags, HEADER_BYTES, Header, HoleProof, PacketKind, ProbeBody, SEGMENTS_MAX};
+use crate::wire::{
+    EndedEarlier, Flags, HEADER_BYTES, Header, HoleProof, PacketKind, ProbeBody, SEGMENTS_MAX,
+};
 
 /// A message that only waits for a grant is probed after this many waits: the grant may be lost.
 const GRANT_WAITS: u64 = 16;
@@ -738,6 +740,12 @@ impl SendMessage {
         self.repair.queue(segment, &self.progress.acked);
     }
 
+    /// Its packets say that all messages before `open` have ended, if they can.
+    pub(super) fn say_ended(&mut self, open: MessageSerial) -> bool {
+        self.header.ended = EndedEarlier::before(open, self.serial);
+        self.header.ended != EndedEarlier::NOT_SAID
+    }
+
     /// The header fields that packets which leave now have in common.
     pub(super) fn template(&self, now: Instant) -> Header {
         Header {
@@ -758,6 +766,7 @@ fn header_of(
         kind: PacketKind::Data,
         flags: Flags::NONE,
         class: Class(0),
+        ended: EndedEarlier::NOT_SAID,
         parity: None,
         job: settings.identity.job,
         epoch: settings.identity.epoch,

@@ -1,4 +1,4 @@
-//! The end of a message: STOP until CLOSE comes.
+//! The end of a message: STOP until the receiver learns that its sender has heard it.
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
@@ -92,4 +92,69 @@ fn stop_is_repeated_seldom_until_close_comes() {
     assert_eq!(pair.end(RIGHT).footprint().incoming, 0, "of {kept:?}");
     assert_eq!(received(&mut pair).len(), MESSAGES as usize);
     assert_eq!(sent(&mut pair).len(), MESSAGES as usize);
+}
+
+fn clean(latency: Span) -> Pair {
+    let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
+    Pair::new(ends, Profile::perfect(latency), 1)
+}
+
+#[test]
+fn a_small_message_is_two_packets_where_others_follow() {
+    const MESSAGES: u32 = 100;
+    let mut pair = clean(Span::from_micros(5));
+    for sequence in 0..MESSAGES {
+        let message = TestMessage::lossless(sequence, 500);
+        pair.expect(RIGHT, message);
+        pair.send(LEFT, message);
+        assert!(pair.settles_within(Span::from_millis(1)));
+        assert!(pair.end(RIGHT).footprint().incoming <= 1);
+    }
+    let packets = pair.network.delivered();
+    assert_eq!(packets, 2 * u64::from(MESSAGES), "DATA and STOP");
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(
+        pair.network.delivered(),
+        packets + 1,
+        "the last one's CLOSE"
+    );
+    assert_eq!(pair.end(RIGHT).footprint().incoming, 0);
+}
+
+#[test]
+fn complete_messages_do_not_pile_up_behind_one_that_stays_open() {
+    const MESSAGES: u32 = 400;
+    let mut pair = clean(Span::from_micros(5));
+    // Nobody posts it, so its end stays away.
+    pair.send(LEFT, TestMessage::lossless(MESSAGES, 500_000));
+    let mut most = 0;
+    for sequence in 0..MESSAGES {
+        let message = TestMessage::lossless(sequence, 500);
+        pair.expect(RIGHT, message);
+        pair.send(LEFT, message);
+        pair.run_for(Span::from_micros(20));
+        most = most.max(pair.end(RIGHT).footprint().incoming);
+    }
+    assert_eq!(received(&mut pair).len(), MESSAGES as usize);
+    assert!(most <= 16, "{most} messages kept");
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(pair.end(RIGHT).footprint().incoming, 1, "the open one");
+}
+
+#[test]
+fn a_lost_word_is_asked_for_again() {
+    for seed in 0..20 {
+        let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
+        let mut pair = Pair::new(ends, rough(0.2), seed);
+        for sequence in 0..100 {
+            let message = TestMessage::lossless(sequence, 500);
+            pair.expect(RIGHT, message);
+            pair.send(LEFT, message);
+            assert!(pair.settles_within(Span::from_millis(500)), "seed {seed}");
+        }
+        pair.run_for(Span::from_millis(5_000));
+        let kept = pair.end(RIGHT).footprint().incoming;
+        assert_eq!(kept, 0, "seed {seed}");
+        assert_eq!(received(&mut pair), sent(&mut pair), "seed {seed}");
+    }
 }
