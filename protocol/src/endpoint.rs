@@ -458,10 +458,15 @@ impl Endpoint {
                             report,
                             bitmap,
                         };
+                        let was_known = peer.rtt.is_known();
                         let (rtt, settings) = (&mut peer.rtt, self.common.settings(peer.reach));
                         peer.sender.handle_report(now, &packet, rtt, settings);
-                        self.common.has_lost |= peer.sender.has_lost();
+                        let first = peer.rtt.is_known() && !was_known;
+                        let first = first.then(|| peer.rtt.smoothed());
                         peer.note_round_trip();
+                        if self.common.learn(peer.reach, first, &peer.sender) {
+                            self.hasten_first_answers(now);
+                        }
                     }
                     None => self.foreign += 1,
                 }
@@ -483,6 +488,21 @@ impl Endpoint {
             }
         }
         None
+    }
+
+    /// It is known from now on how long first answers may take: peers that have not answered are
+    /// asked no later. Happens once.
+    #[inline(never)]
+    fn hasten_first_answers(&mut self, now: Instant) {
+        for at in 0..self.peers.len() {
+            let peer = &mut self.peers[at];
+            if peer.reach == Reach::Network && !peer.rtt.is_known() && peer.sender.is_busy() {
+                peer.expect_first(&self.common);
+                let gap = self.common.network.gap;
+                peer.sender.ask_within(peer.rtt.retry_wait(gap, 0));
+                self.touch(now, at);
+            }
+        }
     }
 
     fn is_ours(&self, header: &Header) -> bool {

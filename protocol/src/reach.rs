@@ -11,6 +11,7 @@ use crate::machine::RUN_SEGMENTS_MAX;
 use crate::parity::ParityRule;
 use crate::receiver::RankResources;
 use crate::rtt::Rtt;
+use crate::sender::Sender;
 use crate::settings::{EndpointLimits, EndpointSettings};
 use crate::units::{ByteCount, Instant, MessageId, PathNumber, Rank, Span};
 
@@ -57,6 +58,8 @@ pub(crate) struct RankState {
     pub(crate) has_lost: bool,
     /// How long peers have taken to answer their first grants, since packets were lost.
     first_answers: Rtt,
+    /// How long the first round trips to peers have taken.
+    first_round_trips: Rtt,
 }
 
 impl RankState {
@@ -73,7 +76,26 @@ impl RankState {
             ledger,
             has_lost: false,
             first_answers: Rtt::new(Span::ZERO),
+            first_round_trips: Rtt::new(Span::ZERO),
         }
+    }
+
+    /// This sender has heard a report; `first` is its first round trip, if the report gave it.
+    /// Returns whether it is known since this report how long first answers may take.
+    pub(crate) fn learn(&mut self, reach: Reach, first: Option<Span>, sender: &Sender) -> bool {
+        let was_known = self.has_lost && self.first_round_trips.is_known();
+        self.has_lost |= sender.has_lost();
+        if let (Reach::Network, Some(took)) = (reach, first) {
+            self.first_round_trips.sample(took);
+        }
+        !was_known && self.first_wait().is_some()
+    }
+
+    /// How long the first answer of a peer may take, once packets are lost and another one has
+    /// answered.
+    pub(crate) fn first_wait(&self) -> Option<Span> {
+        let is_known = self.has_lost && self.first_round_trips.is_known();
+        is_known.then(|| self.first_round_trips.answer_wait() + self.first_round_trips.smoothed())
     }
 
     /// From now on `ranks` are reached through memory.

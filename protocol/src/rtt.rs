@@ -40,6 +40,8 @@ pub struct Rtt {
     /// When the minimum was last renewed.
     renewed: Option<Instant>,
     latest: Option<Span>,
+    /// How long the first answer may take, by those of other peers.
+    first: Option<Span>,
 }
 
 /// A time in which the smoothed round trip exceeds the minimum by more than the target, and hardly
@@ -62,7 +64,14 @@ impl Rtt {
             excess: None,
             renewed: None,
             latest: None,
+            first: None,
         }
+    }
+
+    /// Packets are lost, and the first answer should not take longer than this: so long other peers
+    /// took for theirs.
+    pub(crate) fn expect_first(&mut self, wait: Span) {
+        self.first = Some(wait);
     }
 
     /// Takes a sample.
@@ -154,13 +163,17 @@ impl Rtt {
         self.answer_wait().min(unqueued).max(Self::reaction(gap))
     }
 
-    /// How long a sender on lossy paths, or before the first answer, waits for an answer before it
-    /// asks, if it has asked this often in vain: the packets or the answer may be lost. Where a
-    /// host takes longer to react, or the path is long, a few PROBEs too many are sent.
+    /// How long a sender waits for an answer before it asks, if it has asked this often in vain: on
+    /// lossy paths, before the first answer, and at the end of a message on paths that are not
+    /// proven clean. The packets or the answer may be lost. Where a host takes longer to react, or
+    /// the path is long, a few PROBEs too many are sent.
     pub fn retry_wait(&self, gap: Span, asked: u32) -> Span {
         let first = match self.is_known() {
             true => (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap)),
-            false => gap.min(PROBE_WAIT_MIN),
+            false => {
+                let wait = gap.min(PROBE_WAIT_MIN);
+                self.first.map_or(wait, |first| first.min(wait))
+            }
         };
         first * (1 << asked.min(RETRY_DOUBLINGS))
     }
@@ -238,6 +251,20 @@ mod tests {
         }
         assert_eq!(renewed.len(), 2, "{renewed:?}");
         assert!(renewed[1] - renewed[0] > 10_000, "{renewed:?}");
+    }
+
+    #[test]
+    fn a_first_answer_is_awaited_no_longer_than_others_took() {
+        let gap = Span::from_millis(1);
+        let mut rtt = Rtt::new(gap);
+        assert_eq!(rtt.retry_wait(gap, 0), PROBE_WAIT_MIN);
+        for (others, wait) in [(5_000, 300), (50, 50)] {
+            rtt.expect_first(Span::from_micros(others));
+            assert_eq!(rtt.retry_wait(gap, 0), Span::from_micros(wait));
+            assert_eq!(rtt.retry_wait(gap, 2), Span::from_micros(wait * 4));
+        }
+        rtt.sample(Span::from_micros(100));
+        assert!(rtt.retry_wait(gap, 0) > Span::from_micros(100), "its own");
     }
 
     #[test]

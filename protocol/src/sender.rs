@@ -375,8 +375,8 @@ impl Sender {
         self.messages.find(self.next, message)
     }
 
-    /// The next control packet: CLOSE for messages that have ended, RESET for one that is cancelled,
-    /// PROBE for one that is in doubt. Its body is written into `body`.
+    /// The next control packet: CLOSE for ended messages, RESET for one that is cancelled, PROBE
+    /// for one that is in doubt. Its body is written into `body`.
     pub fn poll_control(
         &mut self,
         now: Instant,

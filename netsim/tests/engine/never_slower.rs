@@ -95,18 +95,34 @@ fn a_tolerance_below_the_loss_keeps_holes_for_the_end() {
     assert!(tolerant <= 1.02 * lossless, "seeds 1 to 12");
 }
 
-/// Of 240 pairs of hosts some lose their first packets, and do not know their round trip then: each
-/// such loss took a millisecond, the default gap.
-#[test]
-fn a_lost_first_answer_costs_no_gap() {
+/// The mean makespan of an all-to-all of 200 KB on links that lose this share of packets, with the
+/// default gap of a launch.
+fn all_to_all_with_default_gap(loss: &str) -> f64 {
+    let shape = format!("fat-tree:k=4@100G,loss={loss}");
     let times = over_seeds(1..=20, |seed| {
-        let mut setup = lines("fat-tree:k=4@100G,loss=1.74%", "all-to-all:200KB", seed);
+        let mut setup = lines(&shape, "all-to-all:200KB", seed);
         setup.job.transport.gap = Span::from_millis(1);
         makespan(&setup)
     });
     let mean = mean_and_error(&times).0;
-    println!("{mean:.0} us");
-    assert!(mean <= 600.0, "{mean:.0} us, seeds 1 to 20");
+    println!("{mean:.0} us, links lose {loss}, seeds 1 to 20");
+    mean
+}
+
+/// Of 240 pairs of hosts some lose their first packets, and do not know their round trip then: each
+/// such loss took a millisecond, the default gap, and later 300 us and more.
+#[test]
+fn a_lost_first_answer_costs_no_gap() {
+    let mean = all_to_all_with_default_gap("1.74%");
+    assert!(mean <= 480.0, "{mean:.0} us");
+}
+
+/// Where a message loses its end on paths that have lost nothing before, its sender asked half a
+/// gap after the last answer, at most 300 us, on a path of 15 us: the mean was 545 us.
+#[test]
+fn a_first_loss_at_the_end_of_a_message_costs_no_half_gap() {
+    let mean = all_to_all_with_default_gap("0.017%");
+    assert!(mean <= 400.0, "{mean:.0} us");
 }
 
 /// What a full core drops early it would have carried a moment later.

@@ -62,6 +62,13 @@ impl EndpointPeer {
         }
     }
 
+    /// Before its first answer: it should not take longer than those of other peers.
+    pub(super) fn expect_first(&mut self, common: &RankState) {
+        if let (false, Some(wait)) = (self.rtt.is_known(), common.first_wait()) {
+            self.rtt.expect_first(wait);
+        }
+    }
+
     /// The turn of what is sent to it next; `None` when there is nothing.
     pub(super) fn turn(&mut self) -> Option<SendTurn> {
         if let NextTurn::Known(turn) = self.turn {

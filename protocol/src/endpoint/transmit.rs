@@ -201,6 +201,7 @@ impl Endpoint {
             let peer = &mut self.peers[at];
             if self.common.has_lost && peer.reach == Reach::Network {
                 peer.sender.expect_loss();
+                peer.expect_first(&self.common);
             }
             let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);

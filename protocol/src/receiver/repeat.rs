@@ -8,7 +8,8 @@
 //!    reports that an earlier one is lost.
 //! 3. The length of the wait:
 //!    - Usually twice the longest time that the peer should take to answer a grant, and a margin:
-//!      a sender that has halved its window is silent for a round trip.
+//!      a sender that has halved its window is silent for a round trip. Without the margin, once
+//!      packets of this rank were lost.
 //!    - Once packets of the peer were lost, twice the usual time, with up to [`REPEATS_LOSSY`]
 //!      repeats.
 //!    - Before the first answer, [`GAPS_UNKNOWN`] gaps, with one repeat: the path may be long.
@@ -145,6 +146,7 @@ impl GrantWatch {
         let gap = lent.settings.gap;
         let first = match self.answers.is_known() {
             true if self.is_lossy => self.answers.smoothed() * ANSWERS_AWAITED,
+            true if lent.first_answers.is_some() => self.answers.answer_wait() * ANSWERS_AWAITED,
             true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
             false => first_wait(lent),
         };
@@ -228,8 +230,9 @@ mod tests {
     use crate::sender::tests::{request, settings};
     use crate::units::{MessageSerial, Rank, Share};
 
-    /// How many microseconds after the one before each repeat of a peer's first grant is due.
-    fn waits(first_answers: Option<u64>) -> Vec<u64> {
+    /// How many microseconds after the one before each repeat of a grant is due, to a peer that
+    /// has answered grants in this time, if any, while others took this long for their first.
+    fn waits(answers: Option<u64>, first_answers: Option<u64>) -> Vec<u64> {
         let settings = settings();
         let (mut ledger, mut grants) = (Ledger::new(Share::NONE), Grants::new(Some(64), 8));
         let mut others = Rtt::new(Span::ZERO);
@@ -248,6 +251,9 @@ mod tests {
             first_answers: first_answers.is_some().then_some(&mut others),
         };
         let mut watch = GrantWatch::new();
+        for micros in answers.into_iter().cycle().take(50) {
+            watch.on_answer(Span::from_micros(micros), &mut lent);
+        }
         watch.on_grant(&lent);
         let mut waits = Vec::new();
         while let Some(due) = watch.due() {
@@ -260,9 +266,15 @@ mod tests {
 
     #[test]
     fn a_peer_that_never_answered_is_told_again_after_the_time_of_others() {
-        assert_eq!(waits(None), [2_000], "its path may be long");
-        assert_eq!(waits(Some(30)), [60, 120, 240, 480, 960]);
-        assert_eq!(waits(Some(5_000))[0], 2_000, "at most");
+        assert_eq!(waits(None, None), [2_000], "its path may be long");
+        assert_eq!(waits(None, Some(30)), [60, 120, 240, 480, 960]);
+        assert_eq!(waits(None, Some(5_000))[0], 2_000, "at most");
+    }
+
+    #[test]
+    fn a_peer_that_answers_is_told_again_sooner_once_packets_of_the_rank_are_lost() {
+        assert_eq!(waits(Some(30), None)[0], 360);
+        assert_eq!(waits(Some(30), Some(5_000))[0], 60);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. Where many PROBEs go unanswered, every
 //!    other one is short. On lossy paths:
-//!    - The waits begin with [`Rtt::retry_wait`].
+//!    - The waits begin with [`Rtt::retry_wait`], as they do before a first answer, and at the end
+//!      of a message on paths that are not proven clean.
 //!    - The first few PROBEs after a segment has left or arrived are in haste: the first wait does
 //!      not double, and after an unanswered PROBE two leave at a time. While segments are in
 //!      flight, two leave at a time a few more times.
@@ -144,6 +145,18 @@ impl Sender {
 
     pub(super) fn note_probe(&mut self, at: Instant) {
         self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
+    }
+
+    /// The peer has not answered yet, and should within `wait`: messages ask no later.
+    pub(crate) fn ask_within(&mut self, wait: Span) {
+        let mut first = None;
+        for probe in self.messages.probes() {
+            if probe.stage == SendStage::Sending {
+                probe.at = probe.at.min(probe.last + wait);
+                first = earlier(first, Some(probe.at));
+            }
+        }
+        self.probe_due = earlier(self.probe_due, first);
     }
 
     /// A run of the message at `at` has left; returns when the message asks next.

@@ -284,7 +284,8 @@ impl SendMessage {
         }
         let usual = rtt.probe_wait(gap);
         let first = match record {
-            PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => usual,
+            PathRecord::Clean if rtt.is_known() => usual,
+            PathRecord::Unproven(_) if rtt.is_known() && !self.is_at_end() => usual,
             _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
         };
         now + match self.waits_for_grant() {
