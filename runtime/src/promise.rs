@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gradwire_collectives::buffer::Buffer;
@@ -143,7 +143,7 @@ impl CallbackPromise {
         ends: (&Arc<PendingCount>, &Arc<FlightRecorder>),
     ) -> Self {
         let (pending, recorder) = ends;
-        pending.change(|count| count + 1);
+        pending.on_submitted();
         Self {
             done: Some(done),
             caller,
@@ -166,7 +166,7 @@ impl CallbackPromise {
                     ticket.clone().end(Box::new(call), pool);
                 }
             }
-            self.pending.change(|count| count - 1);
+            self.pending.on_ended();
         }
     }
 }
@@ -180,28 +180,47 @@ impl Drop for CallbackPromise {
 /// How many operations have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCount {
-    count: Mutex<usize>,
-    changed: Condvar,
+    state: Mutex<PendingState>,
+    none: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PendingState {
+    operations: usize,
+    /// Threads that wait for there to be none. To wake nobody costs a system call, too.
+    waiting: usize,
 }
 
 impl PendingCount {
-    fn change(&self, change: impl FnOnce(usize) -> usize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = change(*count);
-        self.changed.notify_all();
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_submitted(&self) {
+        self.lock().operations += 1;
+    }
+
+    fn on_ended(&self) {
+        let mut state = self.lock();
+        state.operations -= 1;
+        if state.operations == 0 && state.waiting > 0 {
+            self.none.notify_all();
+        }
     }
 
     /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) > 0
+        self.lock().operations > 0
     }
 
     /// Waits until the count is zero. Returns whether that happened within `patience`.
     pub(crate) fn wait_for_none(&self, patience: Duration) -> bool {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .changed
-            .wait_timeout_while(count, patience, |count| *count > 0);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let mut state = self.lock();
+        state.waiting += 1;
+        let any = |state: &mut PendingState| state.operations > 0;
+        let waited = self.none.wait_timeout_while(state, patience, any);
+        let (mut state, ended) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        !ended.timed_out()
     }
 }
