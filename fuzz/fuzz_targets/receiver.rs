@@ -94,7 +94,8 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            header[1] = PacketKind::Data as u8 + header[1] % 10;
+            let (kind, ended) = (header[1] & 0x0F, header[1] & 0xF0);
+            header[1] = (PacketKind::Data as u8 + kind % 10) | ended;
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {

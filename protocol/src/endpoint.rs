@@ -464,7 +464,7 @@ impl Endpoint {
                         let first = peer.rtt.is_known() && !was_known;
                         let first = first.then(|| peer.rtt.smoothed());
                         peer.note_round_trip();
-                        if self.common.learn(peer.reach, first, &peer.sender) {
+                        if self.common.note_report(peer.reach, first, &peer.sender) {
                             self.hasten_first_answers(now);
                         }
                     }
@@ -490,8 +490,8 @@ impl Endpoint {
         None
     }
 
-    /// It is known from now on how long first answers may take: peers that have not answered are
-    /// asked no later. Happens once.
+    /// It is known from now on how long a first report may take: peers that have sent none so far
+    /// are asked after this time, not after half a gap. Happens once.
     #[inline(never)]
     fn hasten_first_answers(&mut self, now: Instant) {
         for at in 0..self.peers.len() {

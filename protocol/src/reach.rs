@@ -81,19 +81,24 @@ impl RankState {
     }
 
     /// This sender has heard a report; `first` is its first round trip, if the report gave it.
-    /// Returns whether it is known since this report how long first answers may take.
-    pub(crate) fn learn(&mut self, reach: Reach, first: Option<Span>, sender: &Sender) -> bool {
+    /// Returns true once: as soon as a packet is lost and a first round trip is known.
+    pub(crate) fn note_report(
+        &mut self,
+        reach: Reach,
+        first: Option<Span>,
+        sender: &Sender,
+    ) -> bool {
         let was_known = self.has_lost && self.first_round_trips.is_known();
         self.has_lost |= sender.has_lost();
         if let (Reach::Network, Some(took)) = (reach, first) {
             self.first_round_trips.sample(took);
         }
-        !was_known && self.first_wait().is_some()
+        !was_known && self.first_report_wait().is_some()
     }
 
-    /// How long the first answer of a peer may take, once packets are lost and another one has
-    /// answered.
-    pub(crate) fn first_wait(&self) -> Option<Span> {
+    /// How long the first report of a peer may take, once packets are lost and another peer has
+    /// reported.
+    pub(crate) fn first_report_wait(&self) -> Option<Span> {
         let is_known = self.has_lost && self.first_round_trips.is_known();
         is_known.then(|| self.first_round_trips.answer_wait() + self.first_round_trips.smoothed())
     }

@@ -1,7 +1,7 @@
 //! Messages from one peer: where segments belong, which holes are accepted, and when to report.
 //!
 //! A message is *early* (its segments arrive, and it is not posted), *posted*, or *complete* (it
-//! waits for the sender's CLOSE).
+//! waits until the sender has heard so).
 //!
 //! 1. The first packet of a message opens it: posted if [`Receiver::expect`] has posted it before,
 //!    and otherwise early. It matches a post of its own length, or a post of that length or more
@@ -477,7 +477,7 @@ impl Receiver {
         if self.closed.is_closed(serial) {
             return None;
         }
-        self.close_earlier(header);
+        self.hear_ended(header, lent);
         let segments = u64::from(header.segments);
         let mut receiving = ReceiveMessage::new(lent.now, serial, header, lent.settings);
         let consistent = receiving.fits(header);
@@ -761,6 +761,11 @@ pub struct RankResources<'a> {
 }
 
 impl RankResources<'_> {
+    /// Whether the network has lost a packet of this rank.
+    fn has_lost(&self) -> bool {
+        self.first_answers.is_some()
+    }
+
     /// The end of the wait for a late segment that others overtake now; `None` without a wait.
     fn late(&self) -> Option<Instant> {
         (self.hold > Span::ZERO).then(|| self.now + self.hold)

@@ -7,7 +7,7 @@
 
 use crate::units::{Instant, Span};
 
-/// Networks and hosts do not react faster than this, so a shorter wait gains no time.
+/// Where nothing is known of a path, it is not expected to answer faster than this.
 const PROBE_WAIT_MIN: Span = Span::from_micros(300);
 /// Initial guess of a round trip, in gaps of the job: 2 ms by default.
 const GAPS_GUESSED: u64 = 2;
@@ -68,8 +68,8 @@ impl Rtt {
         }
     }
 
-    /// Packets are lost, and the first answer should not take longer than this: so long other peers
-    /// took for theirs.
+    /// Packets are lost, and the first answer should not take longer than this: other peers took
+    /// this long for theirs.
     pub(crate) fn expect_first(&mut self, wait: Span) {
         self.first = Some(wait);
     }

@@ -510,15 +510,15 @@ impl Sender {
         })
     }
 
-    /// A run of the message at this place leaves. If it is the first one, its packets say from now
-    /// on which earlier messages have ended.
+    /// A packet of the message at this place leaves. From the first one on its packets say which
+    /// earlier messages had ended then: the receiver heeds the packet that opens the message.
     fn begin(&mut self, now: Instant, at: usize) {
         if self.messages[at].first_sent.is_some() {
             return;
         }
         let oldest = self.messages.oldest();
         let sending = &mut self.messages[at];
-        sending.first_sent = Some(now);
+        sending.on_begun(now);
         let open = oldest.unwrap_or(sending.serial);
         if sending.say_ended(open) {
             self.closes.drop_before(open);

@@ -133,6 +133,12 @@ impl PacketKind {
         matches!(self, Self::Data | Self::Sum | Self::Total)
     }
 
+    /// Whether it may say which earlier messages have ended.
+    fn says_ended(self) -> bool {
+        use PacketKind::{Close, Data, Parity, Probe, Reset};
+        matches!(self, Data | Parity | Probe | Close | Reset)
+    }
+
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Data,
@@ -393,13 +399,15 @@ impl Header {
         if bytes[0] != VERSION {
             return Err(DecodeError::Version(bytes[0]));
         }
-        let kind = bytes[1] & KIND_MASK;
-        let kind = PacketKind::from_byte(kind).ok_or(DecodeError::Kind(kind))?;
+        let ended = EndedEarlier::from_bits(bytes[1] >> KIND_BITS);
+        let kind = PacketKind::from_byte(bytes[1] & KIND_MASK)
+            .filter(|kind| ended == EndedEarlier::NOT_SAID || kind.says_ended())
+            .ok_or(DecodeError::Kind(bytes[1]))?;
         let header = Self {
             kind,
             flags: Flags(bytes[2]),
             class: Class(bytes[3] & CLASS_MASK),
-            ended: EndedEarlier::from_bits(bytes[1] >> KIND_BITS),
+            ended,
             parity: ParityLayout::from_bits(bytes[3] >> CLASS_BITS),
             job: JobId(get32(bytes, 4)),
             epoch: get16(bytes, 8),
@@ -628,6 +636,8 @@ mod tests {
         assert_eq!(Header::decode(&packet[..67]), Err(said_not_present));
         packet[1] = 13;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(13)));
+        packet[1] = PacketKind::Stop as u8 | 1 << KIND_BITS;
+        assert_eq!(Header::decode(&packet), Err(DecodeError::Kind(packet[1])));
         packet[0] = 1;
         assert_eq!(Header::decode(&packet), Err(DecodeError::Version(1)));
     }

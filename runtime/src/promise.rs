@@ -181,13 +181,13 @@ impl Drop for CallbackPromise {
 #[derive(Debug, Default)]
 pub(crate) struct PendingCount {
     state: Mutex<PendingState>,
-    none: Condvar,
+    all_ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct PendingState {
     operations: usize,
-    /// Threads that wait for there to be none. To wake nobody costs a system call, too.
+    /// Threads that wait until all have ended: `notify_all` enters the kernel even if none does.
     waiting: usize,
 }
 
@@ -204,7 +204,7 @@ impl PendingCount {
         let mut state = self.lock();
         state.operations -= 1;
         if state.operations == 0 && state.waiting > 0 {
-            self.none.notify_all();
+            self.all_ended.notify_all();
         }
     }
 
@@ -218,7 +218,7 @@ impl PendingCount {
         let mut state = self.lock();
         state.waiting += 1;
         let any = |state: &mut PendingState| state.operations > 0;
-        let waited = self.none.wait_timeout_while(state, patience, any);
+        let waited = self.all_ended.wait_timeout_while(state, patience, any);
         let (mut state, ended) = waited.unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
         !ended.timed_out()

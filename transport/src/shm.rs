@@ -318,6 +318,11 @@ impl HostNeighbours {
         outboxes.filter_map(|(rank, outbox)| outbox.as_ref().map(|_| rank))
     }
 
+    /// Whether all `ranks` of the job are this one or are reached through memory.
+    pub fn reach_all(&self, ranks: usize) -> bool {
+        self.reached().count() + 1 == ranks
+    }
+
     /// The rank that writes into ring `index`.
     pub fn writer(&self, index: usize) -> Rank {
         self.writers[index]

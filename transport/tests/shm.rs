@@ -146,6 +146,15 @@ fn packets_arrive_whole_and_in_order_however_the_ring_wraps() {
 }
 
 #[test]
+fn a_rank_that_is_not_reached_through_memory_needs_sockets() {
+    let (a, b) = pair();
+    for neighbours in [&a, &b] {
+        assert!(neighbours.reach_all(2), "of a job of two");
+        assert!(!neighbours.reach_all(3), "the third has no room");
+    }
+}
+
+#[test]
 fn the_end_of_a_neighbour_is_seen_by_the_others() {
     let (mut ours, theirs) = pair();
     let lives = ours.take_lives();

@@ -64,7 +64,10 @@ impl EndpointPeer {
 
     /// Before its first answer: it should not take longer than those of other peers.
     pub(super) fn expect_first(&mut self, common: &RankState) {
-        if let (false, Some(wait)) = (self.rtt.is_known(), common.first_wait()) {
+        if self.rtt.is_known() {
+            return;
+        }
+        if let Some(wait) = common.first_report_wait() {
             self.rtt.expect_first(wait);
         }
     }

@@ -1,12 +1,12 @@
-//! How a message ends at its receiver: STOP until CLOSE, RESET, and REFUSE.
+//! How a message ends at its receiver: STOP until the sender has heard it, RESET, and REFUSE.
 //!
 //! 1. The receiver keeps a complete message until CLOSE, RESET or a later message shows that the
 //!    sender has heard of its holes (`sender/closing.rs`). It repeats STOP after waits that double
-//!    up to a second. After [`STOPS_EACH`] of them only the oldest complete message repeats
-//!    it; when CLOSE arrives, the next one says it at once.
+//!    up to a second. After [`STOPS_EACH`] of them only the oldest complete message repeats it.
+//!    When that one is closed, the next one says it at once.
 //! 2. RESET forgets the message, whether it is posted, early or has not arrived yet.
 //! 3. REFUSE answers RESET. It also answers a PROBE for a message that is closed: the sender would
-//!    not ask if it had sent CLOSE, so this receiver has refused the message.
+//!    not ask if it had heard STOP, so this receiver has refused the message.
 
 use super::message::{ReceiveMessage, ReceiveStage};
 use super::{RankResources, Receiver};
@@ -32,10 +32,15 @@ impl Receiver {
             }
         }
         stops_said = stops_said.max(self.close_earlier(header));
+        self.prompt_next(stops_said, lent);
+    }
+
+    /// A message is closed that has said STOP so often. If the sender answers again only now, the
+    /// next message that was quiet says STOP at once.
+    fn prompt_next(&mut self, stops_said: u32, lent: &RankResources<'_>) {
         if stops_said < STOPS_EACH {
             return;
         }
-        // The sender answers again, so the next message that was quiet says STOP now.
         let was_quiet = |next: &&mut ReceiveMessage| {
             next.stage == ReceiveStage::Complete && next.stops_said() >= STOPS_EACH
         };
@@ -45,9 +50,15 @@ impl Receiver {
         }
     }
 
-    /// Forgets the complete messages that have ended by the word of this packet. Returns the most
-    /// STOPs that one of them has said.
-    pub(super) fn close_earlier(&mut self, header: &Header) -> u32 {
+    /// This packet opens a message, and reports which earlier ones have ended.
+    pub(super) fn hear_ended(&mut self, header: &Header, lent: &RankResources<'_>) {
+        let stops_said = self.close_earlier(header);
+        self.prompt_next(stops_said, lent);
+    }
+
+    /// Forgets the complete messages that this packet reports as ended. Returns the most STOPs that
+    /// one of them has said.
+    fn close_earlier(&mut self, header: &Header) -> u32 {
         let (mut stops_said, mut at) = (0, 0);
         let Some(open) = header.ended.open(self.closed.serial(header.message)) else {
             return stops_said;
@@ -71,7 +82,7 @@ impl Receiver {
         stops_said
     }
 
-    /// A complete message has waited for CLOSE.
+    /// The sender of a complete message seems not to have heard STOP.
     pub(super) fn on_stop_unheard(&mut self, at: usize, lent: &RankResources<'_>) {
         let is_complete = |message: &ReceiveMessage| message.stage == ReceiveStage::Complete;
         let is_oldest = self.messages.iter().position(is_complete) == Some(at);

@@ -136,7 +136,7 @@ impl GrantWatch {
     /// How often grants go again until a segment comes.
     fn most(&self, lent: &RankResources<'_>) -> u32 {
         match (self.answers.is_known(), self.is_lossy) {
-            (false, _) if lent.first_answers.is_none() => 1,
+            (false, _) if !lent.has_lost() => 1,
             (false, _) | (true, false) => REPEATS_MAX,
             (true, true) => REPEATS_LOSSY,
         }
@@ -146,16 +146,16 @@ impl GrantWatch {
         let gap = lent.settings.gap;
         let first = match self.answers.is_known() {
             true if self.is_lossy => self.answers.smoothed() * ANSWERS_AWAITED,
-            true if lent.first_answers.is_some() => self.answers.answer_wait() * ANSWERS_AWAITED,
+            true if lent.has_lost() => self.answers.answer_wait() * ANSWERS_AWAITED,
             true => self.answers.answer_wait() * ANSWERS_AWAITED + Rtt::reaction(gap),
-            false => first_wait(lent),
+            false => first_grant_wait(lent),
         };
         first.min(WAIT_MAX) * (1 << self.repeats)
     }
 }
 
 /// How long a peer is awaited that has answered no grant yet.
-fn first_wait(lent: &RankResources<'_>) -> Span {
+fn first_grant_wait(lent: &RankResources<'_>) -> Span {
     let unknown = lent.settings.gap * GAPS_UNKNOWN;
     match &lent.first_answers {
         Some(others) if others.is_known() => unknown.min(others.smoothed() * ANSWERS_AWAITED),

@@ -33,9 +33,9 @@ use smallvec::SmallVec;
 
 use super::Sender;
 use super::history::PathRecord;
-use super::message::{ReportWait, SendMessage, grant_wait};
+use super::message::{SendMessage, grant_wait};
 use super::pace::LONE_COST;
-use super::probe::{PROBE_WAIT_MAX, ProbeDuty, SendStage};
+use super::probe::{PROBE_WAIT_MAX, ProbeDuty, ReportWait, SendStage};
 use super::tail::{self, PathEnds, TailMark};
 use crate::machine::SegmentRun;
 use crate::outlook::earlier;
@@ -147,11 +147,12 @@ impl Sender {
         self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
     }
 
-    /// The peer has not answered yet, and should within `wait`: messages ask no later.
+    /// The peer has not answered yet, and should within `wait`: messages that await an answer ask
+    /// this long after they began, or after their last PROBE.
     pub(crate) fn ask_within(&mut self, wait: Span) {
         let mut first = None;
         for probe in self.messages.probes() {
-            if probe.stage == SendStage::Sending {
+            if probe.awaits_answer() {
                 probe.at = probe.at.min(probe.last + wait);
                 first = earlier(first, Some(probe.at));
             }
@@ -205,14 +206,15 @@ impl Sender {
             self.first_due(now)
         };
         let at = at?;
+        self.begin(now, at);
         let report_wait = self.report_wait(at, (rtt, settings.gap));
         let sending = &mut self.messages[at];
         sending.probe.count_vain(self.heard);
         let unanswered = sending.probe.unanswered;
         let doubled = wait * (1 << unanswered.min(6));
-        let usual = match report_wait.record {
-            PathRecord::Clean | PathRecord::Unproven(_) if rtt.is_known() => doubled,
-            _ => {
+        let usual = match sending.may_wait(report_wait) {
+            true => doubled,
+            false => {
                 let hurries = u32::from(sending.probe.hurries());
                 let asked = unanswered.saturating_sub(hurries);
                 rtt.retry_wait(settings.gap, asked)

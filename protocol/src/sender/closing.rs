@@ -1,30 +1,33 @@
-//! Which ended messages the receiver has yet to hear of: until then it keeps them, and says STOP
-//! again after a while.
+//! Tells the receiver which messages have ended, so that it can forget them: until then it keeps
+//! them, and says STOP again after a while.
 //!
 //! 1. The packets of a message say which earlier ones had ended when it began ([`EndedEarlier`]).
 //!    So a message that others follow soon needs no CLOSE: a small one takes two packets, not
 //!    three.
 //! 2. A message that no other has named for half a gap gets a CLOSE, which names earlier ones, too.
 //!    The receiver would say STOP again after two gaps (`receiver/ending.rs`).
-//! 3. Nor do more than [`UNNAMED_MAX`] messages wait, since their receiver searches them.
+//! 3. At most [`UNNAMED_MAX`] ended messages wait. With one more, CLOSE leaves at once, since the
+//!    receiver searches all messages that it keeps.
 //! 4. A STOP that comes again is answered by CLOSE at once.
 
-use crate::outlook::earlier;
 use crate::priority::CONTROL;
 use crate::rtt::Rtt;
 use crate::units::{Instant, MessageSerial, Span};
 use crate::wire::{EndedEarlier, Flags, Header, PacketKind};
 
-/// Ended messages that wait to be named.
+/// The maximum number of ended messages that wait until another packet names them.
 const UNNAMED_MAX: usize = 8;
 
-/// Messages that have ended, and that no packet has named yet.
+/// Messages that have ended, and that no packet has named yet, in the order in which they ended.
 #[derive(Debug, Default)]
-pub(super) struct DueCloses {
-    /// In the order in which they ended: the number and the CLOSE of each.
-    closes: Vec<(MessageSerial, Header)>,
-    /// When the first CLOSE leaves.
-    at: Option<Instant>,
+pub(super) struct DueCloses(Vec<DueClose>);
+
+/// A CLOSE, unless another packet names its message before.
+#[derive(Clone, Copy, Debug)]
+struct DueClose {
+    at: Instant,
+    serial: MessageSerial,
+    header: Header,
 }
 
 impl DueCloses {
@@ -42,50 +45,46 @@ impl DueCloses {
     /// A message that ended long ago needs a CLOSE at once: this is its STOP, which has come again,
     /// or a CLOSE that the host did not send.
     pub(super) fn again(&mut self, now: Instant, serial: MessageSerial, packet: &Header) {
-        self.add(Instant::START, serial, close_of(packet, now));
+        self.add(now, serial, close_of(packet, now));
     }
 
-    /// A CLOSE leaves at this time.
-    fn add(&mut self, at: Instant, serial: MessageSerial, close: Header) {
-        if self.closes.is_empty() {
+    fn add(&mut self, at: Instant, serial: MessageSerial, header: Header) {
+        if self.0.is_empty() {
             // Most pairs have one message at a time.
-            self.closes.reserve_exact(1);
+            self.0.reserve_exact(1);
         }
-        self.closes.push((serial, close));
-        let at = match self.closes.len() > UNNAMED_MAX {
-            true => Instant::START,
-            false => at,
-        };
-        self.at = earlier(self.at, Some(at));
+        self.0.push(DueClose { at, serial, header });
     }
 
-    /// When a CLOSE leaves.
+    /// When the next CLOSE leaves.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.at
+        match self.0.len() > UNNAMED_MAX {
+            true => Some(Instant::START),
+            false => self.0.iter().map(|close| close.at).min(),
+        }
     }
 
     /// A packet has named all messages before this one.
     pub(super) fn drop_before(&mut self, serial: MessageSerial) {
-        self.closes.retain(|&(ended, _)| ended >= serial);
-        if self.closes.is_empty() {
-            self.at = None;
-        }
+        self.0.retain(|close| close.serial >= serial);
     }
 
     /// The next CLOSE, if it is time. All messages before `open` have ended.
     pub(super) fn poll(&mut self, now: Instant, open: MessageSerial) -> Option<Header> {
-        if self.at.is_none_or(|at| at > now) {
+        if self.due().is_none_or(|at| at > now) {
             return None;
         }
-        let before = self.closes.iter().filter(|&&(ended, _)| ended < open);
-        let Some(&(last, close)) = before.max_by_key(|&&(ended, _)| ended) else {
-            let (_, close) = self.closes.pop()?;
-            self.drop_before(MessageSerial(0));
-            return Some(close);
-        };
-        self.drop_before(open);
-        let ended = EndedEarlier::before(last, last);
-        Some(Header { ended, ..close })
+        let earlier = self.0.iter().filter(|close| close.serial < open);
+        if let Some(&last) = earlier.max_by_key(|close| close.serial) {
+            self.drop_before(open);
+            let ended = EndedEarlier::before(last.serial, last.serial);
+            return Some(Header {
+                ended,
+                ..last.header
+            });
+        }
+        let first = (0..self.0.len()).min_by_key(|&at| self.0[at].at)?;
+        Some(self.0.remove(first).header)
     }
 }
 
@@ -119,30 +118,30 @@ mod tests {
         (serial, Header { message, ..header })
     }
 
+    /// These messages have ended; their CLOSE is due from `at` on, each a microsecond later.
     fn due_closes(serials: &[u64], at: Instant) -> DueCloses {
         let mut due = DueCloses::default();
-        for &serial in serials {
+        for (micros, &serial) in (0..).zip(serials) {
             let (serial, close) = close(serial);
-            due.add(at, serial, close);
+            due.add(at + Span::from_micros(micros), serial, close);
         }
         due
     }
 
     #[test]
     fn one_close_names_all_messages_before_the_first_open_one() {
-        let at = Instant::START + Span::from_micros(500);
-        let mut due = due_closes(&[3, 6, 1, 5], at);
-        assert_eq!(
-            due.poll(Instant::START, MessageSerial(4)),
-            None,
-            "too early"
-        );
-        let mut said = Vec::new();
-        while let Some(close) = due.poll(at, MessageSerial(4)) {
+        let at = |micros| Instant::START + Span::from_micros(micros);
+        let mut due = due_closes(&[3, 6, 1, 5], at(500));
+        let mut said = |now| {
+            let close = due.poll(now, MessageSerial(4))?;
             let serial = MessageSerial(u64::from(close.message.0));
-            said.push((serial.0, close.ended.open(serial).map(|open| open.0)));
-        }
-        assert_eq!(said, [(3, Some(3)), (5, None), (6, None)]);
+            Some((serial.0, close.ended.open(serial).map(|open| open.0)))
+        };
+        assert_eq!(said(at(499)), None, "too early");
+        assert_eq!(said(at(500)), Some((3, Some(3))), "1 and 3");
+        assert_eq!(said(at(500)), None, "6 waits on");
+        assert_eq!(said(at(501)), Some((6, None)));
+        assert_eq!(said(at(600)), Some((5, None)));
         assert_eq!(due.due(), None);
     }
 

@@ -9,7 +9,7 @@ use super::acked::NewlyAcked;
 use super::flight::{FlightRun, RunDeparture, SegmentFlight, count_alike};
 use super::history::PathRecord;
 use super::parity::MessageParity;
-use super::probe::{PROBE_WAIT_MAX, ProbeState, SendStage};
+use super::probe::{PROBE_WAIT_MAX, ProbeState, ReportWait, SendStage};
 use super::repair::{self, RepairState};
 use super::speculation::Speculation;
 use super::stop::StopHeard;
@@ -19,7 +19,6 @@ use crate::entropy::LandedRun;
 use crate::machine::{Ecn, SegmentRun};
 use crate::message::SendRequest;
 use crate::priority::{CONTROL, Policy, SegmentTags, SendAttempt, SendTurn, TieBreaker};
-use crate::rtt::Rtt;
 use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{
@@ -39,28 +38,6 @@ const GRANT_WAIT_MAX: Span = Span::from_millis(1_000);
 /// When a message that only waits for a grant is probed, of a peer that is probed after `wait`.
 pub(super) fn grant_wait(wait: Span) -> Span {
     (wait * GRANT_WAITS).min(GRANT_WAIT_MAX.max(wait))
-}
-
-/// The first wait of a message at its end doubles at most this often.
-const END_DOUBLINGS: u32 = 6;
-
-/// How long a message waits for a report.
-#[derive(Clone, Copy)]
-pub(super) struct ReportWait<'a> {
-    pub(super) rtt: &'a Rtt,
-    /// The job's.
-    pub(super) gap: Span,
-    pub(super) record: PathRecord,
-    /// The first wait at the end of the message, where it pays to ask early.
-    pub(super) at_end: Option<Span>,
-}
-
-impl ReportWait<'_> {
-    /// This wait, or at the end of a message that has asked `asked` times a shorter one.
-    pub(super) fn or_at_end(&self, wait: Span, asked: u32) -> Span {
-        let doubled = |first: Span| first * (1 << asked.min(END_DOUBLINGS));
-        self.at_end.map_or(wait, |first| wait.min(doubled(first)))
-    }
 }
 
 /// How the segments of a run are sent.
@@ -274,7 +251,8 @@ impl SendMessage {
     /// when more of it is found lost: until its receiver knows, it grants less to all peers. And,
     /// unless its paths are proven clean, when all of it was sent, since its receiver waits for
     /// that information. On lossy paths the end of every message is told at once, or later if
-    /// others mark it, on unproven ones that of long messages.
+    /// others mark it, on unproven ones that of long messages; there other ends ask after a round
+    /// trip.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait {
             rtt, gap, record, ..
@@ -283,15 +261,25 @@ impl SendMessage {
             return now.max(self.probe.marks_from);
         }
         let usual = rtt.probe_wait(gap);
-        let first = match record {
-            PathRecord::Clean if rtt.is_known() => usual,
-            PathRecord::Unproven(_) if rtt.is_known() && !self.is_at_end() => usual,
-            _ => rtt.retry_wait(gap, self.probe.retries).min(usual),
+        let first = match self.may_wait(wait) {
+            true => usual,
+            false => rtt.retry_wait(gap, self.probe.retries).min(usual),
         };
         now + match self.waits_for_grant() {
             true => grant_wait(first),
             false => wait.or_at_end(first, self.probe.retries),
         }
+    }
+
+    /// Whether no answer is missed before a usual wait: the paths are clean, or may be, and packets
+    /// of the message are to come that would show a loss.
+    pub(super) fn may_wait(&self, wait: ReportWait<'_>) -> bool {
+        let is_record_good = match wait.record {
+            PathRecord::Clean => true,
+            PathRecord::Unproven(_) => !self.is_at_end(),
+            PathRecord::Lossy => false,
+        };
+        is_record_good && wait.rtt.is_known()
     }
 
     /// Whether marks follow its end on paths with this record.
@@ -361,7 +349,6 @@ impl SendMessage {
     /// A probe goes out now; the next one is due at `next`. If the message has waited for a grant
     /// in vain, its receiver may not know of the packets that were trimmed: they wait no longer.
     pub(super) fn on_probe(&mut self, now: Instant, next: Instant) {
-        self.first_sent.get_or_insert(now);
         if self.waits_for_grant() {
             for segment in std::mem::take(&mut self.progress.ungranted) {
                 self.queue_repair(segment);
@@ -739,6 +726,12 @@ impl SendMessage {
     pub(super) fn queue_repair(&mut self, segment: u32) {
         self.progress.speculation.on_repair(segment);
         self.repair.queue(segment, &self.progress.acked);
+    }
+
+    /// Its first packet leaves.
+    pub(super) fn on_begun(&mut self, now: Instant) {
+        self.first_sent = Some(now);
+        self.probe.last = now;
     }
 
     /// Its packets say that all messages before `open` have ended, if they can.

@@ -1,6 +1,8 @@
 //! How much the receiver of one message was told by PROBE, and when the message asks again.
 //! `sender/asking.rs` has the rules.
 
+use super::history::PathRecord;
+use crate::rtt::Rtt;
 use crate::units::{Instant, Span, Stamp};
 
 /// The longest wait between two probes of a message, unless 32 gaps of the job are shorter.
@@ -18,6 +20,28 @@ const HURRIED: u32 = 4;
 
 /// How often a message marks ends that its receiver awaits before a PROBE is due.
 const MARKED_AGAIN_MAX: u32 = 4;
+
+/// The first wait of a message at its end doubles at most this often.
+const END_DOUBLINGS: u32 = 6;
+
+/// How long a message waits for a report.
+#[derive(Clone, Copy)]
+pub(super) struct ReportWait<'a> {
+    pub(super) rtt: &'a Rtt,
+    /// The job's.
+    pub(super) gap: Span,
+    pub(super) record: PathRecord,
+    /// The first wait at the end of the message, where it pays to ask early.
+    pub(super) at_end: Option<Span>,
+}
+
+impl ReportWait<'_> {
+    /// This wait, or at the end of a message that has asked `asked` times a shorter one.
+    pub(super) fn or_at_end(&self, wait: Span, asked: u32) -> Span {
+        let doubled = |first: Span| first * (1 << asked.min(END_DOUBLINGS));
+        self.at_end.map_or(wait, |first| wait.min(doubled(first)))
+    }
+}
 
 /// How much the receiver knows about a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,7 +87,7 @@ pub(super) struct ProbeState {
     pub(super) vain: u32,
     /// Probes since the peer last answered, and when the first of them was sent.
     unheard: (u32, Instant),
-    /// When the last one was sent.
+    /// When the last one was sent; before it, when the first packet of the message was.
     pub(super) last: Instant,
     /// How often ends of paths that the receiver awaits were marked again.
     pub(super) marked_again: u32,
@@ -121,6 +145,11 @@ impl ProbeState {
         self.is_awaited = false;
         self.duty = ProbeDuty::Itself;
         self.asked_still = None;
+    }
+
+    /// Whether a packet of the message has left, so that an answer may come.
+    pub(super) fn awaits_answer(&self) -> bool {
+        !matches!(self.stage, SendStage::Unsent | SendStage::Unannounced)
     }
 
     /// The peer last answered at `heard`, perhaps for another message although this one has asked.

@@ -15,7 +15,7 @@ use crate::settings::{EndpointSettings, Identity};
 use crate::units::{
     ByteCount, Entropy, Instant, JobId, Layer, MessageKey, Rank, Share, Signature, Span, Step,
 };
-use crate::wire::{Flags, Header, PacketKind, PathMark, ProbeBody, SegmentReport};
+use crate::wire::{EndedEarlier, Flags, Header, PacketKind, PathMark, ProbeBody, SegmentReport};
 
 const SEGMENTS: u32 = 4;
 
@@ -157,6 +157,37 @@ fn packets_that_fill_a_small_window_ask_for_an_ack_at_once() {
             "{flags:?}"
         );
     }
+}
+
+#[test]
+fn a_first_answer_is_asked_for_after_the_time_of_others() {
+    let (settings, rtt) = (settings(), Rtt::new(settings().gap));
+    let at = |micros| Instant::START + Span::from_micros(micros);
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    begin(&mut sender, 1, &settings);
+    assert_eq!(sender.next_probe(), None, "it waits for nothing yet");
+    let mut run = SegmentRun::default();
+    let sent = sender.poll_data(at(70), &rtt, &settings, &mut run);
+    assert_eq!(sent.expect("it has room").probe_at, at(370));
+    sender.ask_within(Span::from_micros(50));
+    assert_eq!(sender.next_probe(), Some(at(120)), "since it left");
+    sender.ask_within(Span::from_micros(80));
+    assert_eq!(sender.next_probe(), Some(at(120)), "no later");
+}
+
+/// Where segments are granted, only one message to a peer has an unscheduled start.
+#[test]
+fn a_message_that_begins_with_probe_says_which_ones_have_ended() {
+    let mut settings = settings();
+    settings.grant_segments = Some(64);
+    settings.unscheduled = ByteCount::new(u64::from(settings.segment_bytes));
+    let (rtt, now) = (Rtt::new(settings.gap), Instant::START);
+    let mut sender = Sender::new(Rank(1), &settings, 1);
+    (1..3).for_each(|sequence| begin(&mut sender, sequence, &settings));
+    let probe = sender.poll_control(now, &rtt, &settings, &mut Vec::new());
+    let probe = probe.expect("it has to be announced");
+    assert_eq!((probe.kind, probe.message.0), (PacketKind::Probe, 2));
+    assert_ne!(probe.ended, EndedEarlier::NOT_SAID);
 }
 
 /// A sender, and the time.

@@ -1,25 +1,25 @@
-//! Which earlier messages have ended: word of a sender in packets that it sends anyway.
+//! Which earlier messages have ended: a field in packets that a sender sends anyway.
 
 use crate::units::MessageSerial;
 
 /// The largest number that the header has room for.
-const MOST: u8 = 15;
+const SAID_MAX: u8 = 15;
 
 /// Which messages have ended at their sender before the message of a packet. It has heard their
 /// STOP, or cancelled them, so their receiver may forget those that are complete.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EndedEarlier(u8);
 
 impl EndedEarlier {
     /// Nothing is said.
     pub const NOT_SAID: Self = Self(0);
 
-    /// Word in a packet of this message: all before `open` have ended. The header has room for the
-    /// last 14 messages before the packet's own.
+    /// For a packet of this message: all before `open` have ended. The header has room for the last
+    /// 14 messages before the packet's own; if more are open, nothing is said.
     pub fn before(open: MessageSerial, message: MessageSerial) -> Self {
         let apart = message.0.checked_sub(open.0).map(|apart| apart + 1);
         let said = apart.and_then(|apart| u8::try_from(apart).ok());
-        Self(said.filter(|&said| said <= MOST).unwrap_or(0))
+        Self(said.filter(|&said| said <= SAID_MAX).unwrap_or(0))
     }
 
     /// The first message that it does not say to have ended; `None` if it says nothing.

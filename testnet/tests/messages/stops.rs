@@ -2,7 +2,7 @@
 
 use gradwire_protocol::bitmap::Bitmap;
 use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
-use gradwire_protocol::units::{Rank, Span};
+use gradwire_protocol::units::{MessageId, Rank, Span};
 use gradwire_testnet::link::Profile;
 use gradwire_testnet::network::Ended;
 
@@ -94,15 +94,24 @@ fn stop_is_repeated_seldom_until_close_comes() {
     assert_eq!(sent(&mut pair).len(), MESSAGES as usize);
 }
 
-fn clean(latency: Span) -> Pair {
-    let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
-    Pair::new(ends, Profile::perfect(latency), 1)
+/// Two endpoints on a path without losses, the first message of each with this id.
+fn clean(first: u32) -> Pair {
+    let ends = [LEFT, RIGHT].map(|rank| {
+        let first = MessageId(first);
+        endpoint(rank, &job()).with_first_message(first)
+    });
+    Pair::new(ends, Profile::perfect(Span::from_micros(5)), 1)
 }
 
 #[test]
 fn a_small_message_is_two_packets_where_others_follow() {
+    for first in [1, u32::MAX - 50] {
+        two_packets_each(clean(first));
+    }
+}
+
+fn two_packets_each(mut pair: Pair) {
     const MESSAGES: u32 = 100;
-    let mut pair = clean(Span::from_micros(5));
     for sequence in 0..MESSAGES {
         let message = TestMessage::lossless(sequence, 500);
         pair.expect(RIGHT, message);
@@ -124,7 +133,7 @@ fn a_small_message_is_two_packets_where_others_follow() {
 #[test]
 fn complete_messages_do_not_pile_up_behind_one_that_stays_open() {
     const MESSAGES: u32 = 400;
-    let mut pair = clean(Span::from_micros(5));
+    let mut pair = clean(1);
     // Nobody posts it, so its end stays away.
     pair.send(LEFT, TestMessage::lossless(MESSAGES, 500_000));
     let mut most = 0;
@@ -142,7 +151,7 @@ fn complete_messages_do_not_pile_up_behind_one_that_stays_open() {
 }
 
 #[test]
-fn a_lost_word_is_asked_for_again() {
+fn a_message_whose_end_was_told_in_vain_is_closed_later() {
     for seed in 0..20 {
         let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
         let mut pair = Pair::new(ends, rough(0.2), seed);

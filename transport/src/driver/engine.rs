@@ -71,6 +71,8 @@ pub(super) struct DriverEngine<M> {
     /// The last path that took no more, during the pause after that.
     pub(super) full: Option<FullPath>,
     pub(super) rounds: u32,
+    /// Whether all other ranks are reached through memory.
+    pub(super) are_all_near: bool,
     patience: IdlePatience,
     cores: CoreWatch,
     pub(super) tally: DriverCounters,
@@ -89,8 +91,11 @@ impl<M: Machine> DriverEngine<M> {
         progress: ProgressHook<M>,
         orders: Receiver<DriverOrder<M>>,
     ) -> io::Result<Self> {
+        let neighbours = setup.neighbours.as_ref();
+        let are_all_near = neighbours.is_some_and(|near| near.reach_all(setup.peers.len()));
         Ok(Self {
             machine,
+            are_all_near,
             patience: IdlePatience::new(setup.pace.idle),
             cores: CoreWatch::of(setup.pace),
             setup,

@@ -108,17 +108,17 @@ impl<M: Machine> DriverEngine<M> {
         (busy, drained)
     }
 
-    /// Reads rings and sockets; returns whether a packet was accepted, and whether all are empty.
+    /// Reads rings, and in some rounds sockets; returns whether a packet was accepted, and whether
+    /// all that may have packets are empty.
     pub(super) fn receive(&mut self) -> io::Result<(bool, Drained)> {
         let (read, rings) = self.read_rings();
-        if let Some(neighbours) = &self.setup.neighbours {
-            let others = self.setup.peers.len() - 1;
-            let (every, unread) = match neighbours.len() == others && self.guests.is_empty() {
+        if self.setup.neighbours.is_some() {
+            let (every, drained) = match self.are_all_near && self.guests.is_empty() {
                 true => (UNUSED_SOCKETS_EVERY, rings),
                 false => (SOCKETS_EVERY, Drained::Partly),
             };
             if !self.rounds.is_multiple_of(every) {
-                return Ok((read, unread));
+                return Ok((read, drained));
             }
         }
         let (received, sockets) = self.drain_sockets()?;
