@@ -94,8 +94,16 @@ impl Scene {
     fn deliver(&mut self, choice: u8, datagram: &mut [u8]) {
         if let Some(header) = datagram.first_chunk_mut::<HEADER_BYTES>() {
             header[0] = VERSION;
-            let (kind, ended) = (header[1] & 0x0F, header[1] & 0xF0);
-            header[1] = (PacketKind::Data as u8 + kind % 10) | ended;
+            let (kind, ended) = (1 + (header[1] & 0x0F) % 10, header[1] & 0xF0);
+            let says_ended = [
+                PacketKind::Data,
+                PacketKind::Parity,
+                PacketKind::Probe,
+                PacketKind::Close,
+                PacketKind::Reset,
+            ]
+            .map(|kind| kind as u8);
+            header[1] = kind | if says_ended.contains(&kind) { ended } else { 0 };
         }
         let payload_bytes = datagram.len().saturating_sub(HEADER_BYTES);
         if datagram.len() >= HEADER_BYTES && choice & 1 != 0 {

@@ -490,8 +490,8 @@ impl Endpoint {
         None
     }
 
-    /// It is known from now on how long a first report may take: peers that have sent none so far
-    /// are asked after this time, not after half a gap. Happens once.
+    /// From now on it is known how long a first report may take. Peers that have sent none are
+    /// asked after this time at the latest, no longer after a gap or 300 us. Called once.
     #[inline(never)]
     fn hasten_first_answers(&mut self, now: Instant) {
         for at in 0..self.peers.len() {

@@ -7,8 +7,8 @@
 
 use crate::units::{Instant, Span};
 
-/// Where nothing is known of a path, it is not expected to answer faster than this.
-const PROBE_WAIT_MIN: Span = Span::from_micros(300);
+/// The longest that a host should take to react. A first answer is awaited no longer, either.
+const REACTION_MAX: Span = Span::from_micros(300);
 /// Initial guess of a round trip, in gaps of the job: 2 ms by default.
 const GAPS_GUESSED: u64 = 2;
 /// A wait for an answer doubles at most this often.
@@ -171,7 +171,7 @@ impl Rtt {
         let first = match self.is_known() {
             true => (self.answer_wait() + self.smoothed()).min(self.probe_wait(gap)),
             false => {
-                let wait = gap.min(PROBE_WAIT_MIN);
+                let wait = gap.min(REACTION_MAX);
                 self.first.map_or(wait, |first| first.min(wait))
             }
         };
@@ -180,7 +180,7 @@ impl Rtt {
 
     /// As long as a host may take to react: half the gap of the job where that is shorter.
     pub fn reaction(gap: Span) -> Span {
-        gap.divided(2).min(PROBE_WAIT_MIN)
+        gap.divided(2).min(REACTION_MAX)
     }
 
     /// A segment sent this much before one of its class that has arrived is lost, not late. Sprayed
@@ -257,7 +257,7 @@ mod tests {
     fn a_first_answer_is_awaited_no_longer_than_others_took() {
         let gap = Span::from_millis(1);
         let mut rtt = Rtt::new(gap);
-        assert_eq!(rtt.retry_wait(gap, 0), PROBE_WAIT_MIN);
+        assert_eq!(rtt.retry_wait(gap, 0), REACTION_MAX);
         for (others, wait) in [(5_000, 300), (50, 50)] {
             rtt.expect_first(Span::from_micros(others));
             assert_eq!(rtt.retry_wait(gap, 0), Span::from_micros(wait));

@@ -525,7 +525,7 @@ impl Sender {
         }
     }
 
-    /// STOP has come again, or this host did not send this CLOSE.
+    /// Sends CLOSE at once (rule 4 of `sender/closing.rs`).
     pub(crate) fn close_again(&mut self, now: Instant, packet: &Header) {
         let serial = self.next.nearest(packet.message);
         self.closes.again(now, serial, packet);
@@ -702,8 +702,8 @@ impl Sender {
         }
     }
 
-    /// Processes the report of a message that has ended: the receiver has not heard the CLOSE. It
-    /// may show losses of other messages.
+    /// Processes the report of a message that has ended: the receiver may not know yet that it has.
+    /// The report may show losses of other messages.
     fn take_late_report(&mut self, now: Instant, packet: &ReportPacket<'_>, rtt: &Rtt) {
         let header = packet.header;
         if header.kind == PacketKind::Stop {

@@ -104,8 +104,8 @@ pub enum PacketKind {
     Stop = 4,
     /// Receiver to sender: these segments arrived so far.
     Ack = 5,
-    /// Sender to receiver: STOP was heard, the message may be forgotten, as may be those that
-    /// [`Header::ended`] says.
+    /// Sender to receiver: STOP was heard. The receiver may forget the message, and the earlier
+    /// ones that [`Header::ended`] names.
     Close = 6,
     /// Sender to receiver: the message is cancelled, forget it. REFUSE answers.
     Reset = 7,
@@ -133,7 +133,8 @@ impl PacketKind {
         matches!(self, Self::Data | Self::Sum | Self::Total)
     }
 
-    /// Whether it may say which earlier messages have ended.
+    /// Whether it may say which earlier messages have ended. The receiver heeds that in CLOSE, and
+    /// in the packet that opens a message.
     fn says_ended(self) -> bool {
         use PacketKind::{Close, Data, Parity, Probe, Reset};
         matches!(self, Data | Parity | Probe | Close | Reset)
@@ -206,7 +207,7 @@ pub struct Header {
     pub flags: Flags,
     /// Traffic class.
     pub class: Class,
-    /// Of the sender's packets, which earlier messages may be forgotten.
+    /// Of DATA, PARITY, PROBE, CLOSE and RESET, which earlier messages have ended.
     pub ended: EndedEarlier,
     /// Of DATA, the parity that covers its segment; of PARITY, its own.
     pub parity: Option<ParityLayout>,

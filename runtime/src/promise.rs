@@ -187,7 +187,8 @@ pub(crate) struct PendingCount {
 #[derive(Debug, Default)]
 struct PendingState {
     operations: usize,
-    /// Threads that wait until all have ended: `notify_all` enters the kernel even if none does.
+    /// Threads that wait until all have ended. Without any, `notify_all` is left out: it would
+    /// enter the kernel all the same.
     waiting: usize,
 }
 

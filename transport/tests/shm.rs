@@ -146,11 +146,11 @@ fn packets_arrive_whole_and_in_order_however_the_ring_wraps() {
 }
 
 #[test]
-fn a_rank_that_is_not_reached_through_memory_needs_sockets() {
+fn all_ranks_are_reached_only_if_each_shares_memory() {
     let (a, b) = pair();
     for neighbours in [&a, &b] {
         assert!(neighbours.reach_all(2), "of a job of two");
-        assert!(!neighbours.reach_all(3), "the third has no room");
+        assert!(!neighbours.reach_all(3), "the third shares no memory");
     }
 }
 

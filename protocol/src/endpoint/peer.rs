@@ -64,7 +64,7 @@ impl EndpointPeer {
 
     /// Before its first answer: it should not take longer than those of other peers.
     pub(super) fn expect_first(&mut self, common: &RankState) {
-        if self.rtt.is_known() {
+        if self.rtt.is_known() || self.reach == Reach::Host {
             return;
         }
         if let Some(wait) = common.first_report_wait() {

@@ -86,6 +86,7 @@ impl Endpoint {
             let at = at as usize;
             let peer = &mut self.peers[at];
             if peer.standing != PeerStanding::Failed {
+                peer.expect_first(&self.common);
                 let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
                 if let Some(header) = peer.receiver.poll_report(now, settings, body) {
                     return Some((at, header));
@@ -201,8 +202,8 @@ impl Endpoint {
             let peer = &mut self.peers[at];
             if self.common.has_lost && peer.reach == Reach::Network {
                 peer.sender.expect_loss();
-                peer.expect_first(&self.common);
             }
+            peer.expect_first(&self.common);
             let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
             if let Some(burst) = burst {

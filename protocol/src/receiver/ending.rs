@@ -35,8 +35,8 @@ impl Receiver {
         self.prompt_next(stops_said, lent);
     }
 
-    /// A message is closed that has said STOP so often. If the sender answers again only now, the
-    /// next message that was quiet says STOP at once.
+    /// A message was closed that had said STOP `stops_said` times. If it had become quiet, its
+    /// sender answers again only now, so the next quiet message says STOP at once.
     fn prompt_next(&mut self, stops_said: u32, lent: &RankResources<'_>) {
         if stops_said < STOPS_EACH {
             return;
@@ -90,7 +90,7 @@ impl Receiver {
         if is_oldest || message.stops_said() < STOPS_EACH {
             message.say_stop(lent.now, lent.gap);
         } else {
-            message.wait_for_close(lent.now, lent.gap);
+            message.wait_until_heard(lent.now, lent.gap);
         }
     }
 

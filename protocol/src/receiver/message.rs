@@ -31,9 +31,9 @@ const GAP_DOUBLINGS: u32 = 4;
 /// BITMAPs that follow each other at that pace while no packet of the message arrives. After them
 /// each wait is twice as long: the sender is cut off, and will ask when it is back.
 const UNHEARD_FREE: u32 = 8;
-/// The same holds for the wait for a CLOSE.
+/// The same holds for the wait after STOP.
 const STOP_DOUBLINGS: u32 = 20;
-/// The longest wait for stragglers or a CLOSE, unless a gap is longer.
+/// The longest wait for stragglers, or between two STOPs, unless a gap is longer.
 const WAIT_MAX: Span = Span::from_millis(1_000);
 
 /// Where a message stands.
@@ -43,7 +43,7 @@ pub(super) enum ReceiveStage {
     Early,
     /// Posted, with the share that may be missing.
     Posted(Share),
-    /// Complete: it waits for the sender's CLOSE.
+    /// Complete: it waits until the sender has heard STOP.
     Complete,
 }
 
@@ -72,7 +72,7 @@ struct GrantState {
     timed: Option<UnheardGrant>,
 }
 
-/// Waits for stragglers of a posted message, and for the CLOSE of a complete one.
+/// Waits for stragglers of a posted message, and, once it is complete, until STOP is heard.
 #[derive(Debug, Default)]
 struct GapTimer {
     ends: Option<Instant>,
@@ -96,8 +96,8 @@ impl GapTimer {
         self.is_second = false;
     }
 
-    /// Waits for CLOSE.
-    fn await_close(&mut self, now: Instant, gap: Span) {
+    /// Waits until the sender has heard STOP.
+    fn await_heard(&mut self, now: Instant, gap: Span) {
         let doubled = gap * (1 << self.rounds.min(STOP_DOUBLINGS));
         self.ends = Some(now + doubled.min(WAIT_MAX.max(gap)));
     }
@@ -460,7 +460,7 @@ impl ReceiveMessage {
         }
     }
 
-    /// When it stops waiting for stragglers, or for a CLOSE; `None`: it does not wait.
+    /// When it stops waiting for stragglers, or says STOP again; `None`: it does not wait.
     pub(super) fn gap_ends(&self) -> Option<Instant> {
         self.gap.ends
     }
@@ -655,16 +655,16 @@ impl ReceiveMessage {
         self.say_stop(now, gap);
     }
 
-    /// Says STOP, and waits for a CLOSE before it says so again.
+    /// Says STOP, and waits before it says so again.
     pub(super) fn say_stop(&mut self, now: Instant, gap: Span) {
         self.report.due = ReportDue::Whole(PacketKind::Stop, 0);
         self.gap.rounds += 1;
-        self.wait_for_close(now, gap);
+        self.wait_until_heard(now, gap);
     }
 
-    /// Waits for a CLOSE.
-    pub(super) fn wait_for_close(&mut self, now: Instant, gap: Span) {
-        self.gap.await_close(now, gap);
+    /// Waits until STOP is said again.
+    pub(super) fn wait_until_heard(&mut self, now: Instant, gap: Span) {
+        self.gap.await_heard(now, gap);
     }
 
     /// Releases its accepted holes in the ledger.

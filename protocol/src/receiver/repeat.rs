@@ -8,8 +8,8 @@
 //!    reports that an earlier one is lost.
 //! 3. The length of the wait:
 //!    - Usually twice the longest time that the peer should take to answer a grant, and a margin:
-//!      a sender that has halved its window is silent for a round trip. Without the margin, once
-//!      packets of this rank were lost.
+//!      a sender that has halved its window is silent for a round trip. Once packets of this rank
+//!      were lost, the margin is left out.
 //!    - Once packets of the peer were lost, twice the usual time, with up to [`REPEATS_LOSSY`]
 //!      repeats.
 //!    - Before the first answer, [`GAPS_UNKNOWN`] gaps, with one repeat: the path may be long.
@@ -230,8 +230,8 @@ mod tests {
     use crate::sender::tests::{request, settings};
     use crate::units::{MessageSerial, Rank, Share};
 
-    /// How many microseconds after the one before each repeat of a grant is due, to a peer that
-    /// has answered grants in this time, if any, while others took this long for their first.
+    /// The wait before each repeat of a grant, in microseconds. The peer answers grants within
+    /// `answers`, and other peers answered their first within `first_answers`. `None`: none has.
     fn waits(answers: Option<u64>, first_answers: Option<u64>) -> Vec<u64> {
         let settings = settings();
         let (mut ledger, mut grants) = (Ledger::new(Share::NONE), Grants::new(Some(64), 8));

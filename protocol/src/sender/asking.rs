@@ -2,12 +2,12 @@
 //!
 //! 1. A message in doubt asks for itself: after [`Rtt::probe_wait`], and while no answer arrives,
 //!    after waits that double up to [`PROBE_WAIT_MAX`]. Where many PROBEs go unanswered, every
-//!    other one is short. On lossy paths:
-//!    - The waits begin with [`Rtt::retry_wait`], as they do before a first answer, and at the end
-//!      of a message on paths that are not proven clean.
-//!    - The first few PROBEs after a segment has left or arrived are in haste: the first wait does
-//!      not double, and after an unanswered PROBE two leave at a time. While segments are in
-//!      flight, two leave at a time a few more times.
+//!    other one is short. On lossy paths, before a first answer, and at the end of a message on
+//!    paths that are not proven clean, the waits begin with [`Rtt::retry_wait`], and after a
+//!    segment has left or arrived the first one does not double. On lossy paths:
+//!    - The first few PROBEs after a segment has left or arrived are in haste: after an unanswered
+//!      one two leave at a time. While segments are in flight, two leave at a time a few times
+//!      more.
 //!    - The wait after an answer doubles, too, as long as no segment leaves or arrives.
 //!    - Where it pays ([`Sender::haste_pays`]), two PROBEs ask at the end of a message, and an
 //!      answer that does not explain all that is in flight there is soon followed by the next.
@@ -147,8 +147,8 @@ impl Sender {
         self.probe_due = Some(self.probe_due.map_or(at, |due| due.min(at)));
     }
 
-    /// The peer has not answered yet, and should within `wait`: messages that await an answer ask
-    /// this long after they began, or after their last PROBE.
+    /// The peer has not answered yet, and should within `wait`. Messages that await an answer ask,
+    /// at the latest, this long after they began or after their last PROBE.
     pub(crate) fn ask_within(&mut self, wait: Span) {
         let mut first = None;
         for probe in self.messages.probes() {

@@ -8,7 +8,8 @@
 //!    The receiver would say STOP again after two gaps (`receiver/ending.rs`).
 //! 3. At most [`UNNAMED_MAX`] ended messages wait. With one more, CLOSE leaves at once, since the
 //!    receiver searches all messages that it keeps.
-//! 4. A STOP that comes again is answered by CLOSE at once.
+//! 4. A STOP that comes again is answered by CLOSE at once. A CLOSE that this host did not send
+//!    leaves again at once.
 
 use crate::priority::CONTROL;
 use crate::rtt::Rtt;
@@ -42,9 +43,10 @@ impl DueCloses {
         self.add(now + Rtt::reaction(gap), serial, close_of(stop, now));
     }
 
-    /// A message that ended long ago needs a CLOSE at once: this is its STOP, which has come again,
-    /// or a CLOSE that the host did not send.
+    /// A message that has ended needs a CLOSE at once: `packet` is its STOP, which has come again,
+    /// or a CLOSE that this host did not send.
     pub(super) fn again(&mut self, now: Instant, serial: MessageSerial, packet: &Header) {
+        self.0.retain(|close| close.serial != serial);
         self.add(now, serial, close_of(packet, now));
     }
 
@@ -149,7 +151,20 @@ mod tests {
     fn nine_messages_do_not_wait() {
         let at = Instant::START + Span::from_micros(500);
         assert_eq!(due_closes(&[1, 2, 3, 4, 5, 6, 7, 8], at).due(), Some(at));
-        let due = due_closes(&[1, 2, 3, 4, 5, 6, 7, 8, 9], at).due();
-        assert_eq!(due, Some(Instant::START));
+        let mut due = due_closes(&[1, 2, 3, 4, 5, 6, 7, 8, 9], at);
+        let first = due.poll(Instant::START, MessageSerial(1));
+        assert_eq!(first.map(|close| close.message.0), Some(1));
+        assert_eq!(due.poll(Instant::START, MessageSerial(1)), None);
+        assert_eq!(due.due(), Some(at + Span::from_micros(1)));
+    }
+
+    #[test]
+    fn a_stop_that_comes_again_is_answered_once() {
+        let at = Instant::START + Span::from_micros(500);
+        let mut due = due_closes(&[2], at);
+        let (serial, stop) = close(2);
+        due.again(Instant::START, serial, &stop);
+        assert!(due.poll(Instant::START, MessageSerial(1)).is_some());
+        assert_eq!(due.due(), None);
     }
 }

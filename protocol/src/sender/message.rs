@@ -251,8 +251,8 @@ impl SendMessage {
     /// when more of it is found lost: until its receiver knows, it grants less to all peers. And,
     /// unless its paths are proven clean, when all of it was sent, since its receiver waits for
     /// that information. On lossy paths the end of every message is told at once, or later if
-    /// others mark it, on unproven ones that of long messages; there other ends ask after a round
-    /// trip.
+    /// others mark it. On unproven paths that is done for long messages; other messages ask a round
+    /// trip after their end.
     pub(super) fn next_probe(&self, now: Instant, wait: ReportWait<'_>) -> Instant {
         let ReportWait {
             rtt, gap, record, ..
@@ -271,8 +271,8 @@ impl SendMessage {
         }
     }
 
-    /// Whether no answer is missed before a usual wait: the paths are clean, or may be, and packets
-    /// of the message are to come that would show a loss.
+    /// Whether the message asks only after the usual wait. Its round trip is known, and its paths
+    /// are clean, or unproven with packets still to come that would show a loss.
     pub(super) fn may_wait(&self, wait: ReportWait<'_>) -> bool {
         let is_record_good = match wait.record {
             PathRecord::Clean => true,

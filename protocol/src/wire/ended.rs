@@ -15,7 +15,7 @@ impl EndedEarlier {
     pub const NOT_SAID: Self = Self(0);
 
     /// For a packet of this message: all before `open` have ended. The header has room for the last
-    /// 14 messages before the packet's own; if more are open, nothing is said.
+    /// 14 messages before the packet's own. If an earlier one is open, nothing is said.
     pub fn before(open: MessageSerial, message: MessageSerial) -> Self {
         let apart = message.0.checked_sub(open.0).map(|apart| apart + 1);
         let said = apart.and_then(|apart| u8::try_from(apart).ok());

@@ -145,6 +145,7 @@ fn complete_messages_do_not_pile_up_behind_one_that_stays_open() {
         most = most.max(pair.end(RIGHT).footprint().incoming);
     }
     assert_eq!(received(&mut pair).len(), MESSAGES as usize);
+    // Eight that are not named, some in flight, and the open one.
     assert!(most <= 16, "{most} messages kept");
     pair.run_for(Span::from_millis(1));
     assert_eq!(pair.end(RIGHT).footprint().incoming, 1, "the open one");

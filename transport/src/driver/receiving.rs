@@ -29,7 +29,8 @@ const GARBAGE_BYTES: usize = 4 << 10;
 const PACKETS_PER_RING: usize = 16;
 /// Rounds between two looks at the sockets of a rank with neighbours: a look is a system call.
 const SOCKETS_EVERY: u32 = 8;
-/// The same where all ranks are neighbours, so that only foreign packets come by sockets.
+/// The same where all ranks are neighbours and there are no guests: only foreign packets come by
+/// sockets.
 const UNUSED_SOCKETS_EVERY: u32 = 256;
 
 /// A super-packet that was read.
