@@ -88,19 +88,23 @@ impl RankState {
         first: Option<Span>,
         sender: &Sender,
     ) -> bool {
-        let was_known = self.has_lost && self.first_round_trips.is_known();
+        let was_known = self.knows_first_reports();
         self.has_lost |= sender.has_lost();
         if let (Reach::Network, Some(took)) = (reach, first) {
             self.first_round_trips.sample(took);
         }
-        !was_known && self.first_report_wait().is_some()
+        !was_known && self.knows_first_reports()
+    }
+
+    fn knows_first_reports(&self) -> bool {
+        self.has_lost && self.first_round_trips.is_known()
     }
 
     /// How long the first report of a peer may take, once packets are lost and another peer has
     /// reported.
     pub(crate) fn first_report_wait(&self) -> Option<Span> {
-        let is_known = self.has_lost && self.first_round_trips.is_known();
-        is_known.then(|| self.first_round_trips.answer_wait() + self.first_round_trips.smoothed())
+        let first = &self.first_round_trips;
+        (self.knows_first_reports()).then(|| first.answer_wait() + first.smoothed())
     }
 
     /// From now on `ranks` are reached through memory.

@@ -362,8 +362,13 @@ impl Header {
         let out = out
             .first_chunk_mut::<HEADER_BYTES>()
             .expect("the caller leaves room");
+        // An answer is made from the header that it answers, and says nothing of its own messages.
+        let ended = match self.kind.says_ended() {
+            true => self.ended,
+            false => EndedEarlier::NOT_SAID,
+        };
         out[0] = VERSION;
-        out[1] = self.kind as u8 | self.ended.to_bits() << KIND_BITS;
+        out[1] = self.kind as u8 | ended.to_bits() << KIND_BITS;
         out[2] = self.flags.0;
         out[3] = self.class.0 | ParityLayout::to_bits(self.parity) << CLASS_BITS;
         put32(out, JOB_AT, self.job.0);
@@ -572,6 +577,15 @@ mod tests {
         let origin = Header::origin(&packet);
         assert_eq!(origin, Some((header().job, header().source)));
         assert_eq!(Header::origin(&packet[..63]), None);
+    }
+
+    #[test]
+    fn an_answer_says_nothing_of_ended_messages() {
+        let mut packet = [0; HEADER_BYTES + 4];
+        let kind = PacketKind::Stop;
+        Header { kind, ..header() }.encode(&mut packet);
+        let decoded = Header::decode(&packet).map(|(header, _)| (header.kind, header.ended));
+        assert_eq!(decoded, Ok((kind, EndedEarlier::NOT_SAID)));
     }
 
     #[test]

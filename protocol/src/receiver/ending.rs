@@ -15,7 +15,7 @@ use crate::event::EndpointEvent;
 use crate::grants::TurnSegments;
 use crate::priority::CONTROL;
 use crate::units::{Instant, MessageKey};
-use crate::wire::{EndedEarlier, Flags, Header, PacketKind};
+use crate::wire::{Flags, Header, PacketKind};
 
 /// STOPs of a message after which only the oldest message repeats its STOP.
 const STOPS_EACH: u32 = 12;
@@ -181,7 +181,6 @@ impl Receiver {
             kind: PacketKind::Refuse,
             flags: Flags::NONE,
             segment: 0,
-            ended: EndedEarlier::NOT_SAID,
             ..*header
         });
     }

@@ -20,8 +20,8 @@ use crate::segment::Segmentation;
 use crate::settings::EndpointSettings;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Span, Step};
 use crate::wire::{
-    EndedEarlier, Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES,
-    SegmentReport, bitmap_room,
+    Flags, Header, HoleProof, PacketKind, PathMark, ProbeBody, REPORT_BYTES, SegmentReport,
+    bitmap_room,
 };
 
 /// How often a gap restarts because a path has not passed the end of the message.
@@ -142,10 +142,7 @@ impl ReceiveMessage {
         let start = settings.unscheduled_segments().min(cut.segments());
         Self {
             serial,
-            header: Header {
-                ended: EndedEarlier::NOT_SAID,
-                ..*header
-            },
+            header: *header,
             step: header.step,
             cut,
             stage: ReceiveStage::Early,

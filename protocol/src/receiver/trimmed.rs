@@ -9,7 +9,7 @@
 
 use super::message::ReceiveStage;
 use super::{RankResources, Receiver};
-use crate::wire::{EndedEarlier, Flags, Header, PacketKind};
+use crate::wire::{Flags, Header, PacketKind};
 
 /// Headers whose senders wait to be told, at most. Others are found lost by time.
 const UNTOLD_MAX: usize = 4096;
@@ -42,7 +42,6 @@ impl Receiver {
         self.answers.push_back(Header {
             kind: PacketKind::Trimmed,
             flags,
-            ended: EndedEarlier::NOT_SAID,
             ..*header
         });
     }

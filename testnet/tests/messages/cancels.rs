@@ -4,15 +4,7 @@ use gradwire_protocol::endpoint::{Endpoint, EndpointEvent};
 use gradwire_protocol::units::{Rank, Span};
 use proptest::prelude::*;
 
-use crate::pair::{LEFT, Pair, RIGHT, TestMessage, cut, endpoint, job, key, rough, share};
-
-fn pair(drop: f64, seed: u64) -> Pair {
-    Pair::new(
-        [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
-        rough(drop),
-        seed,
-    )
-}
+use crate::pair::{LEFT, Pair, RIGHT, TestMessage, cut, key, rough, share};
 
 fn cancel(pair: &mut Pair, sequence: u32) {
     let cancel = |endpoint: &mut Endpoint, _| endpoint.cancel(RIGHT, key(sequence));
@@ -47,7 +39,7 @@ fn a_cancelled_message_is_forgotten_at_both_ends() {
     let waits = [0, 5, 30, 100, 400, 1_000, 3_000, 100_000];
     for (seed, micros) in waits.into_iter().enumerate() {
         for posted in [true, false] {
-            let mut pair = pair(0.2, seed as u64);
+            let mut pair = Pair::rough(0.2, seed as u64);
             let message = TestMessage::lossless(1, 100_000).tolerating(share(0.1));
             if posted {
                 pair.expect(RIGHT, message);
@@ -76,7 +68,7 @@ fn a_cancelled_message_is_forgotten_at_both_ends() {
 fn a_refused_message_is_forgotten_at_both_ends() {
     for posted in [true, false] {
         for seed in 0..20 {
-            let mut pair = pair(0.3, seed);
+            let mut pair = Pair::rough(0.3, seed);
             let message = TestMessage::lossless(1, 2_000_000).tolerating(share(0.1));
             if posted {
                 pair.expect(RIGHT, message);
@@ -96,7 +88,7 @@ fn a_refused_message_is_forgotten_at_both_ends() {
 
 #[test]
 fn resets_on_a_cut_path_cost_few_packets() {
-    let mut pair = pair(0.0, 1);
+    let mut pair = Pair::rough(0.0, 1);
     for sequence in 0..200 {
         pair.send(LEFT, TestMessage::lossless(sequence, 2_000));
     }
@@ -144,7 +136,7 @@ proptest! {
         drop in prop::sample::select(vec![0.0, 0.1, 0.4]),
         seed in any::<u64>(),
     ) {
-        let mut pair = pair(drop, seed);
+        let mut pair = Pair::rough(drop, seed);
         let (mut sent, mut posted) = ([false; 6], [false; 6]);
         let message = |sequence: u32| {
             let message = TestMessage::lossless(sequence, 300 * 4_u32.pow(sequence));
@@ -183,7 +175,7 @@ proptest! {
 fn a_lost_peer_releases_the_holes_that_it_reserved() {
     let mut reserved = 0;
     for seed in 0..40 {
-        let mut pair = pair(0.4, seed);
+        let mut pair = Pair::rough(0.4, seed);
         let message = TestMessage::lossless(1, 400_000).tolerating(share(0.1));
         pair.expect(RIGHT, message);
         pair.send(LEFT, message);

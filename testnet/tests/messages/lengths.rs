@@ -27,8 +27,7 @@ fn post_at_most(pair: &mut Pair, message: TestMessage) {
 
 /// Carries a message to a receive with `room` bytes over a path that loses `loss`.
 fn carry(message: TestMessage, room: u32, order: PostOrder, loss: f64, seed: u64) -> Pair {
-    let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
-    let mut pair = Pair::new(ends, rough(loss), seed);
+    let mut pair = Pair::rough(loss, seed);
     let posted = TestMessage {
         bytes: room,
         ..message

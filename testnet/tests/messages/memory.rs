@@ -3,18 +3,14 @@
 use gradwire_protocol::footprint::EndpointFootprint;
 use gradwire_protocol::units::Span;
 
-use crate::pair::{LEFT, Pair, RIGHT, TestMessage, endpoint, job, rough, share};
+use crate::pair::{LEFT, Pair, RIGHT, TestMessage, share};
 
 /// Messages in flight at once.
 const AT_ONCE: u32 = 8;
 
 /// Sends `messages` messages each way, and returns the most that an endpoint kept between them.
 fn most_kept(messages: u32, drop: f64) -> EndpointFootprint {
-    let mut pair = Pair::new(
-        [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
-        rough(drop),
-        3,
-    );
+    let mut pair = Pair::rough(drop, 3);
     let mut most = EndpointFootprint::default();
     for sequence in 0..messages {
         let tolerance = share([0.0, 0.1][sequence as usize % 2]);

@@ -130,6 +130,13 @@ impl Pair {
         }
     }
 
+    /// Two endpoints of a default job, joined by a network that loses so much, reorders and
+    /// duplicates.
+    pub(crate) fn rough(drop: f64, seed: u64) -> Self {
+        let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
+        Self::new(ends, rough(drop), seed)
+    }
+
     pub(crate) fn send(&mut self, from: Rank, message: TestMessage) {
         self.network.command(from, |endpoint, now| {
             let outgoing = message.outgoing(endpoint);

@@ -37,11 +37,7 @@ fn set_links(pair: &mut Pair, both: [(Rank, Rank); 2], profile: Profile) {
 fn both_ends_name_the_same_holes_after_an_outage() {
     let mut with_holes = 0;
     for seed in 0..20 {
-        let mut pair = Pair::new(
-            [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
-            rough(0.1),
-            seed,
-        );
+        let mut pair = Pair::rough(0.1, seed);
         let message = TestMessage::lossless(1, 200_000).tolerating(share(0.2));
         pair.expect(RIGHT, message);
         pair.send(LEFT, message);
@@ -65,11 +61,7 @@ fn both_ends_name_the_same_holes_after_an_outage() {
 #[test]
 fn stop_is_repeated_seldom_until_close_comes() {
     const MESSAGES: u32 = 100;
-    let mut pair = Pair::new(
-        [LEFT, RIGHT].map(|rank| endpoint(rank, &job())),
-        rough(0.0),
-        1,
-    );
+    let mut pair = Pair::rough(0.0, 1);
     for sequence in 0..MESSAGES {
         let message = TestMessage::lossless(sequence, 3_000);
         pair.expect(RIGHT, message);
@@ -154,8 +146,7 @@ fn complete_messages_do_not_pile_up_behind_one_that_stays_open() {
 #[test]
 fn a_message_whose_end_was_told_in_vain_is_closed_later() {
     for seed in 0..20 {
-        let ends = [LEFT, RIGHT].map(|rank| endpoint(rank, &job()));
-        let mut pair = Pair::new(ends, rough(0.2), seed);
+        let mut pair = Pair::rough(0.2, seed);
         for sequence in 0..100 {
             let message = TestMessage::lossless(sequence, 500);
             pair.expect(RIGHT, message);
