@@ -7,6 +7,7 @@ use gradwire_fabric::paths::Packets;
 use gradwire_fabric::topology::Fabric;
 use gradwire_protocol::job::{Job, JobError, Mtu};
 use gradwire_protocol::segment::segment_bytes;
+use gradwire_protocol::settings::EndpointLimits;
 use gradwire_protocol::units::{ByteCount, Instant, Span};
 use gradwire_workloads::check::WorkloadError;
 use gradwire_workloads::workload::{Over, Start, TriggerId, Workload};
@@ -115,6 +116,9 @@ pub struct Setup {
     pub threads: usize,
     /// How the fabric is divided, which changes nothing but the time that a run takes.
     pub division: Division,
+    /// Peers of each endpoint of gradwire that are not packed while they are at rest, which changes
+    /// nothing but the memory and the time that a run takes; at least 1.
+    pub awake_peers: usize,
     /// Time between samples of the queues; `None`: no samples.
     pub sample_every: Option<Span>,
     /// Whether hosts of gradwire keep the times of their programs' messages.
@@ -238,6 +242,14 @@ pub enum SetupError {
 }
 
 impl Setup {
+    /// How much the endpoints of gradwire remember.
+    pub(crate) fn limits(&self) -> EndpointLimits {
+        EndpointLimits {
+            awake_peers: self.awake_peers,
+            ..EndpointLimits::USUAL
+        }
+    }
+
     /// Checks everything that can be checked before ports and regions exist.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.fabric.check()?;
@@ -392,6 +404,7 @@ mod tests {
             limit: Instant::START,
             threads,
             division: Division::default(),
+            awake_peers: usize::MAX,
             sample_every: None,
             journal: JournalMode::default(),
             clock: || Span::ZERO,

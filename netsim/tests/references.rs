@@ -39,6 +39,7 @@ fn setup(transport: Transport, shape: &str, flows: Vec<Flow>) -> Setup {
         limit: Instant::START + Span::from_millis(500),
         threads: 1,
         division: Division::default(),
+        awake_peers: usize::MAX,
         sample_every: None,
         background: None,
         journal: JournalMode::Off,

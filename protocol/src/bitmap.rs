@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 /// A set of the numbers `0..len`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Bitmap {
     /// Sets of short messages need no memory of their own.
     words: SmallVec<[u64; 2]>,

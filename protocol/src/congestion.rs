@@ -48,6 +48,8 @@ mod marks;
 mod most;
 mod spare;
 
+use serde::{Deserialize, Serialize};
+
 use self::delay_trial::DelayTrial;
 use self::links::{CutDoubt, LinkLosses};
 use self::spare::SpareCapacity;
@@ -86,7 +88,7 @@ const IDLE_WAITS: u64 = 4;
 const IDLE_GAPS: u64 = 10;
 
 /// Bounds of a window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct WindowLimits {
     /// Its size at the start.
     pub initial: ByteCount,
@@ -101,7 +103,7 @@ pub struct WindowLimits {
 }
 
 /// The news of one acknowledgement.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Feedback {
     /// Bytes newly acknowledged.
     pub acked: ByteCount,
@@ -153,7 +155,7 @@ impl SeenLosses {
 }
 
 /// The congestion window of one peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CongestionWindow {
     limits: WindowLimits,
     bytes: u64,

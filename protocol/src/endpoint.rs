@@ -10,12 +10,14 @@
 
 mod metrics;
 mod peer;
+mod peers;
 mod transmit;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use self::peer::{EndpointPeer, NextTurn};
+use self::peer::{EndpointPeer, NextTurn, PeerEntry};
+use self::peers::Peers;
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::{Job, ToleranceUse};
@@ -52,9 +54,7 @@ pub struct TakenPackets {
 pub struct Endpoint {
     common: RankState,
     seed: u64,
-    peers: Vec<EndpointPeer>,
-    /// The index in `peers` of each rank that has a peer, by rank.
-    places: Vec<(Rank, u32)>,
+    peers: Peers,
     /// Peers with a control packet to send, in turn.
     talkers: VecDeque<u32>,
     /// Peers that may have data to send, in turn.
@@ -83,10 +83,9 @@ impl Endpoint {
         let cap = job.loss.step_tolerance.unwrap_or(Share::ALL);
         let settings = EndpointSettings::new(identity, job);
         Self {
+            peers: Peers::new(settings.limits.awake_peers),
             common: RankState::new(settings, Ledger::new(cap)),
             seed,
-            peers: Vec::new(),
-            places: Vec::new(),
             talkers: VecDeque::new(),
             senders: VecDeque::new(),
             deadlines: BinaryHeap::new(),
@@ -144,47 +143,40 @@ impl Endpoint {
     pub fn with_limits(mut self, limits: EndpointLimits) -> Self {
         assert!(self.peers.is_empty(), "limits are known before peers");
         self.common.remember(limits);
+        self.peers.keep_awake(limits.awake_peers);
         self
-    }
-
-    fn find(&self, rank: Rank) -> Option<usize> {
-        let place = self.places.binary_search_by_key(&rank, |&(rank, _)| rank);
-        place.ok().map(|at| self.places[at].1 as usize)
     }
 
     /// The peer of a rank of the job, new if need be.
     fn place(&mut self, rank: Rank) -> usize {
-        match self.places.binary_search_by_key(&rank, |&(rank, _)| rank) {
-            Ok(at) => self.places[at].1 as usize,
-            Err(at) => {
-                assert!(
-                    rank.0 < self.common.network.identity.world_size,
-                    "a rank of the job"
-                );
-                self.places.insert(at, (rank, self.peers.len() as u32));
-                let mut peer = EndpointPeer::new(rank, &self.common, self.seed);
-                peer.traffic = Self::new_traffic(self.message_times.as_deref());
-                self.peers.push(peer);
-                self.peers.len() - 1
-            }
+        assert!(
+            rank.0 < self.common.network.identity.world_size,
+            "a rank of the job"
+        );
+        let known = self.peers.len();
+        let at = self.peers.place(rank, &self.common, self.seed);
+        if at == known && self.message_times.is_some() {
+            self.peers.wake(at).traffic = Some(Box::default());
         }
+        at
     }
 
     /// Queues a peer for its next actions. Called after every change of the peer.
     fn touch(&mut self, now: Instant, at: usize) {
-        let peer = &mut self.peers[at];
-        if peer.standing == PeerStanding::Failed {
+        if self.peers[at].standing == PeerStanding::Failed {
             return;
         }
-        peer.turn = NextTurn::Unknown;
+        let peer = self.peers.wake(at);
         let outlook = peer.outlook(now);
-        if outlook.talks && !peer.talks {
-            peer.talks = true;
+        let has_room = peer.sender.has_room(self.common.settings(peer.reach));
+        let entry = &mut self.peers[at];
+        entry.turn = NextTurn::Unknown;
+        if outlook.talks && !entry.talks {
+            entry.talks = true;
             self.talkers.push_back(at as u32);
         }
-        let settings = self.common.settings(peer.reach);
-        if !peer.sends && peer.sender.has_room(settings) {
-            peer.sends = true;
+        if has_room && !entry.sends {
+            entry.sends = true;
             self.senders.push_back(at as u32);
         }
         if let Some(due) = outlook.due {
@@ -193,9 +185,9 @@ impl Endpoint {
     }
 
     fn arm(&mut self, at: usize, due: Instant) {
-        let peer = &mut self.peers[at];
-        if peer.armed.is_none_or(|armed| due < armed) {
-            peer.armed = Some(due);
+        let entry = &mut self.peers[at];
+        if entry.armed.is_none_or(|armed| due < armed) {
+            entry.armed = Some(due);
             self.deadlines.push(Reverse((due, at as u32)));
         }
     }
@@ -213,18 +205,20 @@ impl Endpoint {
         let at = self.place(to);
         let reach = self.peers[at].reach;
         let may_speculate = self.common.settings(reach).speculative_segments() > 0;
-        let is_alone = may_speculate && !self.peers.iter().any(|peer| peer.sender.is_busy());
-        let peer = &mut self.peers[at];
-        if peer.standing == PeerStanding::Failed {
+        let is_alone = may_speculate && !self.is_sending();
+        if self.peers[at].standing == PeerStanding::Failed {
             return;
         }
-        if !peer.sender.is_busy() {
-            peer.heard = peer.heard.max(now);
-        }
-        let settings = self.common.settings(peer.reach);
+        let settings = self.common.settings(reach);
+        let peer = self.peers.wake(at);
+        let was_busy = peer.sender.is_busy();
         match is_alone {
             true => peer.sender.send_alone(now, outgoing, settings),
             false => peer.sender.send(now, outgoing, settings),
+        }
+        if !was_busy {
+            let entry = &mut self.peers[at];
+            entry.heard = entry.heard.max(now);
         }
         self.touch(now, at);
     }
@@ -246,7 +240,7 @@ impl Endpoint {
             "its sum is not known"
         );
         let at = self.place(from);
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
         peer.receiver.expect(incoming, &mut lent);
         self.collect(at);
@@ -258,8 +252,8 @@ impl Endpoint {
     /// once. The receiver is told until it answers, and reports [`EndpointEvent::Reset`] unless the
     /// message was complete there.
     pub fn cancel(&mut self, to: Rank, key: MessageKey) {
-        if let Some(at) = self.find(to) {
-            self.peers[at].sender.cancel(key);
+        if let Some(at) = self.peers.find(to) {
+            self.peers.wake(at).sender.cancel(key);
             self.turn_to(at);
         }
     }
@@ -268,8 +262,8 @@ impl Endpoint {
     /// arrive. Its sender is told and reports [`EndpointEvent::Refused`]. A message that is
     /// complete stays so, and one of which no packet has arrived can still be announced.
     pub fn refuse(&mut self, from: Rank, key: MessageKey) {
-        if let Some(at) = self.find(from) {
-            let receiver = &mut self.peers[at].receiver;
+        if let Some(at) = self.peers.find(from) {
+            let receiver = &mut self.peers.wake(at).receiver;
             let settled = receiver.refuse(key, &mut self.common.ledger);
             self.common.grants.settle(at as u32, settled);
             self.turn_to(at);
@@ -278,21 +272,21 @@ impl Endpoint {
 
     /// The messages that have begun to arrive and are not posted, by sender and key.
     pub fn unposted(&self) -> impl Iterator<Item = (Rank, MessageKey)> {
-        self.peers.iter().flat_map(|peer| {
-            let keys = peer.receiver.unposted();
-            keys.map(|key| (peer.rank, key))
+        self.peers.views().flat_map(|peer| {
+            let keys: Vec<_> = peer.receiver.unposted().collect();
+            keys.into_iter().map(move |key| (peer.rank, key))
         })
     }
 
     /// Queues a peer for control packets and for data, which it may now have.
     fn turn_to(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        if peer.standing == PeerStanding::Failed {
+        let entry = &mut self.peers[at];
+        if entry.standing == PeerStanding::Failed {
             return;
         }
-        peer.turn = NextTurn::Unknown;
-        if !peer.talks {
-            peer.talks = true;
+        entry.turn = NextTurn::Unknown;
+        if !entry.talks {
+            entry.talks = true;
             self.talkers.push_back(at as u32);
         }
     }
@@ -301,7 +295,7 @@ impl Endpoint {
     fn grant(&mut self, now: Instant) {
         while let Some(next) = self.common.grants.take() {
             let at = next.place as usize;
-            let peer = &mut self.peers[at];
+            let peer = self.peers.wake(at);
             let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
             let wants = peer.receiver.grant(next.message, next.most, &mut lent);
             if wants == GrantNeed::More {
@@ -331,20 +325,22 @@ impl Endpoint {
     /// Forgets all messages to and from a lost peer, and ignores its packets from now on.
     pub fn fail_peer(&mut self, rank: Rank) {
         let at = self.place(rank);
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         peer.receiver.release(&mut self.common.ledger);
         self.common.grants.forget(at as u32);
-        let mut lost = EndpointPeer {
-            standing: PeerStanding::Failed,
-            talks: peer.talks,
-            sends: peer.sends,
-            armed: peer.armed,
-            traffic: peer.traffic.take(),
-            ..EndpointPeer::new(rank, &self.common, self.seed)
-        };
+        let mut lost = EndpointPeer::new(rank, &self.common, self.seed);
+        lost.traffic = peer.traffic.take();
         lost.sender.add_counters(peer.sender.counters());
         lost.receiver.add_counters(peer.receiver.counters());
         *peer = lost;
+        let entry = &mut self.peers[at];
+        *entry = PeerEntry {
+            standing: PeerStanding::Failed,
+            talks: entry.talks,
+            sends: entry.sends,
+            armed: entry.armed,
+            ..PeerEntry::new(rank, &self.common)
+        };
     }
 
     /// Processes a packet; for a new segment returns its place, exactly once per segment. After
@@ -377,16 +373,17 @@ impl Endpoint {
             return taken;
         }
         let at = self.place(header.source);
-        let peer = &mut self.peers[at];
-        match peer.standing {
+        let entry = &mut self.peers[at];
+        match entry.standing {
             PeerStanding::Failed => {
                 self.foreign += 1;
                 return taken;
             }
-            PeerStanding::Silent => peer.standing = PeerStanding::Well,
+            PeerStanding::Silent => entry.standing = PeerStanding::Well,
             PeerStanding::Well => {}
         }
-        peer.heard = now;
+        entry.heard = now;
+        let peer = self.peers.wake(at);
         let settings = self.common.settings(peer.reach);
         if header.kind == PacketKind::Data && run.is_consistent(header, settings.segment_bytes) {
             taken.packets = peer.receiver.alike(header, run.packets, settings);
@@ -404,9 +401,16 @@ impl Endpoint {
             self.events
                 .push_back(EndpointEvent::PathFault { rank, fault });
         }
-        taken.placement = self.take(now, at, datagram, taken.packets);
-        if header.kind == PacketKind::Data && self.is_quiet(at) {
-            return taken;
+        if header.kind == PacketKind::Data {
+            let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
+            let receiver = &mut peer.receiver;
+            taken.placement = receiver.handle_data(header, taken.packets, datagram.ecn, &mut lent);
+            let effect = receiver.effect();
+            if self.is_quiet(at, effect) {
+                return taken;
+            }
+        } else {
+            self.take(now, at, datagram);
         }
         self.collect(at);
         self.grant(now);
@@ -416,31 +420,22 @@ impl Endpoint {
 
     /// Whether the last DATA packet of a peer changed nothing that the endpoint must act on. So for
     /// most packets the endpoint does not look at queues, grants and deadlines.
-    fn is_quiet(&self, at: usize) -> bool {
-        let peer = &self.peers[at];
-        !self.common.grants_in_turn(peer.reach)
-            && match peer.receiver.effect() {
+    fn is_quiet(&self, at: usize, effect: DataEffect) -> bool {
+        let PeerEntry { reach, talks, .. } = self.peers[at];
+        !self.common.grants_in_turn(reach)
+            && match effect {
                 DataEffect::None => true,
-                DataEffect::ReportIsDue => peer.talks,
+                DataEffect::ReportIsDue => talks,
                 DataEffect::Changed => false,
             }
     }
 
-    fn take(
-        &mut self,
-        now: Instant,
-        at: usize,
-        datagram: &Datagram<'_>,
-        packets: u32,
-    ) -> Option<Placement> {
+    /// Processes a packet that is not DATA.
+    fn take(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) {
         let header = &datagram.header;
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         match header.kind {
-            PacketKind::Data => {
-                let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
-                let (receiver, ecn) = (&mut peer.receiver, datagram.ecn);
-                return receiver.handle_data(header, packets, ecn, &mut lent);
-            }
+            PacketKind::Data => unreachable!("it is taken before"),
             PacketKind::Parity => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
                 peer.receiver.handle_parity(header, datagram.ecn, &mut lent);
@@ -487,7 +482,6 @@ impl Endpoint {
                 (peer.sender).handle_trimmed(now, header, &peer.rtt, settings);
             }
         }
-        None
     }
 
     /// From now on it is known how long a first report may take. Peers that have sent none are
@@ -495,7 +489,7 @@ impl Endpoint {
     #[inline(never)]
     fn hasten_first_answers(&mut self, now: Instant) {
         for at in 0..self.peers.len() {
-            let peer = &mut self.peers[at];
+            let peer = self.peers.wake(at);
             if peer.reach == Reach::Network && !peer.rtt.is_known() && peer.sender.is_busy() {
                 peer.expect_first(&self.common);
                 let gap = self.common.network.gap;
@@ -520,7 +514,7 @@ impl Endpoint {
     }
 
     fn collect(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         while let Some(event) = peer.receiver.take_event() {
             self.events.push_back(event);
         }
@@ -570,10 +564,10 @@ impl Endpoint {
 
     /// Bytes in flight to a peer, and its window.
     pub fn in_flight(&self, to: Rank) -> (ByteCount, ByteCount) {
-        match self.find(to) {
+        match self.peers.find(to) {
             Some(at) => {
-                let sender = &self.peers[at].sender;
-                (sender.in_flight(), sender.window())
+                let peer = self.peers.view(at);
+                (peer.sender.in_flight(), peer.sender.window())
             }
             None => {
                 let settings = self.common.settings(self.reach(to));
@@ -584,25 +578,28 @@ impl Endpoint {
 
     /// The least recent round trip to a peer, if any was measured.
     pub fn round_trip(&self, to: Rank) -> Option<Span> {
-        let rtt = &self.peers[self.find(to)?].rtt;
-        rtt.is_known().then(|| rtt.least())
+        let peer = self.peers.view(self.peers.find(to)?);
+        peer.rtt.is_known().then(|| peer.rtt.least())
     }
 
     /// Whether a message of so many segments to a peer may gain by a tolerance: the paths have lost
     /// or marked one of the last 65,536 packets, or not carried as many yet. Without marks it must
     /// also be likely to pay, if only such messages use theirs.
     pub fn favours_tolerance(&self, to: Rank, segments: u32, uses: ToleranceUse) -> bool {
-        self.find(to).is_none_or(|at| {
-            let peer = &self.peers[at];
+        self.peers.find(to).is_none_or(|at| {
+            let peer = self.peers.view(at);
             (peer.sender).favours_tolerance(segments, uses, &peer.rtt)
         })
     }
 
     /// Whether any message has not ended.
     pub fn is_busy(&self) -> bool {
-        self.peers
-            .iter()
-            .any(|peer| peer.sender.is_busy() || peer.receiver.is_waiting())
+        (self.peers.works()).any(|work| work.sends || work.waits)
+    }
+
+    /// Whether any message has not ended that this rank sends.
+    fn is_sending(&self) -> bool {
+        self.peers.works().any(|work| work.sends)
     }
 
     /// Counts over all peers.
@@ -611,7 +608,7 @@ impl Endpoint {
             foreign: self.foreign,
             ..EndpointCounters::default()
         };
-        for peer in &self.peers {
+        for peer in self.peers.views() {
             sum.sender += *peer.sender.counters();
             sum.receiver += *peer.receiver.counters();
         }
@@ -644,14 +641,16 @@ impl Machine for Endpoint {
                 continue;
             }
             let at = at as usize;
-            let peer = &mut self.peers[at];
-            peer.armed = None;
+            self.peers[at].armed = None;
+            let peer = self.peers.wake(at);
             let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
             peer.receiver.handle_timeout(&mut lent);
-            let (rank, silent) = (peer.rank, now - peer.heard);
-            let waits = peer.standing == PeerStanding::Well && peer.sender.is_busy();
+            let is_busy = peer.sender.is_busy();
+            let entry = &mut self.peers[at];
+            let (rank, silent) = (entry.rank, now - entry.heard);
+            let waits = entry.standing == PeerStanding::Well && is_busy;
             if waits && silent > self.common.network.peer_timeout {
-                peer.standing = PeerStanding::Silent;
+                entry.standing = PeerStanding::Silent;
                 self.events
                     .push_back(EndpointEvent::PeerSilent { rank, silent });
             }
@@ -670,12 +669,13 @@ impl Machine for Endpoint {
             return;
         }
         let at = self.place(header.source);
-        let peer = &mut self.peers[at];
-        if peer.standing == PeerStanding::Failed {
+        let entry = &mut self.peers[at];
+        if entry.standing == PeerStanding::Failed {
             self.foreign += 1;
             return;
         }
-        (peer.standing, peer.heard) = (PeerStanding::Well, now);
+        (entry.standing, entry.heard) = (PeerStanding::Well, now);
+        let peer = self.peers.wake(at);
         let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
         peer.receiver.handle_trimmed(header, &mut lent);
         self.common.grants.on_arrival(now, at as u32);
@@ -688,10 +688,10 @@ impl Machine for Endpoint {
     }
 
     fn handle_unsent(&mut self, now: Instant, unsent: &UnsentRun) {
-        let Some(at) = self.find(unsent.to) else {
+        let Some(at) = self.peers.find(unsent.to) else {
             return;
         };
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         match unsent.template.kind {
             PacketKind::Data => peer.sender.take_back(unsent),
             PacketKind::Close => peer.sender.close_again(now, &unsent.template),

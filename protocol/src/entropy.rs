@@ -15,10 +15,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{Class, Entropy, Span, Stamp};
 
 /// Packets that left together on a path and have arrived.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LandedRun {
     /// Their path.
     pub path: Entropy,
@@ -50,7 +52,7 @@ const TIMES_REMEMBERED: u64 = 8;
 
 /// The paths to one peer. What it keeps of each begins with the first run there: a fabric has
 /// millions of pairs, most of them idle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Spray {
     paths: u8,
     /// The path whose turn came first.
@@ -71,7 +73,7 @@ pub struct Spray {
 }
 
 /// One path.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct PathState {
     /// Packets in flight.
     in_flight: u32,

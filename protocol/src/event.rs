@@ -1,12 +1,14 @@
 //! The events that an endpoint gives to its caller. Sender, receiver and endpoint decide when.
 
+use serde::{Deserialize, Serialize};
+
 use crate::bitmap::Bitmap;
 use crate::message::MessageOutline;
 use crate::path::PathFault;
 use crate::units::{Instant, MessageKey, Rank, Span};
 
 /// Something that happened at an endpoint.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum EndpointEvent {
     /// A message that is not posted has begun to arrive. Its unscheduled start is taken.
     Announced {

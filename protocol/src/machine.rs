@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::message;
@@ -114,7 +115,7 @@ impl<'a> Payload<'a> {
 }
 
 /// The two ECN bits of an IP header.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[repr(u8)]
 pub enum Ecn {
     /// Droppable: a RED/ECN queue above its threshold drops it.

@@ -1,12 +1,14 @@
 //! One message as its ends describe it: by their callers, and by the header of every packet.
 
+use serde::{Deserialize, Serialize};
+
 use crate::priority::{SegmentTags, Urgency};
 use crate::segment::Segmentation;
 use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Share, Signature, Step};
 use crate::wire::{Header, PacketKind};
 
 /// The sum that a message is a contribution to, and the step that pays for what it lacks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SumName {
     /// Its step.
     pub step: Step,
@@ -34,7 +36,7 @@ pub struct SendRequest {
 }
 
 /// A message to receive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ReceiveRequest {
     /// The key that its sender gives it.
     pub key: MessageKey,
@@ -57,7 +59,7 @@ pub struct ReceiveRequest {
 }
 
 /// How urgent a message is to its receiver, the most urgent first.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ReceiveUrgency {
     /// The urgency of its operation.
     pub operation: Urgency,
@@ -66,7 +68,7 @@ pub struct ReceiveUrgency {
 }
 
 /// Whether the result of a message's operation needs the messages of several peers.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum MessageRole {
     /// It does, so none of them may run ahead: contributions to a sum, blocks of a tensor.
     Part,
@@ -75,7 +77,7 @@ pub enum MessageRole {
 }
 
 /// Which messages answer a [`ReceiveRequest`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum LengthRule {
     /// One of exactly its length.
     Exact,
@@ -111,7 +113,7 @@ impl ReceiveRequest {
 }
 
 /// The properties that every packet of a message carries, and that both of its ends must agree on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MessageOutline {
     /// Its length in bytes.
     pub bytes: u32,

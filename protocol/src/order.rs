@@ -17,6 +17,8 @@
 //!    decide as on paths that never keep order, until twice as many packets have arrived in order
 //!    as the last time.
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::PacketOrder;
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Entropy, PathNumber};
@@ -35,9 +37,9 @@ fn place(class: Class, entropy: Entropy, entropies: u8) -> usize {
     usize::from(class.0) * usize::from(entropies) + usize::from(entropy.0)
 }
 
-/// Values of paths by [`place`], from the lowest class on that has some: most pairs use one or two
-/// classes, and a fabric has millions of pairs.
-#[derive(Clone, Debug)]
+/// Values of paths by [`place`], from the first to the last one that has some: most pairs use a few
+/// paths that follow each other, and a fabric has millions of pairs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct PathTable<T> {
     /// The place of the first value.
     start: usize,
@@ -64,27 +66,22 @@ impl<T: Copy> PathTable<T> {
         self.values.get_mut(place.wrapping_sub(self.start))
     }
 
-    /// Adds `before` where paths from `start` on have no value yet.
-    fn begin_at(&mut self, start: usize, before: T) {
+    /// Gives the path at this place a value: `before` to it and those after it, if it comes before
+    /// all that have one, and otherwise `after` to it and those before it.
+    fn reach(&mut self, place: usize, before: T, after: T) {
         if self.values.is_empty() {
-            self.start = start;
-        } else if start < self.start {
-            let more = std::iter::repeat_n(before, self.start - start);
-            self.values.splice(0..0, more);
-            self.start = start;
+            self.start = place;
+        } else if let Some(more) = self.start.checked_sub(place) {
+            self.values.splice(0..0, std::iter::repeat_n(before, more));
+            self.start = place;
         }
-    }
-
-    /// Adds `fresh` up to the path before this place.
-    fn extend_to(&mut self, end: usize, fresh: T) {
-        if end > self.start + self.values.len() {
-            self.values.resize(end - self.start, fresh);
-        }
+        let length = self.values.len().max(place + 1 - self.start);
+        self.values.resize(length, after);
     }
 }
 
 /// The numbers of the packets to one peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct PathNumbers {
     entropies: u8,
     first: PathNumber,
@@ -106,9 +103,9 @@ impl PathNumbers {
     pub(crate) fn take(&mut self, class: Class, entropy: Entropy, packets: u32) -> PathMark {
         let at = place(class, entropy, self.entropies);
         if self.next.get(at).is_none() {
-            self.begin(class);
+            self.next.reach(at, self.first, self.first);
         }
-        let next = self.next.get_mut(at).expect("its class has begun");
+        let next = self.next.get_mut(at).expect("the table reaches it");
         let number = *next;
         *next = number.plus(packets);
         PathMark {
@@ -116,15 +113,6 @@ impl PathNumbers {
             entropy,
             number,
         }
-    }
-
-    /// The first packet of a class, or of a lower one than those before.
-    #[cold]
-    fn begin(&mut self, class: Class) {
-        let start = place(class, Entropy(0), self.entropies);
-        self.next.begin_at(start, self.first);
-        self.next
-            .extend_to(start + usize::from(self.entropies), self.first);
     }
 
     /// The packets of a path from this one on did not leave. Later numbers that were already used
@@ -155,7 +143,7 @@ pub(crate) enum PathPassage {
 }
 
 /// One path of a peer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct PathArrivals {
     /// The number of the next packet, if no packet is lost.
     next: PathNumber,
@@ -190,7 +178,7 @@ pub enum OrderTrust {
 }
 
 /// The packets that have arrived from one peer, path by path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ArrivalOrder {
     /// Packets that must arrive in order before the paths are trusted to keep it.
     proof: u32,
@@ -276,9 +264,9 @@ impl ArrivalOrder {
         }
         let at = place(packet.class, packet.entropy, entropies);
         if self.paths.get(at).is_none() {
-            self.begin(packet, sent_at, settings);
+            self.begin(at, sent_at, settings.first_number);
         }
-        let path = self.paths.get_mut(at).expect("its path has begun");
+        let path = self.paths.get_mut(at).expect("the table reaches it");
         let ahead = packet.number.ahead_of(path.next);
         if ahead >= 0 {
             let proves = path.advance(ahead.unsigned_abs(), sent_at);
@@ -301,20 +289,17 @@ impl ArrivalOrder {
         PathPassage::Overtaken
     }
 
-    /// The first packet of a path.
-    fn begin(&mut self, packet: PathMark, sent_at: u32, settings: &EndpointSettings) {
+    /// The first packet of the path at this place.
+    fn begin(&mut self, at: usize, sent_at: u32, next: PathNumber) {
         let fresh = |sent_at| PathArrivals {
-            next: settings.first_number,
+            next,
             came: 0,
             sent_at,
         };
         if self.paths.values.is_empty() {
             self.began = sent_at;
         }
-        let start = place(packet.class, Entropy(0), settings.entropies);
-        self.paths.begin_at(start, fresh(self.began));
-        let end = start + usize::from(packet.entropy.0) + 1;
-        self.paths.extend_to(end, fresh(sent_at));
+        self.paths.reach(at, fresh(self.began), fresh(sent_at));
     }
 
     /// Whether the peer's paths are trusted to keep order.
@@ -520,11 +505,11 @@ mod tests {
             };
             assert_eq!(order.on_packet(stray, 0, &settings()), PathPassage::InOrder);
         }
-        assert_eq!(order.paths.values.len(), 3);
+        assert_eq!(order.paths.values.len(), 1);
     }
 
     #[test]
-    fn tables_hold_the_classes_that_are_used() {
+    fn tables_reach_from_the_first_path_that_is_used_to_the_last() {
         let settings = settings();
         let (mut numbers, mut order) = (PathNumbers::new(&settings), unproven());
         let mut full = std::collections::BTreeMap::new();

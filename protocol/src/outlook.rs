@@ -23,6 +23,7 @@ impl ControlOutlook {
 }
 
 /// The earlier of two times, if any.
+#[inline]
 pub(crate) fn earlier(first: Option<Instant>, second: Option<Instant>) -> Option<Instant> {
     match (first, second) {
         (Some(first), Some(second)) => Some(first.min(second)),

@@ -20,6 +20,8 @@
 //! The owner of the payload computes the XOR, the sender's as the packet leaves, the receiver's
 //! group by group as segments arrive.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::Share;
 
 /// The maximum number of segments of a group.
@@ -84,14 +86,14 @@ pub(crate) struct ParityTerms {
 }
 
 /// The groups of a message's covered segments.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ParityLayout {
     columns_log2: u8,
     has_rows: bool,
 }
 
 /// A group of segments: a column, or after the columns a row.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ParityGroup(pub u32);
 
 /// The groups that a segment is in.
@@ -111,7 +113,7 @@ impl ParityGroups {
 }
 
 /// Segments of a message that follow each other, all of them covered.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CoveredRun {
     layout: ParityLayout,
     /// Segments of the message.

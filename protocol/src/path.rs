@@ -14,6 +14,8 @@
 //! 5. *ECN is cleared* ([`PathFault::ClearsEcn`]): control packets, which leave as ECT, arrive
 //!    without. No marks can arrive then; delay and loss remain signals. The receiving side tells.
 
+use serde::{Deserialize, Serialize};
+
 use crate::congestion::Feedback;
 use crate::machine::Ecn;
 use crate::units::{ByteCount, Instant, Span};
@@ -34,7 +36,7 @@ const VANISHED_MIN: u32 = 8;
 const CLEARED_MIN: u64 = 64;
 
 /// A fault of the path to or from a peer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum PathFault {
     /// It lost more than half of the segments that were sent for seconds.
     LosesMost {
@@ -62,7 +64,7 @@ pub enum PathFault {
 }
 
 /// The watch over the path to one peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct PathWatch {
     packet: u64,
     ends: Instant,
@@ -80,7 +82,7 @@ pub(crate) struct PathWatch {
 }
 
 /// Packets of some length and more, of which none has arrived since the first one was lost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct VanishingPackets {
     bytes: u64,
     lost: u32,
@@ -90,7 +92,7 @@ struct VanishingPackets {
 }
 
 /// What a sender that has fallen back may do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 enum Trickle {
     /// Send a packet.
     Ready,
@@ -252,7 +254,7 @@ impl PathWatch {
 }
 
 /// Counts control packets of a peer that arrived without the ECT that they left with.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct EcnWatch {
     cleared: u64,
     kept: u64,

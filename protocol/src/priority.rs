@@ -17,9 +17,11 @@
 
 mod need;
 mod protection;
+mod turn;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
@@ -31,6 +33,7 @@ use crate::units::{Class, Dscp, Layer, Magnitude, Share};
 pub(crate) use self::protection::STRETCH_MAX;
 
 pub use self::need::{RepairNeed, TieBreaker};
+pub use self::turn::{SendAttempt, SendTurn, Urgency, UrgencyUnit};
 
 /// The class of control packets.
 pub const CONTROL: Class = Class(0);
@@ -65,7 +68,18 @@ pub struct Policy {
 }
 
 /// Whether queues drop segments that may be missing before they are full.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Deserialize,
+    Eq,
+    PartialEq,
+    Serialize,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EarlyDrop {
     /// They drop them where they mark others.
@@ -239,52 +253,6 @@ fn group_of(layer: Layer, layer_count: u16, groups: usize) -> usize {
     usize::from(layer.0).min(layers - 1) * groups / layers
 }
 
-/// Which of several messages sends next, the smallest first.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum SendTurn {
-    /// The segments of a message, in the order of their operations' urgency; of equally urgent ones
-    /// those that were lost precede the others.
-    Segments(Urgency, SendAttempt),
-    /// Parity, after the segments of all messages.
-    Parity,
-}
-
-/// Whether segments were sent before.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum SendAttempt {
-    /// They were sent, and lost.
-    Again,
-    /// They were not sent.
-    First,
-}
-
-/// How urgent the messages of an operation of a training step are, the most urgent first: as its
-/// layer that is nearest to the front, or as that layer's class ([`UrgencyUnit`]). A backward pass
-/// submits the front layers last, and they are needed first. An operation ends as a whole, so all
-/// its messages are equally urgent. Otherwise sums of its front layers would overtake contributions
-/// of its back layers, for which peers wait.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Urgency(Layer);
-
-impl Urgency {
-    /// For an operation of one layer: the next forward pass begins at the front.
-    pub fn of(layer: Layer) -> Self {
-        Self(layer)
-    }
-}
-
-/// How finely the layers of operations tell them apart by urgency.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum UrgencyUnit {
-    /// By layer. For operations in which all ranks send alike.
-    Layer,
-    /// By class of layers; within a class, in the order of arrival. For operations with a root,
-    /// such as a parameter server: it sends a sum once all contributions have arrived. If each
-    /// layer overtook the one before it, hardly any contribution would be whole until the backward
-    /// pass ends, and the root's link would idle until then.
-    Class,
-}
-
 /// The size of a message and of its model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MessageShape {
@@ -295,7 +263,7 @@ pub struct MessageShape {
 }
 
 /// A stretch of the sending order whose segments have the same class and protection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SendLane {
     /// Position in the sending order at which the lane ends.
     pub end: u32,
@@ -306,7 +274,7 @@ pub struct SendLane {
 }
 
 /// The segments that parity covers: those that must arrive, from the first one on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct ParityCoverage {
     layout: ParityLayout,
     first: u32,
@@ -314,7 +282,7 @@ struct ParityCoverage {
 
 /// Layer, magnitude, class, protection and parity of every segment of one message; by default of
 /// none.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SegmentTags {
     urgency: Urgency,
     layer_count: u16,

@@ -4,6 +4,8 @@
 //! through memory, where packets are larger and never lost. The driver knows which ranks those are,
 //! and carries the packets.
 
+use serde::{Deserialize, Serialize};
+
 use crate::budget::Ledger;
 use crate::grants::Grants;
 use crate::job::SendWindow;
@@ -35,7 +37,7 @@ pub struct MemoryPath {
 }
 
 /// How a peer is reached.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Reach {
     /// By packets over a network.
     Network,

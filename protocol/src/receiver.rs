@@ -71,6 +71,7 @@ mod unsent;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use self::closed::ClosedMessages;
@@ -98,7 +99,7 @@ use crate::units::{Instant, MessageId, MessageKey, MessageSerial, Rank, Span};
 use crate::wire::{Flags, Header, PacketKind, PathMark, REPORT_BYTES, paths_named};
 
 /// Where the payload of a new segment belongs, or of several that follow each other.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Placement {
     /// Its sender.
     pub from: Rank,
@@ -119,7 +120,7 @@ pub struct Placement {
 }
 
 /// A task for the owner of the payload after a packet, apart from placing its segment.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Restoration {
     /// The packet is parity: its payload goes into the sum of a group.
     Parity {
@@ -141,7 +142,7 @@ pub enum Restoration {
 }
 
 /// Whether a message was posted when a segment of it arrived.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Posting {
     /// It is posted.
     Posted,
@@ -150,7 +151,7 @@ pub enum Posting {
 }
 
 /// All messages from one peer.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Receiver {
     peer: Rank,
     /// By number.
@@ -187,7 +188,7 @@ pub struct Receiver {
 }
 
 /// When something is due, if anything is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct ReceiverDeadlines {
     report: Option<Instant>,
     /// The end of a gap, of patience, or of the wait for a late segment.
@@ -210,7 +211,7 @@ impl ReceiverDeadlines {
 }
 
 /// How much a DATA packet has changed for its endpoint.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum DataEffect {
     /// No time changed, and no message ended. Most packets have this effect or the next.
     None,

@@ -5,6 +5,8 @@
 //! that an answer may come later. Every packet carries a time stamp that its acknowledgement
 //! echoes, so a repair's sample is as good as any other.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{Instant, Span};
 
 /// The longest that a host should take to react. A first answer is awaited no longer, either.
@@ -30,7 +32,7 @@ const STEADY_PART: u64 = 4;
 const RENEWAL_TIME: Span = Span::from_millis(10_000);
 
 /// Round-trip time to one peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Rtt {
     guess: Span,
     smoothed: Option<Span>,
@@ -46,7 +48,7 @@ pub struct Rtt {
 
 /// A time in which the smoothed round trip exceeds the minimum by more than the target, and hardly
 /// changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct DelayExcess {
     since: Instant,
     shortest: Span,

@@ -1,5 +1,7 @@
 //! How a message is cut into segments: all of one size but the last, whole elements each.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::Share;
 use crate::wire::SEGMENTS_MAX;
 
@@ -31,7 +33,7 @@ pub fn segment_bytes(mtu: u32, overhead: u32) -> u32 {
 }
 
 /// A message of some length, cut.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Segmentation {
     bytes: u32,
     segment_bytes: u32,

@@ -44,6 +44,7 @@ mod asking;
 mod cancel;
 mod closing;
 mod copies;
+mod counters;
 mod flight;
 mod forgetting;
 mod hearing;
@@ -73,12 +74,13 @@ mod worth;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use derive_more::AddAssign;
+use serde::{Deserialize, Serialize};
 
 use self::acked::NewlyAcked;
 use self::asking::PeerWatch;
 use self::cancel::CancelledMessages;
 use self::closing::DueCloses;
+pub use self::counters::SenderCounters;
 use self::flight::RunDeparture;
 use self::hearing::{ReportWord, ReportsHeard};
 use self::history::{HoleJudge, PathHistory};
@@ -112,7 +114,7 @@ use crate::wire::{HEADER_BYTES, Header, PacketKind, PathMark, SegmentReport};
 const HELD_SAMPLED: Span = Span::from_millis(10);
 
 /// A message that has ended at its sender.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SentMessage {
     /// Its key.
     pub key: MessageKey,
@@ -149,31 +151,8 @@ pub struct Burst {
     pub probe_at: Instant,
 }
 
-/// Counts of a sender.
-#[derive(AddAssign, Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct SenderCounters {
-    /// Segments sent for the first time.
-    pub sent_segments: u64,
-    /// Segments sent again.
-    pub repaired_segments: u64,
-    /// PROBE packets.
-    pub probes: u64,
-    /// CE marks that receivers reported.
-    pub marks: u64,
-    /// Segments found lost.
-    pub found_lost: u64,
-    /// Segments of which the receiver got only the header.
-    pub trimmed_segments: u64,
-    /// How often the path lost most packets for seconds.
-    pub path_failures: u64,
-    /// How often marks were ignored from then on, since the path marks everything.
-    pub false_marks: u64,
-    /// PARITY packets.
-    pub parity_packets: u64,
-}
-
 /// All messages to one peer.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Sender {
     messages: OpenMessages,
     /// By class: queues keep the packets of one class in order, and let others overtake them.

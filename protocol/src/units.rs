@@ -7,17 +7,25 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time: picoseconds since the driver's start.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Instant(u64);
 
 /// A point in time in whole microseconds since the driver's start, as packets are stamped. It has
 /// 64 bits, of which a packet carries the low 32: only they wrap.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Stamp(u64);
 
 /// A length of time in picoseconds. Saturates instead of wrapping.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Span(u64);
 
 const PS_PER_NS: u64 = 1_000;
@@ -183,7 +191,9 @@ fn trimmed(value: u64, unit: u64) -> String {
 }
 
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct ByteCount(u64);
 
 impl ByteCount {
@@ -243,7 +253,9 @@ impl fmt::Display for ByteCount {
 }
 
 /// A data rate in bits per second.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Rate(u64);
 
 impl Rate {
@@ -290,7 +302,9 @@ impl fmt::Display for Rate {
 }
 
 /// A share between 0 and 1, kept in parts per million so that it compares and prints exactly.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Share(u32);
 
 impl Share {
@@ -344,7 +358,9 @@ impl fmt::Display for Share {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident($inner:ty)) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[derive(
+            Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+        )]
         pub struct $type(pub $inner);
 
         impl fmt::Display for $type {
@@ -503,7 +519,9 @@ impl MessageKey {
 
 /// The kind of a message's operation: 24 bits that travel with the message. The protocol compares
 /// them with those that the receiver posted, and gives them no other meaning.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+)]
 pub struct Signature(u32);
 
 impl Signature {

@@ -55,6 +55,8 @@ mod ended;
 mod probe;
 mod report;
 
+use serde::{Deserialize, Serialize};
+
 use crate::parity::ParityLayout;
 use crate::units::{
     ByteCount, Class, Entropy, JobId, Layer, Magnitude, MessageId, MessageKey, PathNumber, Rank,
@@ -90,7 +92,7 @@ const CLASS_MASK: u8 = (1 << CLASS_BITS) - 1;
 pub const TAG_BYTES: usize = 16;
 
 /// The purpose of a packet.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[repr(u8)]
 pub enum PacketKind {
     /// A segment of a message.
@@ -160,7 +162,7 @@ impl PacketKind {
 }
 
 /// The flag bits of a packet.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct Flags(u8);
 
 impl Flags {
@@ -199,7 +201,7 @@ impl Flags {
 }
 
 /// The header of a packet, parsed. Drawn byte by byte at the top of this file.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Header {
     /// Its purpose.
     pub kind: PacketKind,

@@ -15,7 +15,7 @@ use gradwire_netsim::results::outcome::{Outcome, TaskOutcome};
 use gradwire_netsim::setup::{Division, JournalMode, Setup, Transport};
 use gradwire_netsim::simulation;
 use gradwire_protocol::job::{Job, notation};
-use gradwire_protocol::units::{Instant, Share, Span};
+use gradwire_protocol::units::{ByteCount, Instant, Share, Span};
 use gradwire_workloads::workload::Workload;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -96,6 +96,12 @@ pub struct Scenario {
     #[arg(long, default_value_t = DEFAULT_THREADS, value_parser = threads)]
     #[serde(default = "default_threads")]
     pub threads: usize,
+    /// The most memory that the flows and hosts of a run may take; by default what is free. Hosts
+    /// that would take more pack what they know of peers at rest: the results are the same, and
+    /// the run takes up to three times as long.
+    #[arg(long, value_parser = values::size, value_name = "BYTES")]
+    #[serde(skip)]
+    pub memory: Option<ByteCount>,
     /// Simulated time after which a run is stopped.
     #[arg(long, default_value = "10s", value_parser = values::span_ps, value_name = "SPAN")]
     #[serde(default = "default_limit", with = "spans")]
@@ -175,6 +181,7 @@ impl Scenario {
             trim: None,
             seed: DEFAULT_SEED,
             threads: DEFAULT_THREADS,
+            memory: None,
             limit: default_limit(),
         }
     }
@@ -200,7 +207,8 @@ impl Scenario {
             let allowed = || LabError::Usage(format!("--trim {text}: allowed are on and off"));
             fabric.trimming = settings::trimming(text).ok_or_else(allowed)?;
         }
-        let limits = room::draw_limits(self.limit);
+        let room = room::Room::new(self.memory);
+        let limits = room.draw_limits(self.limit);
         let drawn = files::workload(&self.workload, &mut fabric, self.seed, limits)?;
         let (mut workload, groups) = drawn;
         let (flows, tasks) = (workload.flows.len(), tasks_by_host(&workload));
@@ -209,7 +217,7 @@ impl Scenario {
             let (background, _) = files::workload(text, &mut fabric, seed, limits)?;
             workload = workload.with_background(background);
         }
-        let setup = Setup {
+        let mut setup = Setup {
             job: fitting::fitted(&job, &written, &fabric, workload.send_pattern()),
             fabric,
             workload,
@@ -219,11 +227,12 @@ impl Scenario {
             limit: Instant::START + self.limit,
             threads: self.threads,
             division: Division::default(),
+            awake_peers: usize::MAX,
             sample_every: None,
             journal: JournalMode::Off,
             clock: cost::thread_cpu,
         };
-        room::check(&setup)?;
+        setup.awake_peers = room.awake_peers(&setup)?;
         Ok(Loaded {
             setup,
             groups,
@@ -291,6 +300,9 @@ impl Scenario {
         }
         if self.threads != plain.threads {
             add("--threads", self.threads.to_string());
+        }
+        if let Some(memory) = self.memory {
+            add("--memory", memory.to_string());
         }
         if self.limit != plain.limit {
             add("--limit", notation::show_span(self.limit));

@@ -257,8 +257,9 @@ impl FlowMessages {
     fn new(host: u32, setup: &Setup) -> Self {
         let job: &Job = &setup.job;
         let seed = setup.seed ^ u64::from(host).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let endpoint = Endpoint::new(identity(host, setup, FLOWS), job, seed);
         Self {
-            endpoint: Endpoint::new(identity(host, setup, FLOWS), job, seed),
+            endpoint: endpoint.with_limits(setup.limits()),
             policy: job.policy(),
             tolerance: job.tolerance,
             min_lossy: job.min_lossy_message(),

@@ -52,6 +52,7 @@ impl RankPlayer {
         let host = program.host;
         let seed = setup.seed ^ u64::from(host).wrapping_mul(0xD1B5_4A32_D192_ED03);
         let endpoint = Endpoint::new(identity(host, setup, PROGRAMS), &job, seed);
+        let endpoint = endpoint.with_limits(setup.limits());
         let mut communicator = Communicator::new(endpoint, &job);
         if setup.journal == JournalMode::Messages {
             communicator.keep_journal();

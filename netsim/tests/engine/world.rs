@@ -70,6 +70,7 @@ pub(crate) fn setup(fabric: Fabric, workload: Workload) -> Setup {
         limit: Instant::START + Span::from_millis(1_000),
         threads: 1,
         division: Division::default(),
+        awake_peers: usize::MAX,
         sample_every: None,
         background: None,
         journal: JournalMode::Off,

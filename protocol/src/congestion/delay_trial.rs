@@ -1,12 +1,14 @@
 //! Whether a window that shrank for delay has shortened the round trip, or others fill the queue.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::Span;
 
 /// Round trips after a cut for delay until it must have worked.
 const DELAY_TRIAL_ROUNDS: usize = 2;
 
 /// Cuts for delay whose effect is watched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct DelayTrial {
     /// The window and the round trip before the first of them.
     pub(super) bytes: u64,

@@ -8,6 +8,8 @@
 //!
 //! Whatever their cause, more losses than [`LOSS_IGNORED`] are a signal ([`LinkLosses::signal`]).
 
+use serde::{Deserialize, Serialize};
+
 use super::Feedback;
 
 /// After this many segments, older ones count half.
@@ -44,7 +46,7 @@ const ACCIDENTS: f64 = 2.0;
 const DEVIATIONS: f64 = 1.5;
 
 /// The shares of segments that are lost without a queue and beside one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct LinkLosses {
     calm: LossCount,
     queued: LossCount,
@@ -62,14 +64,14 @@ pub(super) struct LinkLosses {
 }
 
 /// Cuts for losses beside a queue, made before it was known how much the links lose.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct CutDoubt {
     /// The window before the first of them, less what other signals have taken since.
     pub(super) window: u64,
     losses: LossCount,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct LossCount {
     segments: f64,
     lost: f64,

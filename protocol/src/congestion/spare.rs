@@ -5,6 +5,8 @@
 //! round trip would take long to fill the link. The growth is at most that part of what this sender
 //! had in the queue when it marked: on a long path with a short queue it is small. A cut ends it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::rtt::Rtt;
 use crate::units::Span;
 
@@ -16,7 +18,7 @@ const DELAY_PART: u64 = 4;
 const GONE_PART: u64 = 2;
 
 /// What the marks of a path say about the length of its queue, and whether that has gone.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(super) struct SpareCapacity {
     /// The smoothed queueing delay of round trips with marks; 0 before the first.
     marked_delay: Span,

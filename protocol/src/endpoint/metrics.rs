@@ -5,7 +5,7 @@ use super::peer::EndpointPeer;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
 use crate::job::PacketOrder;
-use crate::metrics::{CarriedBytes, ClassTimes, EndpointMetrics, PeerMetrics, PeerTraffic};
+use crate::metrics::{CarriedBytes, EndpointMetrics, PeerMetrics, PeerStanding};
 use crate::sender::SentMessage;
 
 impl Endpoint {
@@ -13,16 +13,16 @@ impl Endpoint {
     /// 12 KiB per peer and per class.
     pub fn keep_metrics(&mut self) {
         self.message_times = Some(Box::default());
-        for peer in &mut self.peers {
-            peer.traffic = Some(Box::default());
-        }
+        self.peers.count_traffic();
     }
 
     /// A copy of all counts and times.
     pub fn metrics(&self) -> EndpointMetrics {
-        let peers = self.places.iter();
         let order = self.common.network.order;
-        let peers = peers.map(|&(_, at)| self.peers[at as usize].metrics(order));
+        let peers = (self.peers.by_rank()).map(|at| {
+            let standing = self.peers[at].standing;
+            self.peers.view(at).metrics(standing, order)
+        });
         let times = self.message_times.as_ref();
         let messages = times.map(|times| {
             let classes = times.classes();
@@ -40,12 +40,14 @@ impl Endpoint {
 
     /// Bytes of all packets since metrics are kept; zeros if they are not.
     pub fn carried_bytes(&self) -> CarriedBytes {
-        let traffic = self.peers.iter().filter_map(|peer| peer.traffic.as_ref());
-        let classes = traffic.flat_map(|traffic| traffic.classes());
-        classes.fold(CarriedBytes::default(), |all, (_, class)| CarriedBytes {
-            sent: all.sent + class.sent_bytes,
-            received: all.received + class.received_bytes,
-        })
+        let mut all = CarriedBytes::default();
+        for peer in self.peers.views() {
+            for (_, class) in peer.traffic.iter().flat_map(|traffic| traffic.classes()) {
+                all.sent += class.sent_bytes;
+                all.received += class.received_bytes;
+            }
+        }
+        all
     }
 
     /// The amount of state kept at the moment.
@@ -55,16 +57,11 @@ impl Endpoint {
             events: self.events.len(),
             ..EndpointFootprint::default()
         };
-        for peer in &self.peers {
+        for peer in self.peers.views() {
             peer.sender.add_footprint(&mut sum);
             peer.receiver.add_footprint(&mut sum);
         }
         sum
-    }
-
-    /// The traffic of a new peer, if it is kept.
-    pub(super) fn new_traffic(times: Option<&ClassTimes>) -> Option<Box<PeerTraffic>> {
-        times.map(|_| Box::default())
     }
 
     /// Turns a sender's reports into events. This happens once per message; inlined, it would slow
@@ -72,19 +69,20 @@ impl Endpoint {
     #[inline(never)]
     pub(super) fn collect_sent(&mut self, at: usize) {
         let to = self.peers[at].rank;
-        while let Some(key) = self.peers[at].sender.take_still() {
+        let sender = &mut self.peers.wake(at).sender;
+        while let Some(key) = sender.take_still() {
             self.events
                 .push_back(EndpointEvent::StandsStill { to, key });
         }
-        while let Some(fault) = self.peers[at].sender.take_fault() {
+        while let Some(fault) = sender.take_fault() {
             let rank = to;
             self.events
                 .push_back(EndpointEvent::PathFault { rank, fault });
         }
-        while let Some(key) = self.peers[at].sender.take_refused() {
+        while let Some(key) = sender.take_refused() {
             self.events.push_back(EndpointEvent::Refused { to, key });
         }
-        while let Some(sent) = self.peers[at].sender.take_sent() {
+        while let Some(sent) = self.peers.wake(at).sender.take_sent() {
             self.note_sent(at, &sent);
             self.events.push_back(EndpointEvent::Sent {
                 to,
@@ -100,7 +98,8 @@ impl Endpoint {
         if let Some(times) = &mut self.message_times {
             times.record(sent);
         }
-        let (Some(traffic), Some(missing)) = (&mut self.peers[at].traffic, &sent.missing) else {
+        let (Some(traffic), Some(missing)) = (&mut self.peers.wake(at).traffic, &sent.missing)
+        else {
             return;
         };
         for segment in missing.iter_ones() {
@@ -120,10 +119,10 @@ impl EndpointPeer {
         }
     }
 
-    fn metrics(&self, order: PacketOrder) -> PeerMetrics {
+    fn metrics(&self, standing: PeerStanding, order: PacketOrder) -> PeerMetrics {
         PeerMetrics {
             rank: self.rank,
-            standing: self.standing,
+            standing,
             in_flight: self.sender.in_flight(),
             window: self.sender.window(),
             round_trip: self.rtt.is_known().then(|| self.rtt.smoothed()),

@@ -1,5 +1,8 @@
 //! One peer of an endpoint: its sender, its receiver, and when the endpoint looks at it again.
 
+use serde::{Deserialize, Serialize};
+
+use super::peers::PeerWork;
 use crate::metrics::{PeerStanding, PeerTraffic};
 use crate::outlook::ControlOutlook;
 use crate::priority::SendTurn;
@@ -19,25 +22,54 @@ pub(super) enum NextTurn {
     Known(Option<SendTurn>),
 }
 
-/// A peer of an endpoint.
-#[derive(Debug)]
-pub(super) struct EndpointPeer {
+/// What an endpoint reads of a peer for every run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerEntry {
     pub(super) rank: Rank,
     pub(super) reach: Reach,
-    pub(super) sender: Sender,
-    pub(super) receiver: Receiver,
-    pub(super) rtt: Rtt,
-    /// When a packet of it last arrived.
-    pub(super) heard: Instant,
     pub(super) standing: PeerStanding,
     /// Whether the endpoint has it among its talkers.
     pub(super) talks: bool,
     /// Whether the endpoint has it among its senders.
     pub(super) sends: bool,
     pub(super) turn: NextTurn,
+    /// When a packet of it last arrived.
+    pub(super) heard: Instant,
     /// The earliest of its times among the endpoint's deadlines.
     pub(super) armed: Option<Instant>,
+}
+
+impl PeerEntry {
+    /// The entry of a peer without messages.
+    pub(super) fn new(rank: Rank, common: &RankState) -> Self {
+        Self {
+            rank,
+            reach: common.reach(rank),
+            standing: PeerStanding::Well,
+            talks: false,
+            sends: false,
+            turn: NextTurn::Unknown,
+            heard: Instant::START,
+            armed: None,
+        }
+    }
+
+    /// Whether the endpoint has to look at it at this time, one of its deadlines.
+    pub(super) fn waits_for(&self, due: Instant) -> bool {
+        self.armed == Some(due) && self.standing != PeerStanding::Failed
+    }
+}
+
+/// The state of a peer, which can be packed unless its traffic is counted.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct EndpointPeer {
+    pub(super) rank: Rank,
+    pub(super) reach: Reach,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) rtt: Rtt,
     /// Kept when the endpoint keeps metrics.
+    #[serde(skip)]
     pub(super) traffic: Option<Box<PeerTraffic>>,
 }
 
@@ -52,12 +84,6 @@ impl EndpointPeer {
             sender: Sender::new(rank, settings, seed),
             receiver: Receiver::new(rank, &settings.limits),
             rtt: Rtt::new(settings.gap),
-            heard: Instant::START,
-            standing: PeerStanding::Well,
-            talks: false,
-            sends: false,
-            turn: NextTurn::Unknown,
-            armed: None,
             traffic: None,
         }
     }
@@ -72,19 +98,12 @@ impl EndpointPeer {
         }
     }
 
-    /// The turn of what is sent to it next; `None` when there is nothing.
-    pub(super) fn turn(&mut self) -> Option<SendTurn> {
-        if let NextTurn::Known(turn) = self.turn {
-            return turn;
+    /// Whether messages to or from it have not ended.
+    pub(super) fn work(&self) -> PeerWork {
+        PeerWork {
+            sends: self.sender.is_busy(),
+            waits: self.receiver.is_waiting(),
         }
-        let turn = self.sender.next_turn();
-        self.turn = NextTurn::Known(turn);
-        turn
-    }
-
-    /// Whether the endpoint has to look at it at this time, one of its deadlines.
-    pub(super) fn waits_for(&self, due: Instant) -> bool {
-        self.armed == Some(due) && self.standing != PeerStanding::Failed
     }
 
     /// When the endpoint has to look at the peer.

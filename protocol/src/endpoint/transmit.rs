@@ -84,8 +84,8 @@ impl Endpoint {
     fn poll_control(&mut self, now: Instant) -> Option<(usize, Header)> {
         while let Some(&at) = self.talkers.front() {
             let at = at as usize;
-            let peer = &mut self.peers[at];
-            if peer.standing != PeerStanding::Failed {
+            if self.peers[at].standing != PeerStanding::Failed {
+                let peer = self.peers.wake(at);
                 peer.expect_first(&self.common);
                 let (settings, body) = (self.common.settings(peer.reach), &mut self.body);
                 if let Some(header) = peer.receiver.poll_report(now, settings, body) {
@@ -109,7 +109,7 @@ impl Endpoint {
     fn control_transmit(&mut self, at: usize, mut header: Header) -> Transmit<'_> {
         header.source = self.common.network.identity.rank;
         header.checksum = 0;
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         if header.kind != PacketKind::Probe {
             header.class = CONTROL;
             header.entropy = peer.sender.take_entropy();
@@ -139,7 +139,7 @@ impl Endpoint {
     ) -> Transmit<'a> {
         let template = burst.template;
         let is_parity = template.kind == PacketKind::Parity;
-        let peer = &mut self.peers[at];
+        let peer = self.peers.wake(at);
         let segment_bytes = self.common.settings(peer.reach).segment_bytes;
         let message = payload(WantedPayload {
             to: peer.rank,
@@ -184,10 +184,10 @@ impl Endpoint {
             return self.senders.pop_front().map(|at| at as usize);
         }
         let (mut first, mut place) = (None, 0);
-        for (at, &peer) in self.senders.iter().enumerate() {
-            let turn = self.peers[peer as usize].turn();
-            if at == 0 || turn < first {
-                (first, place) = (turn, at);
+        for (queued, &at) in self.senders.iter().enumerate() {
+            let turn = self.peers.turn(at as usize);
+            if queued == 0 || turn < first {
+                (first, place) = (turn, queued);
             }
             if turn.is_none() {
                 // It has no segment to send. Asking it takes it out of the queue.
@@ -199,7 +199,7 @@ impl Endpoint {
 
     fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
         while let Some(at) = self.next_sender() {
-            let peer = &mut self.peers[at];
+            let peer = self.peers.wake(at);
             if self.common.has_lost && peer.reach == Reach::Network {
                 peer.sender.expect_loss();
             }
@@ -207,17 +207,18 @@ impl Endpoint {
             let (settings, run) = (self.common.settings(peer.reach), &mut self.run);
             let burst = peer.sender.poll_data(now, &peer.rtt, settings, run);
             if let Some(burst) = burst {
-                peer.turn = NextTurn::Unknown;
+                let entry = &mut self.peers[at];
+                entry.turn = NextTurn::Unknown;
                 self.senders.push_back(at as u32);
                 if burst.probe_at > now {
                     self.arm(at, burst.probe_at);
-                } else if !peer.talks {
-                    peer.talks = true;
+                } else if !entry.talks {
+                    entry.talks = true;
                     self.talkers.push_back(at as u32);
                 }
                 return Some((at, burst));
             }
-            peer.sends = false;
+            self.peers[at].sends = false;
         }
         None
     }

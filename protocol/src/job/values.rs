@@ -1,6 +1,7 @@
 //! The types of values that only jobs have. The names of an enum's variants in `job.toml` are
 //! derived from their names here.
 
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::units::{ByteCount, Share};
@@ -48,7 +49,7 @@ impl From<Mtu> for Option<u32> {
 }
 
 /// The maximum that may be in flight to one peer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum SendWindow {
     /// It follows the path, up to this many bytes.
     Auto(ByteCount),
@@ -241,7 +242,18 @@ pub enum PacketOrder {
 }
 
 /// How a long queue on the path shows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, EnumString, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Deserialize,
+    Eq,
+    PartialEq,
+    Serialize,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum QueueSignal {
     /// By loss, until the path has marked a packet.

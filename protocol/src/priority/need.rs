@@ -1,5 +1,7 @@
 //! Which of a message's lost segments are repaired first.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{Magnitude, MessageId, Rank};
 
 /// How much a message needs a missing segment; the least needed stays missing first.
@@ -10,7 +12,7 @@ use crate::units::{Magnitude, MessageId, Rank};
 /// step and from every rank: if holes count as zeros, their gradients would shrink more than
 /// others, and if rescaled, they would be sums of fewer ranks. With drawn numbers, every parameter
 /// has the same chance, drawn again in every step and contribution.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct RepairNeed {
     magnitude: Magnitude,
     drawn: u32,

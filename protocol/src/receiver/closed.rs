@@ -8,10 +8,12 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{MessageId, MessageSerial};
 
 /// The numbers of closed messages.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct ClosedMessages {
     /// The highest number seen.
     newest: Option<MessageSerial>,

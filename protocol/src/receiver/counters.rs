@@ -1,9 +1,10 @@
 //! What a receiver counts.
 
 use derive_more::AddAssign;
+use serde::{Deserialize, Serialize};
 
 /// Counts of a receiver.
-#[derive(AddAssign, Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(AddAssign, Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ReceiverCounters {
     /// Distinct segments that arrived.
     pub received_segments: u64,

@@ -9,6 +9,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bitmap::{self, Bitmap};
 use crate::budget::{BudgetVerdict, Ledger};
 use crate::message::SumName;
@@ -18,7 +20,7 @@ use crate::units::Share;
 use crate::wire::{Flags, Header, HoleProof, SegmentReport};
 
 /// The missing segments of a message, and how much its sender has said about them.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct HoleState {
     protected_missing: u32,
     /// Whether the sender has said that every segment was sent at least once.

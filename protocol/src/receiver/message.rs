@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::RankResources;
@@ -37,7 +38,7 @@ const STOP_DOUBLINGS: u32 = 20;
 const WAIT_MAX: Span = Span::from_millis(1_000);
 
 /// Where a message stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum ReceiveStage {
     /// Not posted: segments are accepted up to the grant, and the message cannot end.
     Early,
@@ -48,7 +49,7 @@ pub(super) enum ReceiveStage {
 }
 
 /// The segments that the sender may send.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 struct GrantState {
     /// How many, in sending order.
     granted: u32,
@@ -73,7 +74,7 @@ struct GrantState {
 }
 
 /// Waits for stragglers of a posted message, and, once it is complete, until STOP is heard.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct GapTimer {
     ends: Option<Instant>,
     /// How many waits have ended in this stage; each one is longer than the one before.
@@ -104,7 +105,7 @@ impl GapTimer {
 }
 
 /// A message that has not been closed.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ReceiveMessage {
     pub(super) serial: MessageSerial,
     /// Header of its first packet. Reports answer with its fields.

@@ -11,12 +11,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::parity::{CoveredRun, PARITY_WINDOW, ParityGroup, ParityLayout};
 use crate::units::Instant;
 use crate::wire::Header;
 
 /// The segments of one group, as far as they are known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct GroupState {
     /// How many of its segments are there, and the XOR of their indices.
     there: (u8, u16),
@@ -25,7 +27,7 @@ struct GroupState {
 }
 
 /// The groups of one message.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ParityState {
     layout: ParityLayout,
     segments: u32,

@@ -1,10 +1,12 @@
 //! How long a message waits for segments that it could do without (rule 10 of [`super`]).
 
+use serde::{Deserialize, Serialize};
+
 use crate::outlook::earlier;
 use crate::units::{Instant, MessageKey};
 
 /// The patience of a posted message.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum MessagePatience {
     /// It waits for every segment that is not lost.
     #[default]
@@ -40,7 +42,7 @@ impl MessagePatience {
 }
 
 /// The messages of one peer that are given up and have not begun to arrive.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct AbsentMessages {
     given_up: Vec<MessageKey>,
     /// No later than the end of patience with any posted message that has not begun to arrive.

@@ -6,11 +6,13 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::ReceiveRequest;
 use crate::units::MessageKey;
 
 /// Requests that differ only in their keys, which are consecutive numbers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct PostedRun {
     first: ReceiveRequest,
     /// The key of the last one, which may be the greatest key there is.
@@ -35,7 +37,7 @@ impl PostedRun {
 }
 
 /// The posted messages from one peer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct PostedMessages {
     /// By key.
     runs: VecDeque<PostedRun>,

@@ -19,6 +19,8 @@
 //!    by then: the prober may be waiting for one of them, and a lost grant occupies a part of the
 //!    grant window. Answers to these repeats are not timed (Karn's rule, RFC 6298 section 3).
 
+use serde::{Deserialize, Serialize};
+
 use super::message::ReceiveMessage;
 use super::{RankResources, Receiver};
 use crate::outlook::earlier;
@@ -39,7 +41,7 @@ const WAIT_MAX: Span = Span::from_millis(1_000);
 const REPEATED_TOGETHER: usize = 8;
 
 /// A grant that its sender may not have heard of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct UnheardGrant {
     /// The segments that were granted before it.
     pub(super) before: u32,
@@ -50,7 +52,7 @@ pub(super) struct UnheardGrant {
 }
 
 /// The grants to one peer, and how long it takes to answer them.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct GrantWatch {
     answers: Rtt,
     /// Whether packets were lost, the peer's or reports to it.

@@ -1,5 +1,7 @@
 //! When a message has something to report, and the packet that the report echoes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::settings::EndpointSettings;
 use crate::units::{Class, Instant, Span};
 use crate::wire::{Flags, Header, PacketKind, SegmentReport, is_later};
@@ -14,7 +16,7 @@ const MARKED_WAITS_PER_GAP: u64 = 4;
 const STAMPS_COMPARED: Span = Span::from_micros(1 << 30);
 
 /// The next report of a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum ReportDue {
     /// None.
     None,
@@ -36,7 +38,7 @@ impl ReportDue {
 }
 
 /// A packet that has arrived, as reports echo it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct EchoStamp {
     sent_at: u32,
     class: Class,
@@ -67,7 +69,7 @@ impl EchoStamp {
 }
 
 /// The content of the next report of one message.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ReportState {
     pub(super) due: ReportDue,
     newest: EchoStamp,

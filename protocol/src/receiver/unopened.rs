@@ -1,12 +1,14 @@
 //! Messages of which only the headers of trimmed packets have arrived.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::MessageSerial;
 
 /// Messages of which only headers have come that are remembered, at most.
 const UNOPENED_MAX: usize = 4096;
 
 /// Messages of which only headers have arrived, and how many.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct TrimmedMessages(Vec<(MessageSerial, u32)>);
 
 impl TrimmedMessages {

@@ -29,6 +29,7 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::Sender;
@@ -78,7 +79,7 @@ const UNKNOWN_SILENCE: Span = Span::from_millis(1_000);
 type EndMarks = SmallVec<[(u64, PathMark); 8]>;
 
 /// One PROBE at a time for all messages that rest, or for all to a silent peer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct PeerWatch {
     /// When one of the resting messages asks next, if any rests.
     at: Option<Instant>,
@@ -92,7 +93,7 @@ pub(super) struct PeerWatch {
 
 /// A peer that has not answered. A silence that ends leaves the waits of resting messages as long
 /// as they are: otherwise a peer that answers late would be asked without end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct PeerSilence {
     /// Since when it owes an answer.
     since: Instant,

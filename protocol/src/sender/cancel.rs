@@ -7,6 +7,8 @@
 //!    answered, the next one repeats it at once, so many cancelled messages cost no more packets
 //!    than one.
 
+use serde::{Deserialize, Serialize};
+
 use crate::priority::CONTROL;
 use crate::units::{Instant, MessageId, Span};
 use crate::wire::{Flags, Header, PacketKind};
@@ -17,7 +19,7 @@ const RESET_WAIT_MAX: Span = Span::from_millis(1_000);
 const RESETS_EACH: u32 = 8;
 
 /// A message whose RESET was not answered.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 struct CancelledMessage {
     header: Header,
     /// When RESET is due.
@@ -26,7 +28,7 @@ struct CancelledMessage {
 }
 
 /// The cancelled messages to one peer, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct CancelledMessages {
     messages: Vec<CancelledMessage>,
 }

@@ -11,6 +11,8 @@
 //! 4. A STOP that comes again is answered by CLOSE at once. A CLOSE that this host did not send
 //!    leaves again at once.
 
+use serde::{Deserialize, Serialize};
+
 use crate::priority::CONTROL;
 use crate::rtt::Rtt;
 use crate::units::{Instant, MessageSerial, Span};
@@ -20,11 +22,11 @@ use crate::wire::{EndedEarlier, Flags, Header, PacketKind};
 const UNNAMED_MAX: usize = 8;
 
 /// Messages that have ended, and that no packet has named yet, in the order in which they ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct DueCloses(Vec<DueClose>);
 
 /// A CLOSE, unless another packet names its message before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct DueClose {
     at: Instant,
     serial: MessageSerial,

@@ -36,7 +36,7 @@ impl Sender {
         if self.haste_pays(run.len() as u64, later) {
             self.copy_due = Some(Box::new(RepairCopy {
                 message: sending.id(),
-                segments: *run,
+                segments: run.segments().collect(),
                 sent_as,
             }));
         }
@@ -59,7 +59,7 @@ impl Sender {
         let at = self.position(copy.message)?;
         let sending = &mut self.messages[at];
         run.clear();
-        for segment in copy.segments.segments() {
+        for segment in copy.segments {
             if !sending.progress.acked.has(segment) {
                 run.push_repair(segment);
             }

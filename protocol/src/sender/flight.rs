@@ -6,12 +6,14 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::machine::SegmentRun;
 use crate::units::{Entropy, MessageId, PathNumber, Stamp};
 use crate::wire::PathMark;
 
 /// A segment that was sent. It is current until it lands or is sent again.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct SegmentFlight {
     pub(super) message: MessageId,
     pub(super) segment: u32,
@@ -28,7 +30,7 @@ impl SegmentFlight {
 }
 
 /// Segments that follow each other and left one behind the other on a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct FlightRun {
     pub(super) message: MessageId,
     first: u32,

@@ -11,6 +11,7 @@
 //!    brought of a message comes again with the next report of that message, so until then no word
 //!    counts for that message ([`ReportsHeard::knows_since`]).
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::lateness::Lateness;
@@ -27,7 +28,7 @@ const PLACES: u32 = u128::BITS;
 const HELD_MAX: usize = PLACES as usize;
 
 /// What a report says about packets that it does not name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct ReportWord {
     /// Its number.
     pub(super) number: PathNumber,
@@ -40,7 +41,7 @@ pub(super) struct ReportWord {
 }
 
 /// The reports of one peer.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ReportsHeard {
     /// The number after the newest report that has come.
     next: PathNumber,

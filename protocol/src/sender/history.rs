@@ -7,6 +7,8 @@
 //! others drops droppable packets in their place. Where packets are only lost, a tolerance must pay
 //! ([`super::worth`]).
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::SegmentReport;
 
 /// Whether the paths to the peer have lost packets recently.
@@ -21,7 +23,7 @@ pub(super) enum PathRecord {
 }
 
 /// The word on which a receiver accepts a hole.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum HoleJudge {
     /// The sender's, or a gap.
     #[default]
@@ -52,7 +54,7 @@ pub(super) enum ToleranceNeed {
 }
 
 /// What is known of the paths to one peer.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct PathHistory {
     /// Who judges holes, by the last report.
     pub(super) judge: HoleJudge,

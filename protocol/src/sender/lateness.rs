@@ -1,6 +1,8 @@
 //! How long after the packets that overtook them late packets arrive: segments (`sender/loss.rs`)
 //! and reports (`sender/hearing.rs`). Only packets that were late can show this.
 
+use serde::{Deserialize, Serialize};
+
 use crate::rtt::Rtt;
 use crate::units::Span;
 
@@ -10,7 +12,7 @@ const LATE_AGAIN: u64 = 2;
 const LATENESS_PART: u64 = 256;
 
 /// The longest time of late by which a packet came after others, which each report shortens.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Lateness(Span);
 
 impl Lateness {

@@ -7,10 +7,12 @@
 //! that sample. This is ProbeRTT of BBR (Cardwell et al., ACM Queue 2016), but only when delay
 //! shrinks the window, and for one round trip.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{ByteCount, Instant, Stamp};
 
 /// A search for the minimum round trip.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum LeastSearch {
     /// There is none.
     #[default]

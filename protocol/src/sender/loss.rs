@@ -24,6 +24,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::hearing::ReportWord;
@@ -41,7 +43,7 @@ use crate::wire::{HoleProof, PathMark};
 const DOUBTED_MAX: usize = 64;
 
 /// The packets of one class in flight to one peer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct ClassFlights {
     /// In the order of sending. Those that have landed stay until they are first.
     pub(super) flights: VecDeque<FlightRun>,
@@ -87,7 +89,7 @@ struct LossHorizons {
 
 /// By how much packets overtake segments that were taken for lost, learned as RACK learns its
 /// reordering window from duplicates (RFC 8985, section 6.2.1).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct LateSegments {
     /// Segments found lost since the last report of their message, the oldest first.
     doubted: VecDeque<(usize, SegmentFlight)>,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use super::acked::NewlyAcked;
@@ -41,7 +42,7 @@ pub(super) fn grant_wait(wait: Span) -> Span {
 }
 
 /// How the segments of a run are sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct TakenRun {
     pub(super) class: Class,
     pub(super) ecn: Ecn,
@@ -58,15 +59,15 @@ pub(super) struct UnscheduledStart {
 }
 
 /// Repairs that have just left and leave once more (`sender/copies.rs`).
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct RepairCopy {
     pub(super) message: MessageId,
-    pub(super) segments: SegmentRun,
+    pub(super) segments: Vec<u32>,
     pub(super) sent_as: TakenRun,
 }
 
 /// The progress of a message.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SendProgress {
     /// Bytes taken from the unscheduled start that are not given back.
     unscheduled: u64,
@@ -115,7 +116,7 @@ impl SendProgress {
 }
 
 /// A message that has not ended.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SendMessage {
     pub(super) serial: MessageSerial,
     /// The header fields that its packets have in common, apart from the time stamp.

@@ -9,6 +9,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::{Index, IndexMut};
 
+use serde::{Deserialize, Serialize};
+
 use super::message::SendMessage;
 use super::probe::ProbeState;
 use crate::message::find_open;
@@ -16,7 +18,7 @@ use crate::priority::SendTurn;
 use crate::units::{MessageId, MessageSerial};
 
 /// A place for an open message.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct MessagePlace {
     message: Option<SendMessage>,
     /// The turn by which it is among the turns.
@@ -26,7 +28,7 @@ struct MessagePlace {
 }
 
 /// The open messages to one peer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct OpenMessages {
     places: Vec<MessagePlace>,
     free: Vec<u32>,

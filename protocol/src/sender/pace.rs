@@ -1,5 +1,7 @@
 //! How fast segments leave.
 
+use serde::{Deserialize, Serialize};
+
 use crate::machine::SegmentRun;
 use crate::units::{Instant, MessageId, Span};
 
@@ -18,7 +20,7 @@ const LONE_GROWTH: u64 = 32;
 
 /// How long the new segments of a message take to leave, whatever holds them up: the window, grants
 /// or this host.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct SendPace {
     last: Option<PacedRun>,
     segments: u64,
@@ -28,7 +30,7 @@ pub(super) struct SendPace {
 
 /// How long a packet takes to leave that is not part of a run: the least time until the next one
 /// left, lately.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct LonePace {
     /// When the last packet left, if it was a lone one that another was to follow at once.
     last: Option<Instant>,
@@ -47,7 +49,7 @@ impl LonePace {
 }
 
 /// The last run that has left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct PacedRun {
     message: MessageId,
     at: Instant,

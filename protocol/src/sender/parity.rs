@@ -1,6 +1,8 @@
 //! How much parity a message has, how far it has been sent, and the loss by which it is chosen.
 //! `sender/parity_turn.rs` has the rules.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::Stamp;
 
 /// After this many packets, older ones count half.
@@ -12,7 +14,7 @@ const LOSS_UNKNOWN: f64 = 0.001;
 
 /// The share of packets to one peer that are lost, over the latest tens of thousands. Older ones
 /// count in part, so that a share below one packet of the memory does not become none.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct LossShare {
     sent: f64,
     lost: f64,
@@ -55,7 +57,7 @@ impl LossShare {
 }
 
 /// The parity of one message.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct MessageParity {
     /// Whether it is decided how much there is.
     pub(super) is_decided: bool,

@@ -1,6 +1,8 @@
 //! How much the receiver of one message was told by PROBE, and when the message asks again.
 //! `sender/asking.rs` has the rules.
 
+use serde::{Deserialize, Serialize};
+
 use super::history::PathRecord;
 use crate::rtt::Rtt;
 use crate::units::{Instant, Span, Stamp};
@@ -44,7 +46,7 @@ impl ReportWait<'_> {
 }
 
 /// How much the receiver knows about a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum SendStage {
     /// It has an unscheduled start, which waits for the window. The receiver need not know of it.
     Unsent,
@@ -60,7 +62,7 @@ pub(super) enum SendStage {
 }
 
 /// Who asks about a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum ProbeDuty {
     /// The message itself, at its own time.
     Itself,
@@ -71,7 +73,7 @@ pub(super) enum ProbeDuty {
 }
 
 /// The probes of one message.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct ProbeState {
     pub(super) stage: SendStage,
     pub(super) duty: ProbeDuty,

@@ -10,6 +10,8 @@
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bitmap::Bitmap;
 use crate::priority::{RepairNeed, SendAttempt};
 
@@ -24,7 +26,7 @@ pub(super) fn holes_to_keep(share: f64, in_flight: u32) -> u32 {
 }
 
 /// Who decides which segments of a message stay missing.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 enum HoleChooser {
     /// The sender, within the message's tolerance.
     Sender,
@@ -33,7 +35,7 @@ enum HoleChooser {
 }
 
 /// The lost segments of a message.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct RepairState {
     /// To be sent again, in this order. Segments that arrive meanwhile are skipped.
     queue: VecDeque<u32>,

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bitmap::Bitmap;
 
 /// The segments of a message that were sent without a grant.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Speculation {
     /// Segments, in sending order, that may be sent so.
     pub(super) until: u32,

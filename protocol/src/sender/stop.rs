@@ -1,11 +1,13 @@
 //! STOP, the last report of a message, which may take several packets.
 
+use serde::{Deserialize, Serialize};
+
 use super::message::SendMessage;
 use crate::bitmap::Bitmap;
 use crate::wire::SegmentReport;
 
 /// How much of STOP was heard.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct StopHeard {
     /// The segments that the receiver accepted as lost, as far as it has named them.
     missing: Option<Bitmap>,

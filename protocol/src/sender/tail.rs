@@ -28,6 +28,7 @@
 //! PROBE left without marks, it may only have overtaken the packets on other paths: these get their
 //! first marks a quarter of a round trip later, unless they are acknowledged by then.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::history::{HoleJudge, PathRecord};
@@ -81,7 +82,7 @@ impl PathRecord {
 pub(super) type PathEnds = SmallVec<[PathMark; 8]>;
 
 /// A PROBE that is to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct TailMark {
     pub(super) message: MessageId,
     /// Its path; its number follows when it leaves.

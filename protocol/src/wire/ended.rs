@@ -1,5 +1,7 @@
 //! Which earlier messages have ended: a field in packets that a sender sends anyway.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::MessageSerial;
 
 /// The largest number that the header has room for.
@@ -7,7 +9,7 @@ const SAID_MAX: u8 = 15;
 
 /// Which messages have ended at their sender before the message of a packet. It has heard their
 /// STOP, or cancelled them, so their receiver may forget those that are complete.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EndedEarlier(u8);
 
 impl EndedEarlier {

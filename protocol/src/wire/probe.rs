@@ -6,6 +6,8 @@
 //!        holes           a SegmentReport and a bitmap of the holes; absent if there are none
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 use super::report::{REPORT_BYTES, SegmentReport};
 use super::{Flags, Header};
 use crate::bitmap::Bitmap;
@@ -27,7 +29,7 @@ const PRESENT: u8 = 1;
 ///     6  present         u8, 1
 ///     7  zero            u8
 /// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PathMark {
     /// Traffic class.
     pub class: Class,
@@ -70,7 +72,7 @@ impl PathMark {
 }
 
 /// How sure a sender is of the holes that PROBE names: as sure as of the least sure one.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum HoleProof {
     /// They are lost.
     #[default]

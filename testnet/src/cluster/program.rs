@@ -570,6 +570,8 @@ fn small_limits(schedule: &ClusterSchedule) -> (EndpointLimits, CommunicatorLimi
         plans: rng.random_range(1..4),
         ..CommunicatorLimits::USUAL
     };
+    // Most ranks of these clusters have two to seven peers.
+    endpoint.awake_peers = rng.random_range(1..8);
     (endpoint, communicator)
 }
 
