@@ -11,13 +11,15 @@
 mod metrics;
 mod peer;
 mod peers;
+mod send_queue;
 mod transmit;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use self::peer::{EndpointPeer, NextTurn, PeerEntry};
+use self::peer::{EndpointPeer, PeerEntry};
 use self::peers::Peers;
+use self::send_queue::SendQueue;
 use crate::budget::Ledger;
 use crate::grants::{GrantNeed, NextGrant};
 use crate::job::{Job, ToleranceUse};
@@ -58,7 +60,7 @@ pub struct Endpoint {
     /// Peers with a control packet to send, in turn.
     talkers: VecDeque<u32>,
     /// Peers that may have data to send, in turn.
-    senders: VecDeque<u32>,
+    senders: SendQueue,
     /// When to look at which peer again. When a peer's time was moved, older entries remain and are
     /// skipped.
     deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -87,7 +89,7 @@ impl Endpoint {
             common: RankState::new(settings, Ledger::new(cap)),
             seed,
             talkers: VecDeque::new(),
-            senders: VecDeque::new(),
+            senders: SendQueue::default(),
             deadlines: BinaryHeap::new(),
             look_armed: false,
             events: VecDeque::new(),
@@ -170,14 +172,14 @@ impl Endpoint {
         let outlook = peer.outlook(now);
         let has_room = peer.sender.has_room(self.common.settings(peer.reach));
         let entry = &mut self.peers[at];
-        entry.turn = NextTurn::Unknown;
+        self.senders.on_change(at, entry);
         if outlook.talks && !entry.talks {
             entry.talks = true;
             self.talkers.push_back(at as u32);
         }
         if has_room && !entry.sends {
             entry.sends = true;
-            self.senders.push_back(at as u32);
+            self.senders.push(at);
         }
         if let Some(due) = outlook.due {
             self.arm(at, due);
@@ -284,7 +286,7 @@ impl Endpoint {
         if entry.standing == PeerStanding::Failed {
             return;
         }
-        entry.turn = NextTurn::Unknown;
+        self.senders.on_change(at, entry);
         if !entry.talks {
             entry.talks = true;
             self.talkers.push_back(at as u32);
@@ -334,6 +336,7 @@ impl Endpoint {
         lost.receiver.add_counters(peer.receiver.counters());
         *peer = lost;
         let entry = &mut self.peers[at];
+        self.senders.on_change(at, entry);
         *entry = PeerEntry {
             standing: PeerStanding::Failed,
             talks: entry.talks,

@@ -176,29 +176,8 @@ impl Endpoint {
         transmit
     }
 
-    /// The peer that data goes to next: the one whose next segment has the first turn, among equal
-    /// turns in rotation. All share this rank's link, and urgent segments must not wait for others
-    /// there.
-    fn next_sender(&mut self) -> Option<usize> {
-        if self.senders.len() < 2 {
-            return self.senders.pop_front().map(|at| at as usize);
-        }
-        let (mut first, mut place) = (None, 0);
-        for (queued, &at) in self.senders.iter().enumerate() {
-            let turn = self.peers.turn(at as usize);
-            if queued == 0 || turn < first {
-                (first, place) = (turn, queued);
-            }
-            if turn.is_none() {
-                // It has no segment to send. Asking it takes it out of the queue.
-                break;
-            }
-        }
-        self.senders.remove(place).map(|at| at as usize)
-    }
-
     fn poll_data(&mut self, now: Instant) -> Option<(usize, Burst)> {
-        while let Some(at) = self.next_sender() {
+        while let Some(at) = self.senders.pop(&mut self.peers) {
             let peer = self.peers.wake(at);
             if self.common.has_lost && peer.reach == Reach::Network {
                 peer.sender.expect_loss();
@@ -209,7 +188,7 @@ impl Endpoint {
             if let Some(burst) = burst {
                 let entry = &mut self.peers[at];
                 entry.turn = NextTurn::Unknown;
-                self.senders.push_back(at as u32);
+                self.senders.push(at);
                 if burst.probe_at > now {
                     self.arm(at, burst.probe_at);
                 } else if !entry.talks {
