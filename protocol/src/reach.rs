@@ -158,6 +158,7 @@ impl RankState {
     }
 
     /// Lends the receiver of the peer at `place` what it works with.
+    #[inline]
     pub(crate) fn lend(
         &mut self,
         now: Instant,
