@@ -145,7 +145,7 @@ impl Endpoint {
     pub fn with_limits(mut self, limits: EndpointLimits) -> Self {
         assert!(self.peers.is_empty(), "limits are known before peers");
         self.common.remember(limits);
-        self.peers.keep_awake(limits.awake_peers);
+        self.peers.set_awake_max(limits.awake_peers);
         self
     }
 
@@ -155,29 +155,28 @@ impl Endpoint {
             rank.0 < self.common.network.identity.world_size,
             "a rank of the job"
         );
-        let known = self.peers.len();
-        let at = self.peers.place(rank, &self.common, self.seed);
-        if at == known && self.message_times.is_some() {
-            self.peers.wake(at).traffic = Some(Box::default());
-        }
-        at
+        self.peers.place(rank, &self.common, self.seed)
     }
 
     /// Queues a peer for its next actions. Called after every change of the peer.
     fn touch(&mut self, now: Instant, at: usize) {
-        if self.peers[at].standing == PeerStanding::Failed {
+        let PeerEntry {
+            standing, sends, ..
+        } = self.peers[at];
+        if standing == PeerStanding::Failed {
             return;
         }
         let peer = self.peers.wake(at);
         let outlook = peer.outlook(now);
-        let has_room = peer.sender.has_room(self.common.settings(peer.reach));
+        let settings = self.common.settings(peer.reach);
+        let joins = !sends && peer.sender.has_room(settings);
         let entry = &mut self.peers[at];
         self.senders.on_change(at, entry);
         if outlook.talks && !entry.talks {
             entry.talks = true;
             self.talkers.push_back(at as u32);
         }
-        if has_room && !entry.sends {
+        if joins {
             entry.sends = true;
             self.senders.push(at);
         }
@@ -413,7 +412,7 @@ impl Endpoint {
                 return taken;
             }
         } else {
-            self.take(now, at, datagram);
+            self.take_other(now, at, datagram);
         }
         self.collect(at);
         self.grant(now);
@@ -433,12 +432,12 @@ impl Endpoint {
             }
     }
 
-    /// Processes a packet that is not DATA.
-    fn take(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) {
+    /// Processes a packet that is not DATA. DATA is taken apart, so that its peer is found once.
+    fn take_other(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) {
         let header = &datagram.header;
         let peer = self.peers.wake(at);
         match header.kind {
-            PacketKind::Data => unreachable!("it is taken before"),
+            PacketKind::Data => debug_assert!(false, "DATA is taken before"),
             PacketKind::Parity => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
                 peer.receiver.handle_parity(header, datagram.ecn, &mut lent);
@@ -491,9 +490,13 @@ impl Endpoint {
     /// asked after this time at the latest, no longer after a gap or 300 us. Called once.
     #[inline(never)]
     fn hasten_first_answers(&mut self, now: Instant) {
-        for at in 0..self.peers.len() {
+        let sending: Vec<usize> = (0..)
+            .zip(self.peers.works())
+            .filter_map(|(at, work)| work.sends.then_some(at))
+            .collect();
+        for at in sending {
             let peer = self.peers.wake(at);
-            if peer.reach == Reach::Network && !peer.rtt.is_known() && peer.sender.is_busy() {
+            if peer.reach == Reach::Network && !peer.rtt.is_known() {
                 peer.expect_first(&self.common);
                 let gap = self.common.network.gap;
                 peer.sender.ask_within(peer.rtt.retry_wait(gap, 0));
@@ -597,7 +600,7 @@ impl Endpoint {
 
     /// Whether any message has not ended.
     pub fn is_busy(&self) -> bool {
-        (self.peers.works()).any(|work| work.sends || work.waits)
+        (self.peers.works()).any(|work| work.sends || work.receives)
     }
 
     /// Whether any message has not ended that this rank sends.

@@ -511,6 +511,11 @@ mod tests {
     #[test]
     fn tables_reach_from_the_first_path_that_is_used_to_the_last() {
         let settings = settings();
+        let mut few = PathNumbers::new(&settings);
+        for (entropy, length) in [(4, 1), (6, 3), (5, 3), (3, 4)] {
+            few.take(Class(3), Entropy(entropy), 1);
+            assert_eq!(few.next.values.len(), length, "with path {entropy}");
+        }
         let (mut numbers, mut order) = (PathNumbers::new(&settings), unproven());
         let mut full = std::collections::BTreeMap::new();
         for (turn, class) in [3, 3, 5, 1, 3, 1, 6, 1].into_iter().enumerate() {

@@ -359,7 +359,8 @@ macro_rules! name {
     ($(#[$doc:meta])* $type:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(
-            Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize,
+            Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord,
+            PartialEq, PartialOrd, Serialize,
         )]
         pub struct $type(pub $inner);
 

@@ -1,12 +1,11 @@
-//! The memory that a run needs, and that it may take. Where it is short, hosts pack what they know of
-//! peers at rest; a run without room for that is refused before it starts, not killed in the middle.
-
-use std::collections::BTreeSet;
+//! The memory that a run needs, and that it may take. Where it is short, hosts pack what they know
+//! of peers at rest. A run without room for that is refused before it starts, not killed in the
+//! middle.
 
 use gradwire_netsim::setup::{Setup, Transport};
-use gradwire_protocol::units::{ByteCount, Span};
+use gradwire_protocol::units::{ByteCount, Layer, Span};
 use gradwire_workloads::arrivals::DrawLimits;
-use gradwire_workloads::workload::Workload;
+use gradwire_workloads::workload::{Flow, Workload};
 
 use crate::error::LabError;
 
@@ -16,7 +15,7 @@ const OF_FLOW: u64 = 700;
 const OF_PEER: u64 = 6_000;
 /// The same while it is packed.
 const OF_PACKED_PEER: u64 = 600;
-/// Peers of a host that are not packed, at least: those of which it has just heard.
+/// Peers of an endpoint that are not packed, at least: those of which it has just heard.
 const AWAKE_LEAST: u64 = 16;
 /// Peers are counted up to this many flows; above, each flow counts as two.
 const COUNTED_MOST: usize = 10_000_000;
@@ -26,14 +25,25 @@ const COUNTED_MOST: usize = 10_000_000;
 pub struct Room {
     /// In bytes; `None` where the system does not say how much is free.
     bytes: Option<u64>,
+    given: bool,
+}
+
+/// The peers that the endpoints of a run have.
+struct PeerCounts {
+    /// Those of its flows.
+    of_flows: u64,
+    /// Those of its collectives at most. Most algorithms need few of them, so no run is refused for
+    /// them.
+    of_programs: u64,
+    endpoints: u64,
 }
 
 impl Room {
-    /// As much as somebody says, or as is free.
-    pub fn new(said: Option<ByteCount>) -> Self {
-        let said = said.map(ByteCount::get);
+    /// The given limit, or else the free memory.
+    pub fn new(limit: Option<ByteCount>) -> Self {
         Self {
-            bytes: said.or_else(free_memory),
+            bytes: limit.map(ByteCount::get).or_else(free_memory),
+            given: limit.is_some(),
         }
     }
 
@@ -48,7 +58,7 @@ impl Room {
         }
     }
 
-    /// The peers of a host that need not be packed for a run to fit.
+    /// The peers of an endpoint that need not be packed for a run to fit.
     ///
     /// # Errors
     /// [`LabError::Usage`] has the estimate and the room.
@@ -57,53 +67,95 @@ impl Room {
             return Ok(usize::MAX);
         };
         let flows = setup.workload.flows.len() as u64;
-        let hosts = u64::from(setup.fabric.hosts);
-        let peers = match setup.transport {
-            Transport::Gradwire => peers_of_flows(&setup.workload),
-            _ => 0,
-        };
-        let awake_least = peers.min(hosts * AWAKE_LEAST);
-        let least =
-            flows * OF_FLOW + awake_least * OF_PEER + (peers - awake_least) * OF_PACKED_PEER;
-        if least > room {
-            return Err(LabError::Usage(format!(
-                "`{}` has {flows} flows, whose run takes about {}; {} are free or allowed: use \
-                 fewer hosts or flows",
-                setup.workload.name,
-                gigabytes(least),
-                gigabytes(room)
-            )));
+        let most = PeerCounts::bound(setup);
+        if flows * OF_FLOW + (most.of_flows + most.of_programs) * OF_PEER <= room {
+            // Even if each flow has peers of its own: nothing has to be counted.
+            return Ok(usize::MAX);
         }
-        let all = peers + peers_of_programs(&setup.workload);
+        let peers = most.counted(&setup.workload);
+        let awake_least = peers.of_flows.min(peers.endpoints * AWAKE_LEAST);
+        let packed_most = peers.of_flows - awake_least;
+        let least = flows * OF_FLOW + awake_least * OF_PEER + packed_most * OF_PACKED_PEER;
+        if least > room {
+            return Err(self.refusal(setup, least));
+        }
+        let all = peers.of_flows + peers.of_programs;
         if flows * OF_FLOW + all * OF_PEER <= room {
             return Ok(usize::MAX);
         }
         let left = room.saturating_sub(flows * OF_FLOW + all * OF_PACKED_PEER);
-        let awake = left / (OF_PEER * hosts.max(1));
+        let awake = left / (OF_PEER * peers.endpoints.max(1));
         Ok(awake.max(AWAKE_LEAST) as usize)
     }
-}
 
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
-}
-
-/// How many peers all hosts have for their flows.
-fn peers_of_flows(workload: &Workload) -> u64 {
-    let flows = &workload.flows;
-    if flows.len() > COUNTED_MOST {
-        return 2 * flows.len() as u64;
+    fn refusal(self, setup: &Setup, least: u64) -> LabError {
+        let (allows, remedy) = match self.given {
+            true => ("--memory allows", "allow more, or use fewer hosts or flows"),
+            false => ("free are", "use fewer hosts or flows"),
+        };
+        LabError::Usage(format!(
+            "`{}` has {} flows, whose run takes at least {}; {allows} {}: {remedy}",
+            setup.workload.name,
+            setup.workload.flows.len(),
+            readable(least),
+            readable(self.bytes.unwrap_or_default()),
+        ))
     }
-    let ends = flows.iter().map(|flow| (flow.source, flow.destination));
-    let peers: BTreeSet<_> = ends.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
-    peers.len() as u64
 }
 
-/// How many peers all hosts have at most for their collectives: most algorithms need few of them,
-/// so no run is refused for them.
-fn peers_of_programs(workload: &Workload) -> u64 {
-    let ranks = workload.groups.iter().map(|group| group.len() as u64);
-    ranks.map(|ranks| ranks * ranks.saturating_sub(1)).sum()
+impl PeerCounts {
+    /// As many as there can be.
+    fn bound(setup: &Setup) -> Self {
+        let Workload {
+            flows,
+            programs,
+            groups,
+            ..
+        } = &setup.workload;
+        let hosts = u64::from(setup.fabric.hosts);
+        let all = hosts * hosts.saturating_sub(1);
+        let groups = groups.iter().map(|group| group.len() as u64);
+        let (of_flows, of_programs) = match setup.transport {
+            Transport::Gradwire => (
+                2 * flows.len() as u64,
+                groups.map(|ranks| ranks * ranks.saturating_sub(1)).sum(),
+            ),
+            _ => (0, 0),
+        };
+        Self {
+            of_flows: of_flows.min(all),
+            of_programs: of_programs.min(all),
+            endpoints: hosts + programs.len() as u64,
+        }
+    }
+
+    /// The same, with the peers of flows counted unless there are too many. Untagged flows are of a
+    /// background that rides another transport.
+    fn counted(self, workload: &Workload) -> Self {
+        if workload.flows.len() > COUNTED_MOST {
+            return self;
+        }
+        let tagged = |flow: &&Flow| flow.layer != Layer::UNTAGGED;
+        let ends = workload.flows.iter().filter(tagged);
+        let pair = |flow: &Flow| {
+            let (a, b) = (flow.source, flow.destination);
+            (a.min(b), a.max(b))
+        };
+        let mut pairs: Vec<(u32, u32)> = ends.map(pair).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        Self {
+            of_flows: self.of_flows.min(2 * pairs.len() as u64),
+            ..self
+        }
+    }
+}
+
+fn readable(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
 }
 
 /// Memory that the system can give to programs, in bytes; `None` where it does not say so.
@@ -127,7 +179,7 @@ mod tests {
             ..Scenario::new("single:64@100G", workload)
         };
         let setup = scenario.load().expect("it is small").setup;
-        Room { bytes: Some(room) }.awake_peers(&setup)
+        Room::new(Some(ByteCount::new(room))).awake_peers(&setup)
     }
 
     #[test]
@@ -140,7 +192,9 @@ mod tests {
         let least = pairs * OF_FLOW + 64 * (16 * OF_PEER + 47 * OF_PACKED_PEER);
         assert_eq!(of(least).ok(), Some(16));
         let refused = of(least - 1).expect_err("there is no room");
-        assert!(refused.to_string().contains("4032 flows"), "{refused}");
+        for part in ["4032 flows", "at least 11 MB", "--memory allows 11 MB"] {
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
     }
 
     #[test]

@@ -96,9 +96,10 @@ pub struct Scenario {
     #[arg(long, default_value_t = DEFAULT_THREADS, value_parser = threads)]
     #[serde(default = "default_threads")]
     pub threads: usize,
-    /// The most memory that the flows and hosts of a run may take; by default what is free. Hosts
-    /// that would take more pack what they know of peers at rest: the results are the same, and
-    /// the run takes up to three times as long.
+    /// The most memory that the flows and hosts of a run may take, such as 400M; by default as much
+    /// as is free. Hosts that would take more pack what they know of peers that they did not use
+    /// lately: the results are the same, and the run takes three to four times as long.
+    // It depends on the machine, so files of scenarios do not have it.
     #[arg(long, value_parser = values::size, value_name = "BYTES")]
     #[serde(skip)]
     pub memory: Option<ByteCount>,

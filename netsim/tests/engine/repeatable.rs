@@ -139,18 +139,24 @@ fn difference(one: &Outcome, other: &Outcome) -> String {
 fn check(what: &str, setup: &Setup, threads: &[usize]) {
     let first = essence(run(setup));
     assert!(first.events > 1000, "{what}");
-    let divided = threads.iter().map(|&threads| (threads, Division::ByEdge));
-    for (threads, division) in divided.chain([(1, Division::ByThread)]) {
+    let divided = threads
+        .iter()
+        .map(|&threads| (threads, Division::ByEdge, usize::MAX));
+    let others = [
+        (1, Division::ByThread, usize::MAX),
+        (1, Division::ByEdge, 1),
+        (1, Division::ByEdge, 3),
+    ];
+    for (threads, division, awake_peers) in divided.chain(others) {
         let again = essence(run(&Setup {
             threads,
             division,
-            // Every host packs all peers but the last one.
-            awake_peers: 1,
+            awake_peers,
             ..setup.clone()
         }));
         assert!(
             first == again,
-            "{what}, seed {}, {threads} threads, {division:?}: {}",
+            "{what}, seed {}, {threads} threads, {division:?}, {awake_peers} peers awake: {}",
             setup.seed,
             difference(&first, &again)
         );

@@ -41,7 +41,7 @@ impl Endpoint {
     /// Bytes of all packets since metrics are kept; zeros if they are not.
     pub fn carried_bytes(&self) -> CarriedBytes {
         let mut all = CarriedBytes::default();
-        for peer in self.peers.views() {
+        for peer in self.peers.awake() {
             for (_, class) in peer.traffic.iter().flat_map(|traffic| traffic.classes()) {
                 all.sent += class.sent_bytes;
                 all.received += class.received_bytes;

@@ -60,15 +60,17 @@ impl PeerEntry {
     }
 }
 
-/// The state of a peer, which can be packed unless its traffic is counted.
+/// The state of a peer.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct EndpointPeer {
+    /// As in the entry.
     pub(super) rank: Rank,
+    /// As in the entry.
     pub(super) reach: Reach,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) rtt: Rtt,
-    /// Kept when the endpoint keeps metrics.
+    /// Kept when the endpoint keeps metrics, and packs no peer.
     #[serde(skip)]
     pub(super) traffic: Option<Box<PeerTraffic>>,
 }
@@ -102,7 +104,7 @@ impl EndpointPeer {
     pub(super) fn work(&self) -> PeerWork {
         PeerWork {
             sends: self.sender.is_busy(),
-            waits: self.receiver.is_waiting(),
+            receives: self.receiver.is_waiting(),
         }
     }
 

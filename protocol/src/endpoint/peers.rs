@@ -1,12 +1,13 @@
-//! The peers of an endpoint, and which of them are packed.
+//! The peers of an endpoint, awake or packed.
 //!
 //! 1. A peer has an *entry*, which the endpoint reads for every run, and a *state*: its sender, its
-//!    receiver and its round trip, 2.5 KB and what they own.
+//!    receiver and its round trip, about 6 KB with their messages.
 //! 2. An all-to-all of a thousand ranks that one computer simulates has a million peers, most of
-//!    which are at rest at any time. So no more than [`EndpointLimits::awake_peers`] of an endpoint
-//!    are *awake*. The states of the others, those that were not used lately, are *packed* into
-//!    bytes, a tenth as many. Waking restores a state exactly, so packing costs time and changes no
-//!    packet.
+//!    which are at rest at any time. So at most [`EndpointLimits::awake_peers`] of an endpoint are
+//!    *awake*. The states of the others, those that were not used lately, are *packed* into bytes,
+//!    a tenth as many. Waking restores a state exactly, so packing costs time and changes no
+//!    packet: every field of a state is written and read, and nothing may depend on the capacity
+//!    of a list.
 //!
 //! [`EndpointLimits::awake_peers`]: crate::settings::EndpointLimits::awake_peers
 
@@ -27,8 +28,10 @@ pub(super) struct Peers {
     /// The peers that are awake, in the order in which they are looked at to be packed.
     awake: VecDeque<u32>,
     awake_max: usize,
+    /// Whether traffic is counted, in states that are too large to be packed.
+    counts_traffic: bool,
     /// Room for a state that is being packed.
-    memory: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 /// A peer's entry, and its state in one of two forms.
@@ -38,7 +41,7 @@ struct PeerSlot {
     /// `None` while it is packed.
     awake: Option<Box<EndpointPeer>>,
     /// Whether it was used since it was last looked at to be packed.
-    is_used: bool,
+    was_used: bool,
     packed: PackedPeer,
 }
 
@@ -53,10 +56,10 @@ struct PackedPeer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PeerWork {
     pub(super) sends: bool,
-    pub(super) waits: bool,
+    pub(super) receives: bool,
 }
 
-/// A peer to read: itself, or a copy while it is packed.
+/// A peer for reading: itself, or a copy while it is packed.
 pub(super) enum PeerView<'a> {
     Awake(&'a EndpointPeer),
     Copy(Box<EndpointPeer>),
@@ -80,13 +83,14 @@ impl Peers {
             places: Vec::new(),
             awake: VecDeque::new(),
             awake_max,
-            memory: Vec::new(),
+            counts_traffic: false,
+            buffer: Vec::new(),
         }
     }
 
-    /// From now on at most this many peers are awake, and at least one.
-    pub(super) fn keep_awake(&mut self, most: usize) {
-        self.awake_max = most.max(1);
+    /// From now on at most this many peers are awake; the one in use always is.
+    pub(super) fn set_awake_max(&mut self, most: usize) {
+        self.awake_max = most;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -115,11 +119,13 @@ impl Peers {
             Err(at) => {
                 let place = self.slots.len();
                 self.places.insert(at, (rank, place as u32));
-                self.list_awake(place);
+                self.make_room(place);
+                let mut peer = Box::new(EndpointPeer::new(rank, common, seed));
+                peer.traffic = self.counts_traffic.then(Box::default);
                 self.slots.push(PeerSlot {
                     entry: PeerEntry::new(rank, common),
-                    awake: Some(Box::new(EndpointPeer::new(rank, common, seed))),
-                    is_used: true,
+                    awake: Some(peer),
+                    was_used: true,
                     packed: PackedPeer::default(),
                 });
                 place
@@ -138,13 +144,13 @@ impl Peers {
             self.unpack(at);
         }
         let slot = &mut self.slots[at];
-        slot.is_used = true;
+        slot.was_used = true;
         slot.awake.as_mut().expect("it is not packed any more")
     }
 
     #[cold]
     fn unpack(&mut self, at: usize) {
-        self.list_awake(at);
+        self.make_room(at);
         let slot = &mut self.slots[at];
         slot.awake = Some(std::mem::take(&mut slot.packed).unpacked());
     }
@@ -156,6 +162,11 @@ impl Peers {
             Some(peer) => PeerView::Awake(peer),
             None => PeerView::Copy(slot.packed.unpacked()),
         }
+    }
+
+    /// The states of the peers that are awake.
+    pub(super) fn awake(&self) -> impl Iterator<Item = &EndpointPeer> {
+        self.slots.iter().filter_map(|slot| slot.awake.as_deref())
     }
 
     /// The states of all peers.
@@ -184,22 +195,23 @@ impl Peers {
 
     /// Begins to count the traffic of each peer. None is packed from now on.
     pub(super) fn count_traffic(&mut self) {
-        self.awake_max = usize::MAX;
+        self.counts_traffic = true;
         for at in 0..self.len() {
             self.wake(at).traffic = Some(Box::default());
         }
     }
 
-    /// One more peer is about to be awake. If they are too many, packs those that were not used
-    /// lately.
-    fn list_awake(&mut self, at: usize) {
+    /// The peer at a place is about to be awake. If there are too many, packs those that were not
+    /// used lately.
+    fn make_room(&mut self, at: usize) {
         while self.awake.len() >= self.awake_max
+            && !self.counts_traffic
             && let Some(first) = self.awake.pop_front()
         {
             let slot = &mut self.slots[first as usize];
-            match std::mem::take(&mut slot.is_used) {
+            match std::mem::take(&mut slot.was_used) {
                 true => self.awake.push_back(first),
-                false => slot.pack(&mut self.memory),
+                false => slot.pack(&mut self.buffer),
             }
         }
         self.awake.push_back(at as u32);
@@ -207,16 +219,17 @@ impl Peers {
 }
 
 impl PeerSlot {
-    fn pack(&mut self, memory: &mut Vec<u8>) {
-        let Some(mut peer) = self.awake.take() else {
+    fn pack(&mut self, buffer: &mut Vec<u8>) {
+        let Some(peer) = self.awake.take() else {
             return;
         };
-        // It is asked for its turn sooner than for anything else.
-        self.entry.turn = NextTurn::Known(peer.sender.next_turn());
         let bytes = loop {
-            match postcard::to_slice(&peer, memory) {
+            match postcard::to_slice(&peer, buffer) {
                 Ok(bytes) => break Box::from(&*bytes),
-                Err(_) => memory.resize(2 * memory.len().max(512), 0),
+                Err(postcard::Error::SerializeBufferFull) => {
+                    buffer.resize(2 * buffer.len().max(512), 0);
+                }
+                Err(error) => panic!("a state can be written: {error}"),
             }
         };
         let work = peer.work();
@@ -274,8 +287,9 @@ mod tests {
         slots.filter(|slot| slot.awake.is_some()).count()
     }
 
-    fn bytes(peer: &EndpointPeer) -> Vec<u8> {
-        postcard::to_allocvec(peer).expect("memory takes any state")
+    /// All fields, also those that are not packed.
+    fn fields(peer: &EndpointPeer) -> String {
+        format!("{peer:?}")
     }
 
     /// Sends a message to a peer and waits for one of it.
@@ -318,12 +332,16 @@ mod tests {
             }
         }
         assert_eq!((awake(&all), awake(&few)), (8, 3));
-        assert!(few.works().all(|work| work.sends && work.waits));
+        assert!(few.works().all(|work| work.sends && work.receives));
         for at in [0, 5, 0, 7, 1, 0] {
             let (turn, other) = (all.turn(at), few.turn(at));
             assert_eq!(turn, other, "the turn of peer {at}");
-            assert_eq!(bytes(all.wake(at)), bytes(&few.view(at)), "read peer {at}");
-            assert_eq!(bytes(all.wake(at)), bytes(few.wake(at)), "peer {at}");
+            assert_eq!(
+                fields(all.wake(at)),
+                fields(&few.view(at)),
+                "read peer {at}"
+            );
+            assert_eq!(fields(all.wake(at)), fields(few.wake(at)), "peer {at}");
             assert_eq!(awake(&few), 3);
         }
     }
@@ -332,9 +350,11 @@ mod tests {
     fn a_peer_whose_traffic_is_counted_is_not_packed() {
         let common = rank_state();
         let mut peers = Peers::new(2);
-        let places = [1, 2, 3, 4].map(|rank| peers.place(Rank(rank), &common, 5));
+        let _ = [1, 2].map(|rank| peers.place(Rank(rank), &common, 5));
         peers.count_traffic();
-        assert!(places.iter().all(|&at| peers.view(at).traffic.is_some()));
+        peers.set_awake_max(1);
+        let _ = [3, 4].map(|rank| peers.place(Rank(rank), &common, 5));
+        assert!(peers.views().all(|peer| peer.traffic.is_some()));
         assert_eq!(awake(&peers), 4);
     }
 }

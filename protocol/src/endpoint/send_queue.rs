@@ -1,9 +1,10 @@
-//! The peers that may have data to send, and which of them sends next.
+//! The queue of peers that may have data to send.
 //!
 //! The first is the one whose next segment has the first turn, among equal turns in rotation. All
 //! share this rank's link, and urgent segments must not wait for others there. A rank may send to
-//! hundreds of peers at once, so not all are compared for each run: only peers that have changed
-//! can have an earlier turn than the last one that was first.
+//! hundreds of peers at once, so a run compares all of them only if no peer has the turn of the run
+//! before any more. Otherwise it asks those that have changed, and looks for the first that has
+//! that turn, or an earlier one of these.
 
 use std::collections::VecDeque;
 
@@ -15,9 +16,10 @@ use crate::priority::SendTurn;
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     queue: VecDeque<u32>,
-    /// Peers of the queue, and some others, that have changed since they were asked for their turn.
+    /// The peers of the queue that have changed since they were asked for their turn. Some may have
+    /// left the queue since.
     changed: Vec<u32>,
-    /// No other peer of the queue has an earlier turn.
+    /// No peer of the queue has an earlier turn, apart from those that have changed.
     first: Option<SendTurn>,
 }
 
@@ -36,8 +38,8 @@ impl SendQueue {
         }
     }
 
-    /// Removes the peer that sends next. One that has nothing to send precedes all others: asking
-    /// it for a packet keeps it out of the queue.
+    /// Removes the peer to ask for a run next. One that has nothing to send precedes all others,
+    /// so that it leaves the queue.
     pub(super) fn pop(&mut self, peers: &mut Peers) -> Option<usize> {
         if self.queue.len() < 2 {
             self.changed.clear();
@@ -46,7 +48,7 @@ impl SendQueue {
         while let Some(at) = self.changed.pop() {
             match peers.turn(at as usize) {
                 Some(turn) => self.first = self.first.min(Some(turn)),
-                // It has often just sent its last packets, and stands at the end.
+                // It has often just sent its last packets, so it stands at the end.
                 None => {
                     if let Some(place) = self.queue.iter().rposition(|&queued| queued == at) {
                         self.queue.remove(place);
@@ -108,6 +110,7 @@ mod tests {
 
     proptest! {
         /// `None`: a peer is taken out. Otherwise a peer gets another turn, and is in the queue.
+        /// One without a turn is asked for it, and has no message.
         #[test]
         fn the_first_turn_goes_first_and_equal_ones_rotate(
             steps in prop::collection::vec(
@@ -135,7 +138,9 @@ mod tests {
                     continue;
                 };
                 queue.on_change(at, &mut peers[at]);
-                peers[at].turn = NextTurn::Known(turn(layer));
+                if layer.is_some() {
+                    peers[at].turn = NextTurn::Known(turn(layer));
+                }
                 match model.iter_mut().find(|(peer, _)| *peer == at) {
                     Some((_, known)) => *known = turn(layer),
                     None => {

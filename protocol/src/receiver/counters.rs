@@ -1,4 +1,4 @@
-//! What a receiver counts.
+//! The counters of a receiver.
 
 use derive_more::AddAssign;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a sender counts.
+//! The counters of a sender.
 
 use derive_more::AddAssign;
 use serde::{Deserialize, Serialize};
