@@ -116,8 +116,8 @@ pub struct Setup {
     pub threads: usize,
     /// How the fabric is divided, which changes nothing but the time that a run takes.
     pub division: Division,
-    /// Peers of each endpoint of gradwire that are not packed while they are at rest, which changes
-    /// nothing but the memory and the time that a run takes; at least 1.
+    /// The largest number of peers that an endpoint of gradwire keeps unpacked. It changes nothing
+    /// but the memory and the time that a run takes.
     pub awake_peers: usize,
     /// Time between samples of the queues; `None`: no samples.
     pub sample_every: Option<Span>,

@@ -432,12 +432,13 @@ impl Endpoint {
             }
     }
 
-    /// Processes a packet that is not DATA. DATA is taken apart, so that its peer is found once.
+    /// Processes a packet that is not DATA. The caller handles DATA itself, so that its peer is
+    /// looked up once.
     fn take_other(&mut self, now: Instant, at: usize, datagram: &Datagram<'_>) {
         let header = &datagram.header;
         let peer = self.peers.wake(at);
         match header.kind {
-            PacketKind::Data => debug_assert!(false, "DATA is taken before"),
+            PacketKind::Data => debug_assert!(false, "the caller handles DATA"),
             PacketKind::Parity => {
                 let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
                 peer.receiver.handle_parity(header, datagram.ecn, &mut lent);
@@ -603,7 +604,7 @@ impl Endpoint {
         (self.peers.works()).any(|work| work.sends || work.receives)
     }
 
-    /// Whether any message has not ended that this rank sends.
+    /// Whether any message that this rank sends has not ended.
     fn is_sending(&self) -> bool {
         self.peers.works().any(|work| work.sends)
     }

@@ -3,13 +3,13 @@
 //! 1. A path whose packet has come back no later than the average one, and unmarked, is taken
 //!    again: the paths that have returned first go first (the idea of REPS, Bonato et al., arXiv
 //!    2407.21625, with the time of the answer beside its mark).
-//! 2. Without such a path, the run takes the first free path, in turn, that takes no longer than
-//!    the average one, unless it would arrive sooner on one that was passed over. If there is none,
-//!    it takes the path on which it would arrive first. It arrives after the packets in flight
-//!    there and its own, times the time that one takes there. That is the time of the packet that
-//!    came back last, or the age of the oldest one in flight if that is longer: nothing comes back
-//!    from a path whose queue grows. A time that is long past says nothing more. Of equal paths,
-//!    the next in turn is taken.
+//! 2. Without such a path, the run takes the one on which it would arrive first, of those that the
+//!    search sees. It begins with a path that was never used, as if that took the average time, and
+//!    goes on in turn. It ends at a free path that takes no longer than the average, if the run
+//!    would arrive there sooner than on all paths seen before. A run arrives after the packets in
+//!    flight on its path and its own, times the time that one takes there. That is the time of the
+//!    packet that came back last, or the age of the oldest one in flight if that is longer: nothing
+//!    comes back from a path whose queue grows. A time that is long past says nothing more.
 //! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, and one
 //!    that lost a packet for many. For each turn of its rest it counts as so much slower, so it is
 //!    taken only where the others are slower still: where all are marked, the fast ones go on.
@@ -145,7 +145,7 @@ impl Spray {
     }
 
     /// The place of the path for a run of this many packets, by rule 2. A look at all 64 paths
-    /// would cost as much as most of what is done for a short run, so the search ends early.
+    /// would be a large part of the work for a short run, so the search ends early.
     fn next_place(&self, now: Stamp, packets: u32) -> usize {
         let (usual, longest) = (self.usual.as_micros(), self.longest_rest());
         let cost = |path: &PathState| {

@@ -66,8 +66,8 @@ impl<T: Copy> PathTable<T> {
         self.values.get_mut(place.wrapping_sub(self.start))
     }
 
-    /// Gives the path at this place a value: `before` to it and those after it, if it comes before
-    /// all that have one, and otherwise `after` to it and those before it.
+    /// Extends the table to the path at this place. If that comes before all others, it and those
+    /// up to them get `before`; otherwise it and those from the last one on get `after`.
     fn reach(&mut self, place: usize, before: T, after: T) {
         if self.values.is_empty() {
             self.start = place;

@@ -33,9 +33,10 @@ pub struct EndpointLimits {
     pub clean_packets: u64,
     /// Packets that come in order before a peer's paths are trusted to keep it.
     pub order_proof: u32,
-    /// Most peers whose state is kept unpacked; that of the one in use always is. To pack the
-    /// others saves nine tenths of their memory in a simulator with thousands of endpoints. It
-    /// changes no packet, and takes some microseconds each time, more for long messages.
+    /// The largest number of peers whose states are kept unpacked; that of the one in use always
+    /// is. To pack the others saves nine tenths of their memory in a simulator with thousands of
+    /// endpoints. It changes no packet, and takes some microseconds each time, more for long
+    /// messages.
     pub awake_peers: usize,
 }
 

@@ -103,7 +103,10 @@ impl Default for DrawLimits {
 impl DrawLimits {
     /// The memory that this many flows take, in words.
     pub(crate) fn memory(flows: u64) -> String {
-        format!("{:.1} GB", flows as f64 * FLOW_MEMORY as f64 / 1e9)
+        match flows as f64 * FLOW_MEMORY as f64 {
+            bytes if bytes < 1e9 => format!("{:.0} MB", bytes / 1e6),
+            bytes => format!("{:.1} GB", bytes / 1e9),
+        }
     }
 }
 

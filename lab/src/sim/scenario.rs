@@ -98,7 +98,7 @@ pub struct Scenario {
     pub threads: usize,
     /// The most memory that the flows and hosts of a run may take, such as 400M; by default as much
     /// as is free. Hosts that would take more pack what they know of peers that they did not use
-    /// lately: the results are the same, and the run takes three to four times as long.
+    /// lately: the results are the same, and the run takes two to four times as long.
     // It depends on the machine, so files of scenarios do not have it.
     #[arg(long, value_parser = values::size, value_name = "BYTES")]
     #[serde(skip)]

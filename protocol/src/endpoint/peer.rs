@@ -12,8 +12,8 @@ use crate::rtt::Rtt;
 use crate::sender::Sender;
 use crate::units::{Instant, Rank};
 
-/// The turn of a sender's next segment, kept because the endpoint compares the turns of all peers
-/// for each run.
+/// The turn of a sender's next segment, kept because the send queue reads those of many peers for a
+/// run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NextTurn {
     /// The sender has changed since it was asked.
@@ -70,7 +70,7 @@ pub(super) struct EndpointPeer {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) rtt: Rtt,
-    /// Kept when the endpoint keeps metrics, and packs no peer.
+    /// Kept while the endpoint keeps metrics; it packs no peer then.
     #[serde(skip)]
     pub(super) traffic: Option<Box<PeerTraffic>>,
 }

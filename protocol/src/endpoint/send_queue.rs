@@ -2,9 +2,9 @@
 //!
 //! The first is the one whose next segment has the first turn, among equal turns in rotation. All
 //! share this rank's link, and urgent segments must not wait for others there. A rank may send to
-//! hundreds of peers at once, so a run compares all of them only if no peer has the turn of the run
-//! before any more. Otherwise it asks those that have changed, and looks for the first that has
-//! that turn, or an earlier one of these.
+//! hundreds of peers at once, so for a run only those are asked that have changed. The run goes to
+//! the first peer in rotation that has the turn of the run before, or the earliest turn of those
+//! that have changed if that comes first. All are compared only if no peer has that turn any more.
 
 use std::collections::VecDeque;
 
