@@ -248,11 +248,11 @@ fn hold(rtt: &Rtt, settings: &EndpointSettings) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::job::Job;
     use crate::settings::Identity;
-    use crate::units::JobId;
+    use crate::units::{JobId, Share};
 
     const IDENTITY: Identity = Identity {
         rank: Rank(0),
@@ -260,6 +260,16 @@ mod tests {
         job: JobId(1),
         epoch: 0,
     };
+
+    /// The state of rank 0 of so many.
+    pub(crate) fn rank_state(world_size: u16) -> RankState {
+        let identity = Identity {
+            world_size,
+            ..IDENTITY
+        };
+        let settings = EndpointSettings::new(identity, &Job::default());
+        RankState::new(settings, Ledger::new(Share::ALL))
+    }
 
     #[test]
     fn a_round_trip_of_minutes_makes_no_long_gap() {

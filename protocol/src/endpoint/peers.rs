@@ -117,6 +117,8 @@ impl Peers {
         match self.search(rank) {
             Ok(at) => self.places[at].1 as usize,
             Err(at) => {
+                let world_size = common.network.identity.world_size;
+                assert!(rank.0 < world_size, "a rank of the job");
                 let place = self.slots.len();
                 self.places.insert(at, (rank, place as u32));
                 self.make_room(place);
@@ -261,29 +263,12 @@ impl IndexMut<usize> for Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Ledger;
-    use crate::job::Job;
-    use crate::message::{LengthRule, ReceiveRequest, SendRequest};
-    use crate::settings::{EndpointSettings, Identity};
-    use crate::units::{Instant, JobId, MessageKey, Share, Signature, Span, Step};
+    use crate::message::{LengthRule, ReceiveRequest};
+    use crate::reach::tests::rank_state;
+    use crate::sender::tests::request;
+    use crate::units::{Instant, Span};
 
     const NOW: Instant = Instant::START;
-
-    fn rank_state() -> RankState {
-        let identity = Identity {
-            rank: Rank(0),
-            world_size: 9,
-            job: JobId(1),
-            epoch: 0,
-        };
-        let settings = EndpointSettings::new(identity, &Job::default());
-        RankState::new(settings, Ledger::new(Share::ALL))
-    }
-
-    fn awake(peers: &Peers) -> usize {
-        let slots = peers.slots.iter();
-        slots.filter(|slot| slot.awake.is_some()).count()
-    }
 
     /// All fields, also those that are not packed.
     fn fields(peer: &EndpointPeer) -> String {
@@ -292,36 +277,27 @@ mod tests {
 
     /// Sends a message to a peer and waits for one of it.
     fn use_peer(peer: &mut EndpointPeer, common: &mut RankState) {
-        let (key, step, bytes) = (MessageKey(7), Step(3), 5_000);
-        let request = SendRequest {
-            key,
-            signature: Signature::NONE,
-            step,
-            bytes,
-            tolerance: Share::NONE,
-            contributors: 1,
-            tags: Default::default(),
-        };
-        let settings = common.settings(peer.reach).clone();
-        peer.sender.send(NOW, request, &settings);
-        let request = ReceiveRequest {
-            key,
-            signature: Signature::NONE,
-            step,
-            bytes,
+        let settings = common.settings(peer.reach);
+        let outgoing = request(settings, 4);
+        let incoming = ReceiveRequest {
+            key: outgoing.key,
+            signature: outgoing.signature,
+            step: outgoing.step,
+            bytes: outgoing.bytes,
             length: LengthRule::Exact,
-            tolerance: Share::NONE,
+            tolerance: outgoing.tolerance,
             urgency: None,
             patience_ends: None,
         };
+        peer.sender.send(NOW, outgoing, settings);
         let mut lent = common.lend(NOW, 0, peer.reach, &peer.rtt);
-        peer.receiver.expect(request, &mut lent);
+        peer.receiver.expect(incoming, &mut lent);
         peer.rtt.sample(Span::from_micros(u64::from(peer.rank.0)));
     }
 
     #[test]
     fn peers_beyond_the_most_are_packed_and_are_the_same_when_they_wake() {
-        let mut common = rank_state();
+        let mut common = rank_state(9);
         let (mut all, mut few) = (Peers::new(usize::MAX), Peers::new(3));
         for rank in (1..9).map(Rank) {
             for peers in [&mut all, &mut few] {
@@ -329,22 +305,22 @@ mod tests {
                 use_peer(peers.wake(at), &mut common);
             }
         }
-        assert_eq!((awake(&all), awake(&few)), (8, 3));
+        assert_eq!((all.awake().count(), few.awake().count()), (8, 3));
         assert!(few.works().all(|work| work.sends && work.receives));
         for at in [0, 5, 0, 7, 1, 0] {
             let seen = fields(&few.view(at));
             assert_eq!(fields(all.wake(at)), seen, "read peer {at}");
-            assert_eq!(awake(&few), 3, "a look wakes no peer");
+            assert_eq!(few.awake().count(), 3, "a look wakes no peer");
             let (turn, other) = (all.turn(at), few.turn(at));
             assert_eq!(turn, other, "the turn of peer {at}");
             assert_eq!(fields(all.wake(at)), fields(few.wake(at)), "peer {at}");
-            assert_eq!(awake(&few), 3);
+            assert_eq!(few.awake().count(), 3);
         }
     }
 
     #[test]
     fn a_peer_whose_traffic_is_counted_is_not_packed() {
-        let common = rank_state();
+        let common = rank_state(9);
         let mut peers = Peers::new(1);
         for rank in [1, 2] {
             peers.place(Rank(rank), &common, 5);
@@ -355,6 +331,6 @@ mod tests {
             peers.place(Rank(rank), &common, 5);
         }
         assert!(peers.views().all(|peer| peer.traffic.is_some()));
-        assert_eq!(awake(&peers), 4);
+        assert_eq!(peers.awake().count(), 4);
     }
 }

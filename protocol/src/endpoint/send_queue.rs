@@ -79,24 +79,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::budget::Ledger;
-    use crate::job::Job;
     use crate::priority::{SendAttempt, Urgency};
-    use crate::reach::RankState;
-    use crate::settings::{EndpointSettings, Identity};
-    use crate::units::{JobId, Layer, Rank, Share};
+    use crate::reach::tests::rank_state;
+    use crate::units::{Layer, Rank};
 
     const PEERS: usize = 6;
 
     fn peers() -> Peers {
-        let identity = Identity {
-            rank: Rank(0),
-            world_size: 1 + PEERS as u16,
-            job: JobId(1),
-            epoch: 0,
-        };
-        let settings = EndpointSettings::new(identity, &Job::default());
-        let common = RankState::new(settings, Ledger::new(Share::ALL));
+        let common = rank_state(1 + PEERS as u16);
         let mut peers = Peers::new(usize::MAX);
         for rank in (1..=PEERS as u16).map(Rank) {
             peers.place(rank, &common, 1);
