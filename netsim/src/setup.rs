@@ -281,7 +281,7 @@ impl Setup {
         }
         let by_edge = Partition::by_edge(fabric, self.threads);
         let gains = by_edge.regions > among_threads.regions
-            && self.events_of_window(&by_edge, by_edge.regions) >= EVENTS_OF_REGION_MIN
+            && self.events_of_window(by_edge.window(), by_edge.regions) >= EVENTS_OF_REGION_MIN
             && self.keeps_busy(&by_edge);
         match gains && self.crossing_trigger(&by_edge).is_none() {
             true => Ok(by_edge),
@@ -290,13 +290,13 @@ impl Setup {
     }
 
     /// Events in a window at full load, of each of as many equal parts.
-    fn events_of_window(&self, partition: &Partition, parts: usize) -> u64 {
-        partition.lookahead.as_picos() / self.event_gap(parts).as_picos().max(1)
+    fn events_of_window(&self, window: Span, parts: usize) -> u64 {
+        window.as_picos() / self.event_gap(parts).as_picos().max(1)
     }
 
     /// Whether the threads have enough work between the moments at which they meet.
     fn keeps_busy(&self, partition: &Partition) -> bool {
-        let events = self.events_of_window(partition, self.threads);
+        let events = self.events_of_window(partition.lookahead, self.threads);
         self.threads == 1 || events >= EVENTS_PER_WINDOW_MIN
     }
 
@@ -320,7 +320,7 @@ impl Setup {
             return Err(SetupError::Threads {
                 threads,
                 window: partition.lookahead,
-                events: self.events_of_window(partition, threads),
+                events: self.events_of_window(partition.lookahead, threads),
             });
         }
         Ok(())
@@ -416,8 +416,8 @@ mod tests {
     #[test]
     fn a_fabric_is_divided_by_edge_switches_where_that_saves_time() {
         let regions_of = |shape, threads| regions(shape, threads, Over::WithEverything);
-        assert_eq!(regions_of("fat-tree:k=8@100G", 1), 32);
-        assert_eq!(regions_of("fat-tree:k=8@100G", 3), 33);
+        assert_eq!(regions_of("fat-tree:k=8@100G", 1), 64);
+        assert_eq!(regions_of("fat-tree:k=8@100G", 3), 66);
         assert_eq!(regions_of("fat-tree:k=4@100G", 1), 1, "few hosts");
         assert_eq!(regions_of("single:100@100G", 1), 1, "one switch");
         let short = "leaf-spine:16x8x4@1G,latency=10ns";

@@ -214,6 +214,7 @@ fn simulate_with<H: Host + Send>(
     let mut regions = regions(setup, &wiring, host);
     place(&mut regions, &wiring.partition, elements());
     let horizon = Horizon {
+        turns: wiring.partition.turns,
         lookahead: wiring.partition.lookahead,
         end: setup.limit,
     };

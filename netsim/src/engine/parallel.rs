@@ -2,8 +2,9 @@
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
 //! of its wire to reach another region, so all regions may work on a window of that length
-//! independently. At its end they exchange the packets that crossed. A thread works on its regions
-//! one after the other. Threads wait for each other by spinning for a moment, then yield: a shared
+//! independently. At its end they exchange the packets that crossed. Where regions take two turns
+//! ([`Partition::turns`](crate::engine::partition::Partition::turns)), windows are twice as long. A
+//! thread works on its regions one after the other. Threads wait for each other by spinning for a moment, then yield: a shared
 //! machine deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,10 +40,31 @@ pub struct Glance {
 /// How far regions may run.
 #[derive(Clone, Copy, Debug)]
 pub struct Horizon {
+    /// How many turns regions take: 1 or 2.
+    pub turns: usize,
     /// Least latency between two regions.
     pub lookahead: Span,
     /// When the run is stopped.
     pub end: Instant,
+}
+
+impl Horizon {
+    /// How far the regions of a turn may run, given the time before which nothing happens in those
+    /// of each turn. What they send comes back to them no sooner than it has crossed as many links
+    /// as there are turns, and what the others send no sooner than it has crossed one.
+    fn window_end(&self, turn: usize, next: &[Instant]) -> Instant {
+        let answers = (0..self.turns).fold(next[turn], |at, _| at + self.lookahead);
+        let others = (0..self.turns).filter(|&other| other != turn);
+        let news = others.map(|other| next[other] + self.lookahead).min();
+        answers.min(news.unwrap_or(END_OF_TIME)).min(self.end)
+    }
+}
+
+/// How far the regions of a turn run.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    turn: usize,
+    end: Instant,
 }
 
 /// The regions of one thread.
@@ -70,8 +92,15 @@ impl<'p, 'w, H: Host> ThreadRegions<'p, 'w, H> {
         }
     }
 
-    fn next(&self) -> Instant {
-        self.due.iter().copied().min().unwrap_or(END_OF_TIME)
+    /// The places of its regions of a turn.
+    fn of_turn(&self, turn: usize, turns: usize) -> impl Iterator<Item = usize> + use<'w, H> {
+        ((turn + self.base) % turns..self.regions.len()).step_by(turns)
+    }
+
+    /// Before this time nothing happens in its regions of a turn.
+    fn next(&self, turn: usize, turns: usize) -> Instant {
+        let due = self.of_turn(turn, turns).map(|at| self.due[at]);
+        due.min().unwrap_or(END_OF_TIME)
     }
 
     fn events(&self) -> u64 {
@@ -85,6 +114,10 @@ impl<'p, 'w, H: Host> ThreadRegions<'p, 'w, H> {
     fn deliver(&mut self, mail: RegionMail) {
         let at = usize::from(mail.target) - self.base;
         self.due[at] = self.due[at].min(mail.at());
+        debug_assert!(
+            mail.at() >= self.regions[at].now,
+            "no wire is shorter than the window"
+        );
         self.regions[at].take(mail);
     }
 
@@ -124,8 +157,9 @@ struct Exchange<C> {
     failed: AtomicBool,
     /// To each thread.
     mail: Vec<Mutex<Vec<ThreadMail<C>>>>,
-    /// Before this time, in picoseconds, nothing happens on each thread.
-    next: Vec<AtomicU64>,
+    /// For each thread the times, in picoseconds, before which nothing happens in its regions of
+    /// each turn.
+    next: Vec<Vec<AtomicU64>>,
     events: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
     horizon: Horizon,
@@ -142,7 +176,7 @@ impl Drop for PanicFlag<'_> {
     }
 }
 
-/// Regions of each thread; the last may have fewer.
+/// Regions of each thread; the last may have fewer. Of those in two turns each thread has as many.
 pub fn regions_per_thread(regions: usize, threads: usize) -> usize {
     regions.div_ceil(threads)
 }
@@ -179,7 +213,7 @@ impl<C: Default + Send> Exchange<C> {
     fn new(regions: usize, threads: usize, horizon: Horizon) -> Self {
         let share = regions_per_thread(regions, threads);
         let threads = regions.div_ceil(share);
-        let numbers = || (0..threads).map(|_| AtomicU64::new(0)).collect();
+        let numbers = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
             share,
             threads,
@@ -187,9 +221,9 @@ impl<C: Default + Send> Exchange<C> {
             round: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             mail: (0..threads).map(|_| Mutex::default()).collect(),
-            next: numbers(),
-            events: numbers(),
-            done: numbers(),
+            next: (0..threads).map(|_| numbers(horizon.turns)).collect(),
+            events: numbers(threads),
+            done: numbers(threads),
             horizon,
         }
     }
@@ -206,28 +240,49 @@ impl<C: Default + Send> Exchange<C> {
         let mut part = ThreadRegions::new(number, regions, number * self.share);
         let mut leaving: Vec<_> = (0..self.threads).map(|_| Vec::new()).collect();
         let mut next_glance = GLANCE_EVENTS;
-        loop {
+        for turn in (0..self.horizon.turns).cycle() {
             for mail in self.mail_to(number).drain(..) {
                 part.receive(mail);
             }
-            self.next[number].store(part.next().as_picos(), Ordering::Release);
-            self.events[number].store(part.events(), Ordering::Relaxed);
-            self.done[number].store(part.done(), Ordering::Relaxed);
-            self.meet();
-            let all = self.next.iter().map(|next| next.load(Ordering::Acquire));
-            let first = all.min().map_or(END_OF_TIME, Instant::from_picos);
+            let next = self.agree(&part);
+            let first = next.iter().copied().min().unwrap_or(END_OF_TIME);
             if first >= self.horizon.end {
-                return clock().beyond(began);
+                break;
             }
             let glance = self.glance(first);
             if glance.events >= next_glance {
                 next_glance = glance.events + GLANCE_EVENTS;
                 watch(glance);
             }
-            let window_end = (first + self.horizon.lookahead).min(self.horizon.end);
-            self.run_window(&mut part, window_end, &mut leaving, watch);
+            let window = Window {
+                turn,
+                end: self.horizon.window_end(turn, &next),
+            };
+            self.run_window(&mut part, window, &mut leaving, watch);
             self.meet();
         }
+        clock().beyond(began)
+    }
+
+    /// Waits for the other threads. Returns the times before which nothing happens in the regions
+    /// of each turn.
+    fn agree<H: Host<Cargo = C>>(&self, part: &ThreadRegions<'_, '_, H>) -> Vec<Instant> {
+        let turns = 0..self.horizon.turns;
+        for turn in turns.clone() {
+            let next = part.next(turn, self.horizon.turns);
+            self.next[part.number][turn].store(next.as_picos(), Ordering::Release);
+        }
+        self.events[part.number].store(part.events(), Ordering::Relaxed);
+        self.done[part.number].store(part.done(), Ordering::Relaxed);
+        self.meet();
+        let first_of = |turn: usize| {
+            let next = self
+                .next
+                .iter()
+                .map(|next| next[turn].load(Ordering::Acquire));
+            next.min().map_or(END_OF_TIME, Instant::from_picos)
+        };
+        turns.map(first_of).collect()
     }
 
     fn glance(&self, now: Instant) -> Glance {
@@ -243,17 +298,17 @@ impl<C: Default + Send> Exchange<C> {
     fn run_window<H: Host<Cargo = C>>(
         &self,
         part: &mut ThreadRegions<'_, '_, H>,
-        window_end: Instant,
+        window: Window,
         leaving: &mut [Vec<ThreadMail<C>>],
         watch: &mut dyn FnMut(Glance),
     ) {
-        for at in 0..part.regions.len() {
-            if part.due[at] >= window_end {
+        for at in part.of_turn(window.turn, self.horizon.turns) {
+            if part.due[at] >= window.end {
                 continue;
             }
             let region = &mut part.regions[at];
             std::mem::swap(&mut region.packets, &mut part.packets);
-            while !region.run(window_end, GLANCE_EVENTS) {
+            while !region.run(window.end, GLANCE_EVENTS) {
                 let glance = self.glance(region.now);
                 watch(Glance {
                     done: glance.done.max(region.done()),
@@ -266,10 +321,6 @@ impl<C: Default + Send> Exchange<C> {
             let mut outbox = std::mem::take(&mut region.outbox);
             for mail in outbox.drain(..) {
                 let to = usize::from(mail.target) / self.share;
-                debug_assert!(
-                    mail.at() >= window_end,
-                    "no wire is shorter than the window"
-                );
                 match to == part.number {
                     true => part.deliver(mail),
                     false => leaving[to].push(part.hand_over(mail)),

@@ -4,6 +4,10 @@
 //! and its hosts in each, what a region touches stays in a core's caches for the window, while a
 //! whole fabric of a thousand hosts does not: see `benches/README.md`. Regions are also what
 //! threads divide among them ([`crate::engine::parallel`]).
+//!
+//! Where edge switches are not linked to each other, what one region sends reaches its like by way
+//! of a switch of the other kind, over two links. So regions of edge and core switches take one turn,
+//! those of the switches between them the next one, and each may run for twice the latency.
 
 use gradwire_fabric::topology::{Device, Fabric, Link};
 use gradwire_protocol::units::Span;
@@ -16,6 +20,9 @@ const REGIONS_MAX: usize = 1 << 12;
 pub struct Partition {
     /// How many regions there are.
     pub regions: usize,
+    /// 1: all regions run at the same time. 2: those with even numbers, then those with odd ones;
+    /// no link joins two regions of the same turn.
+    pub turns: usize,
     /// Least latency of a link between two regions; without such a link, the end of time.
     pub lookahead: Span,
     /// Region of each host.
@@ -29,9 +36,50 @@ impl Partition {
     /// with its switch.
     pub fn new(fabric: &Fabric, regions: usize) -> Self {
         let regions = regions.clamp(1, REGIONS_MAX);
-        let switch_region = regions_of_switches(fabric, regions);
+        Self::of_switches(fabric, regions, regions_of_switches(fabric, regions))
+    }
+
+    /// As many regions as there are switches with hosts, or a few more, so that each thread has as
+    /// many. Where all these switches are of one tier, each has a region of its own. Where links lead
+    /// only from tiers of even to tiers of odd numbers, regions take two turns, and are twice as many.
+    pub fn by_edge(fabric: &Fabric, threads: usize) -> Self {
+        let mut edges: Vec<u32> = fabric.links.iter().filter_map(edge_of_link).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let regions = edges.len().next_multiple_of(threads);
+        Self::in_two_turns(fabric, regions, &edges).unwrap_or_else(|| Self::new(fabric, regions))
+    }
+
+    /// As many regions for each of two turns; `None` where a link joins two of the same turn.
+    fn in_two_turns(fabric: &Fabric, regions: usize, edges: &[u32]) -> Option<Self> {
+        let tier = |switch: u32| fabric.switches[switch as usize].tier;
+        let first = tier(*edges.first()?);
+        let turns = fabric
+            .switches
+            .iter()
+            .map(|switch| u16::from((switch.tier ^ first) & 1));
+        let regions = regions.min(REGIONS_MAX / 2);
+        let parts = regions_of_switches(fabric, regions).into_iter();
+        let switch_region = parts
+            .zip(turns)
+            .map(|(part, turn)| 2 * part + turn)
+            .collect();
+        let partition = Self {
+            turns: 2,
+            ..Self::of_switches(fabric, 2 * regions, switch_region)
+        };
+        let alternates = |link: &Link| {
+            let [a, b] = link.ends.map(|end| partition.region_of(end));
+            a == b || a % 2 != b % 2
+        };
+        fabric.links.iter().all(alternates).then_some(partition)
+    }
+
+    /// All regions in one turn, from those of switches.
+    fn of_switches(fabric: &Fabric, regions: usize, switch_region: Vec<u16>) -> Self {
         let mut partition = Self {
             regions,
+            turns: 1,
             lookahead: Span::from_picos(u64::MAX),
             host_region: regions_of_hosts(fabric, &switch_region),
             switch_region,
@@ -45,18 +93,14 @@ impl Partition {
         partition
     }
 
-    /// As many regions as there are switches with hosts, or a few more, so that each thread has as
-    /// many. Where all these switches are of one tier, each has a region of its own.
-    pub fn by_edge(fabric: &Fabric, threads: usize) -> Self {
-        let mut edges: Vec<u32> = fabric.links.iter().filter_map(edge_of_link).collect();
-        edges.sort_unstable();
-        edges.dedup();
-        Self::new(fabric, edges.len().next_multiple_of(threads))
-    }
-
     /// The whole fabric in one region.
     pub fn whole(fabric: &Fabric) -> Self {
         Self::new(fabric, 1)
+    }
+
+    /// How long the regions of a turn run until those of the next one do.
+    pub fn window(&self) -> Span {
+        (0..self.turns).fold(Span::ZERO, |window, _| window + self.lookahead)
     }
 
     /// The region that a device is in.
@@ -113,8 +157,8 @@ mod tests {
     fn an_edge_switch_and_its_hosts_are_a_region() {
         let fabric = Fabric::from_shape("fat-tree:k=4@100G").expect("a fabric");
         let partition = Partition::by_edge(&fabric, 1);
-        assert_eq!(partition.regions, 8);
-        let expected: Vec<u16> = (0..16).map(|host| host / 2).collect();
+        assert_eq!((partition.regions, partition.turns), (16, 2));
+        let expected: Vec<u16> = (0..16).map(|host| host / 2 * 2).collect();
         assert_eq!(partition.host_region, expected);
         assert_eq!(partition.lookahead, fabric.links[0].latency);
     }
