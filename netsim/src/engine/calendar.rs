@@ -190,6 +190,13 @@ impl Calendar {
         self.sorted.pop()
     }
 
+    /// The event that comes after `between` others, if it is in the same slot.
+    #[inline]
+    pub fn ahead(&self, between: usize) -> Option<TimedEvent> {
+        let place = self.sorted.len().checked_sub(1 + between)?;
+        self.sorted.get(place).copied()
+    }
+
     /// A time before which nothing happens: that of the first event, or of its slot. `None` when
     /// no event is left.
     pub fn not_before(&self) -> Option<Instant> {

@@ -6,6 +6,7 @@
 
 use gradwire_fabric::routing::PortId;
 use gradwire_protocol::machine::Ecn;
+use gradwire_protocol::prefetch::prefetch_value;
 
 use crate::engine::host::Load;
 
@@ -120,6 +121,12 @@ impl<C: Default> PacketArena<C> {
     #[inline]
     pub fn at(&mut self, index: PacketIndex) -> &mut SimPacket {
         &mut self.entries[index.0 as usize]
+    }
+
+    /// Asks the processor for an entry that is used soon.
+    #[inline]
+    pub fn prefetch(&self, index: PacketIndex) {
+        prefetch_value(&self.entries[index.0 as usize]);
     }
 
     /// Both halves of an entry.

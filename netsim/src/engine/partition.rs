@@ -50,14 +50,17 @@ impl Partition {
         Self::in_two_turns(fabric, regions, &edges).unwrap_or_else(|| Self::new(fabric, regions))
     }
 
-    /// As many regions for each of two turns; `None` where a link joins two of the same turn.
+    /// As many regions for each of two turns; `None` where there is one edge, or a link joins two
+    /// regions of the same turn.
     fn in_two_turns(fabric: &Fabric, regions: usize, edges: &[u32]) -> Option<Self> {
-        let tier = |switch: u32| fabric.switches[switch as usize].tier;
-        let first = tier(*edges.first()?);
+        let [edge, _, ..] = *edges else {
+            return None;
+        };
+        let edge_tier = fabric.switches[edge as usize].tier;
         let turns = fabric
             .switches
             .iter()
-            .map(|switch| u16::from((switch.tier ^ first) & 1));
+            .map(|switch| u16::from((switch.tier ^ edge_tier) & 1));
         let regions = regions.min(REGIONS_MAX / 2);
         let parts = regions_of_switches(fabric, regions).into_iter();
         let switch_region = parts
@@ -161,6 +164,20 @@ mod tests {
         let expected: Vec<u16> = (0..16).map(|host| host / 2 * 2).collect();
         assert_eq!(partition.host_region, expected);
         assert_eq!(partition.lookahead, fabric.links[0].latency);
+    }
+
+    #[test]
+    fn regions_take_one_turn_where_edge_switches_are_linked_to_each_other() {
+        let mut fabric = Fabric::from_shape("leaf-spine:4x2x2@100G").expect("a fabric");
+        let leaves = |fabric: &Fabric| Partition::by_edge(fabric, 1);
+        assert_eq!((leaves(&fabric).regions, leaves(&fabric).turns), (8, 2));
+        let link = fabric.links[0];
+        let ends = [0, 2].map(|host| edge_of_link(&fabric.links[host]).map(Device::Switch));
+        fabric.links.push(Link {
+            ends: ends.map(|end| end.expect("a host's link")),
+            ..link
+        });
+        assert_eq!((leaves(&fabric).regions, leaves(&fabric).turns), (4, 1));
     }
 
     #[test]
