@@ -2,10 +2,10 @@
 //!
 //! Conservative windows (Chandy and Misra, 1979; Nicol, 1993): a packet needs at least the latency
 //! of its wire to reach another region, so all regions may work on a window of that length
-//! independently. At its end they exchange the packets that crossed. Where regions take two turns
-//! ([`Partition::turns`](crate::engine::partition::Partition::turns)), windows are twice as long. A
-//! thread works on its regions one after the other. Threads wait for each other by spinning for a moment, then yield: a shared
-//! machine deschedules them.
+//! independently. At its end they exchange the packets that crossed. Where regions take turns
+//! (`Partition::turns`), windows are twice as long. A thread works on its regions one after the
+//! other. Threads wait for each other by spinning for a moment, then yield: a shared machine
+//! deschedules them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
