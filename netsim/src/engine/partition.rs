@@ -5,9 +5,9 @@
 //! whole fabric of a thousand hosts does not: see `benches/README.md`. Regions are also what
 //! threads divide among them ([`crate::engine::parallel`]).
 //!
-//! Where edge switches are not linked to each other, what one region sends reaches its like over two
-//! links, by way of a switch of another tier. So regions of edge and core switches take one turn,
-//! those of the switches between them the next one, and each runs for twice the latency.
+//! Where edge switches are not linked to each other, what one region sends reaches its like over
+//! two links, by way of a switch of another tier. So regions of edge and core switches take one
+//! turn, those of the switches between them the next one, and each runs for twice the latency.
 
 use gradwire_fabric::topology::{Device, Fabric, Link};
 use gradwire_protocol::units::Span;
@@ -40,8 +40,8 @@ impl Partition {
     }
 
     /// As many regions as there are switches with hosts, or a few more, so that each thread has as
-    /// many. Where all these switches are of one tier, each has a region of its own. Where links
-    /// join only tiers of even numbers to tiers of odd ones, there are twice as many, for two turns.
+    /// many. Where all these switches are of one tier, each has a region of its own. If links join
+    /// only tiers of even numbers to tiers of odd ones, there are twice as many, for two turns.
     pub fn by_edge(fabric: &Fabric, threads: usize) -> Self {
         let mut edges: Vec<u32> = fabric.links.iter().filter_map(edge_of_link).collect();
         edges.sort_unstable();
