@@ -12,7 +12,7 @@ use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::{ByteCount, Span};
 
 use crate::exchange;
-use crate::policy::{Balance, QosPolicy, bytes_during};
+use crate::policy::{Balance, QosPolicy, TrimDepth, bytes_during};
 use crate::topology::{Fabric, Trimming};
 
 /// Bytes of a control packet: a header without payload.
@@ -25,6 +25,10 @@ const IP_AND_UDP: u32 = 48;
 pub const FULL_CORE: f64 = 0.9;
 /// Packets that a bandwidth-delay product has where speculation pays, at least.
 const SPECULATIVE_PACKETS: u64 = 8;
+/// Switches trim what waits for longer than a round trip, above which they mark, and this part of
+/// one more. A port of a tenth of the rate then has a tenth of the queue, so no packet waits there
+/// for ten times as long as on other paths; but queues of average rate mark before they trim.
+const TRIM_PART: u64 = 4;
 /// A port that marks before it drops holds this many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 
@@ -54,6 +58,7 @@ pub fn policy_of_job(job: &Job, fabric: &Fabric) -> QosPolicy {
     }
     if fabric.trimming == Trimming::On {
         policy.trims_to = Some(ByteCount::new(u64::from(CONTROL_BYTES + fabric.framing)));
+        policy.trims_above = TrimDepth::Time(policy.rtt + policy.rtt.divided(TRIM_PART));
     }
     policy
 }
@@ -73,8 +78,7 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
-///   switches trim and no loss is tolerated, since repairs of trimmed packets wait for grants.
-///   Where queues drop early, a whole product are speculative packets instead,
+///   switches trim, since repairs of trimmed packets wait for grants. Otherwise, where queues drop early, a whole product are speculative packets instead,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers
@@ -101,7 +105,7 @@ pub fn fitted(job: &Job, written: &BTreeSet<String>, fabric: &Fabric, senders: S
     if open("loss.early_drop") {
         job.loss.early_drop = early_drop(fabric);
     }
-    let trims = fabric.trimming == Trimming::On && job.greatest_tolerance().is_none();
+    let trims = fabric.trimming == Trimming::On;
     let transport = &mut job.transport;
     if open("transport.mtu") {
         transport.mtu = Mtu::Bytes(fabric.mtu + IP_AND_UDP);

@@ -682,6 +682,7 @@ impl Machine for Endpoint {
         let mut lent = self.common.lend(now, at, peer.reach, &peer.rtt);
         peer.receiver.handle_trimmed(header, &mut lent);
         self.common.grants.on_arrival(now, at as u32);
+        self.collect(at);
         self.grant(now);
         self.touch(now, at);
     }

@@ -10,8 +10,8 @@
 //!    flight on its path and its own, times the time that one takes there. That is the time of the
 //!    packet that came back last, or the age of the oldest one in flight if that is longer: nothing
 //!    comes back from a path whose queue grows. A time that is long past says nothing more.
-//! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, and one
-//!    that lost a packet for many. For each turn of its rest it counts as so much slower, so it is
+//! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, one where
+//!    a switch cut a packet for some, and one that lost a packet for many. For each turn of its rest it counts as so much slower, so it is
 //!    taken only where the others are slower still: where all are marked, the fast ones go on.
 //! 4. Control packets take all paths in turn, most of them without those that rest.
 
@@ -40,6 +40,8 @@ const PATHS_MAX: u8 = 64;
 /// Turns for which a path rests after a CE mark. More would herd packets onto the others where all
 /// are marked, as in an oversubscribed core.
 const MARK_TURNS: u32 = 1;
+/// Turns for which a path rests after a packet was cut: its queue is longer than those that mark.
+const TRIM_TURNS: u32 = 8;
 /// Turns for which a path rests after a loss, and at most.
 const LOSS_TURNS: u32 = 32;
 /// Of this many turns of paths that rest, control packets take one: where no data is sent, paths
@@ -285,11 +287,16 @@ impl Spray {
         }
     }
 
-    /// A packet on this path was dropped or cut because a queue was long, which says as much as a
-    /// mark.
+    /// A packet on this path was dropped because a queue was long, which says as much as a mark.
     pub fn on_dropped(&mut self, path: Entropy) {
         self.on_gone(path, 1);
         self.rest(path, MARK_TURNS);
+    }
+
+    /// A packet on this path was cut.
+    pub fn on_trimmed(&mut self, path: Entropy) {
+        self.on_gone(path, 1);
+        self.rest(path, TRIM_TURNS);
     }
 
     /// A packet on this path was lost.

@@ -66,7 +66,6 @@ mod report;
 mod restoring;
 mod runs;
 mod trimmed;
-mod unopened;
 mod unsent;
 
 use std::collections::VecDeque;
@@ -81,7 +80,6 @@ use self::patience::AbsentMessages;
 use self::posted::PostedMessages;
 use self::repeat::GrantWatch;
 use self::report::{EchoStamp, ReportDue};
-use self::unopened::TrimmedMessages;
 use crate::budget::Ledger;
 use crate::event::EndpointEvent;
 use crate::footprint::EndpointFootprint;
@@ -162,7 +160,6 @@ pub struct Receiver {
     closed: ClosedMessages,
     /// The REFUSE and TRIMMED that are due.
     answers: VecDeque<Header>,
-    trimmed: TrimmedMessages,
     early_segments: u64,
     /// When the sender was last told that this rank lives, but takes no more messages.
     turned_away: Option<Instant>,
@@ -231,7 +228,6 @@ impl Receiver {
             absent: AbsentMessages::default(),
             closed: ClosedMessages::default(),
             answers: VecDeque::new(),
-            trimmed: TrimmedMessages::default(),
             early_segments: 0,
             turned_away: None,
             events: VecDeque::new(),
@@ -495,7 +491,6 @@ impl Receiver {
             // Its sender would not probe if the segments that it sent before were on their way.
             receiving.announce(header.segment);
         }
-        receiving.on_trimmed(self.trimmed.take(serial));
         let start = receiving.of_turn(receiving.expected());
         lent.grants.expect(lent.now, lent.place, start);
         self.closed.on_open(serial);

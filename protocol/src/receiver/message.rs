@@ -266,11 +266,11 @@ impl ReceiveMessage {
         lent.grants.wait(turn, lent.place, self.serial);
     }
 
-    /// Switches have trimmed `packets` packets whose segments it needs: each has used up a grant.
-    /// Returns how many of these were counted as in flight.
-    pub(super) fn on_trimmed(&mut self, packets: u32) -> TurnSegments {
-        self.grants.trimmed += packets;
-        self.settle_some(packets)
+    /// A switch has trimmed a packet whose segment it needs, which has used up a grant. Returns how
+    /// many segments that were counted as in flight are so no longer.
+    pub(super) fn on_trimmed(&mut self) -> TurnSegments {
+        self.grants.trimmed += 1;
+        self.settle_some(1)
     }
 
     /// A trimmed packet has used up a grant: waits for another one, unless it waits already or is
@@ -278,15 +278,6 @@ impl ReceiveMessage {
     pub(super) fn wait_again(&mut self, lent: &mut RankResources<'_>) {
         if self.is_posted() && !self.grants.waits {
             self.wait_in(self.grants.turn, lent);
-        }
-    }
-
-    /// Whether the segments of its trimmed packets are granted again: all of it must arrive.
-    pub(super) fn regrants(&self) -> bool {
-        match self.stage {
-            ReceiveStage::Early => true,
-            ReceiveStage::Posted(tolerance) => tolerance.is_none(),
-            ReceiveStage::Complete => false,
         }
     }
 

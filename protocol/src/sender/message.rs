@@ -678,14 +678,6 @@ impl SendMessage {
         self.progress.freed += self.repair.holes().ones().saturating_sub(before);
     }
 
-    /// Only the header of a segment has arrived, and its receiver will grant it again.
-    pub(super) fn on_trimmed(&mut self, segment: u32, share: f64) {
-        match self.may_miss(segment) {
-            true => self.on_lost(segment, share),
-            false => self.wait_for_grant_of(segment),
-        }
-    }
-
     /// A segment is lost whose repair waits for a grant.
     pub(super) fn wait_for_grant_of(&mut self, segment: u32) {
         self.progress.ungranted.push_back(segment);

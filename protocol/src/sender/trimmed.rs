@@ -1,11 +1,14 @@
 //! Packets of which only the header has arrived, since a switch cut them.
 //!
-//! 1. The header shows the loss at once, whatever has arrived since: no time has to pass, and the
-//!    segment is repaired, or becomes a hole, as after any loss (rules 5 and 6 of
-//!    [`crate::sender`]). If the receiver says that it will grant the segment again
-//!    ([`Flags::REGRANTED`]), the repair waits for that: many senders whose packets were cut in one
-//!    queue would fill it again.
-//! 2. A full queue has cut the packet, and no bad link: that counts as a mark.
+//! 1. The header shows the loss at once, whatever has arrived since, so no time has to pass. If the
+//!    receiver says that it will grant the segment again ([`Flags::REGRANTED`]), it is repaired
+//!    then: many senders whose packets were cut in one queue would fill it again. Such a repair
+//!    takes no more time than a hole, which the receiver would have to be told of.
+//! 2. A long queue has cut the packet, and no bad link. It tells of its path, which rests: half of
+//!    the paths may be slow, and the window need not heed that. Queues of all paths mark packets
+//!    before they cut them.
+//! 3. Where grants have no limit, the segment is repaired at once, or becomes a hole, as after any
+//!    loss (rules 5 and 6 of [`crate::sender`]), and the packet counts as a mark.
 
 use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
@@ -29,24 +32,24 @@ impl Sender {
         let Some((at, flight)) = self.find_flight(now, header) else {
             return;
         };
+        self.counters.trimmed_segments += 1;
+        self.spray.on_trimmed(flight.entropy);
+        self.history.on_marks(1);
+        if header.flags.has(Flags::REGRANTED) {
+            self.land_lost(now, at, &flight, SendMessage::wait_for_grant_of);
+            self.wait_for_grant(now, at, rtt, settings);
+            return;
+        }
         let feedback = Feedback {
             segments: 1,
             marks: 1,
             in_flight: ByteCount::new(self.in_flight),
             ..Feedback::default()
         };
-        let react = match header.flags.has(Flags::REGRANTED) {
-            true => SendMessage::on_trimmed,
-            false => SendMessage::on_lost,
-        };
         let share = self.losses.share();
-        self.spray.on_dropped(flight.entropy);
-        self.history.on_marks(1);
         self.land_lost(now, at, &flight, |sending, segment| {
-            react(sending, segment, share);
+            sending.on_lost(segment, share);
         });
-        self.wait_for_grant(now, at, rtt, settings);
-        self.counters.trimmed_segments += 1;
         self.window.on_feedback(now, feedback, rtt);
     }
 
