@@ -419,6 +419,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_where_a_packet_was_cut_rests_longer_than_one_that_returned_a_mark() {
+        let mut spray = used(&[10, 10, 10, 10]);
+        spray.on_marks(1);
+        spray.on_trimmed(Entropy(1));
+        let rests = [0, 1, 2].map(|path| spray.rest_of(Entropy(path)));
+        assert_eq!(rests, [4, 32, 0]);
+    }
+
+    #[test]
     fn an_earlier_packet_of_a_repaired_segment_says_nothing_about_the_path() {
         let mut spray = used(&[20, 20]);
         assert_eq!(sent(&mut spray, 130, 1), [0]);

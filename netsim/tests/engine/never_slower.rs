@@ -2,7 +2,7 @@
 //! asks the latter of 210 cells.
 
 use gradwire_netsim::results::statistics;
-use gradwire_netsim::setup::Setup;
+use gradwire_netsim::setup::{Setup, Transport};
 use gradwire_protocol::job::ReduceAlgorithm;
 use gradwire_protocol::priority::EarlyDrop;
 use gradwire_protocol::units::Span;
@@ -123,6 +123,46 @@ fn a_lost_first_answer_costs_no_gap() {
 fn a_first_loss_at_the_end_of_a_message_costs_no_half_gap() {
     let mean = all_to_all_with_default_gap("0.017%");
     assert!(mean <= 400.0, "{mean:.0} us");
+}
+
+/// Trimmed segments of tolerant messages were repaired at once, and cut again: an incast took 8.5
+/// times as long as a lossless one.
+#[test]
+fn a_tolerance_costs_nothing_where_switches_trim() {
+    for (shape, workload) in [
+        (
+            "fat-tree:k=8@100G,trim=on,mtu=4150,framing=0",
+            "incast:64x64KB",
+        ),
+        (
+            "fat-tree:k=4@100G,trim=on,mtu=4150,framing=0",
+            "all-to-all:64KB",
+        ),
+    ] {
+        let ratio = ratio(shape, workload, 1);
+        assert!(ratio <= 1.02, "{ratio:.3}");
+    }
+}
+
+/// Half of the core links of a pod have a tenth of the rate. Trimmed packets shrank the windows,
+/// and ports of any rate kept as many bytes: it took 1.1 times as long as over RCCC.
+#[test]
+fn slow_core_links_cost_no_more_than_over_rccc_where_switches_trim() {
+    let mean = |transport| {
+        let times = over_seeds(1..=10, |seed| {
+            let shape = "fat-tree:k=8@100G,core-slow=8@10G,trim=on,mtu=4150,framing=0";
+            let mut setup = lines(shape, "permutation:2MB", seed);
+            setup.transport = transport;
+            makespan(&setup)
+        });
+        mean_and_error(&times).0
+    };
+    let (own, rccc) = (mean(Transport::Gradwire), mean(Transport::Rccc));
+    println!("gradwire {own:.1} us, RCCC {rccc:.1}, seeds 1 to 10");
+    assert!(
+        own <= 1.03 * rccc,
+        "gradwire {own:.1} us, RCCC {rccc:.1}, seeds 1 to 10"
+    );
 }
 
 /// What a full core drops early it would have carried a moment later.

@@ -144,10 +144,13 @@ fn a_trimmed_segment_is_repaired_a_round_trip_later() {
     assert_eq!(ends.ends[1].counters().receiver.duplicate_segments, 0);
 }
 
+/// Where grants have no limit, a repair would have to be sent at once.
 #[test]
-fn trimmed_segments_within_the_tolerance_stay_missing() {
+fn trimmed_segments_within_the_tolerance_stay_missing_if_grants_have_no_limit() {
     let message = TestMessage::lossless(1, 140_000).tolerating(share(0.2));
-    let mut ends = Ends::new(message);
+    let mut job = job();
+    job.transport.grant_window = Some(GrantWindow::Unlimited);
+    let mut ends = Ends::of_job(&job, message);
     let mut cut = Vec::new();
     let (holes, _) = ends.run(|header| {
         let cuts = header.segment % 10 == 4 && !cut.contains(&header.segment);
@@ -194,8 +197,29 @@ fn repairs_of_trimmed_packets_wait_for_grants() {
 }
 
 #[test]
-fn a_message_whose_packets_are_all_trimmed_arrives() {
-    for bytes in [1_000, 14_000, 140_000, 1_400_000] {
+fn trimmed_segments_of_a_tolerant_message_are_granted_again() {
+    let message = TestMessage::lossless(1, 140_000).tolerating(share(0.2));
+    let mut ends = Ends::granting(message);
+    let mut cut = BTreeSet::new();
+    let (holes, _) = ends.run(|header| header.segment % 10 == 4 && cut.insert(header.segment));
+    assert_eq!((holes.len(), cut.len()), (0, 10));
+}
+
+/// A header opens its message, so nobody waits until the sender asks.
+#[test]
+fn a_message_whose_packets_are_all_trimmed_takes_a_round_trip_more() {
+    for bytes in [1_000, 14_000] {
+        let (_, whole) = Ends::granting(TestMessage::lossless(1, bytes)).run(|_| false);
+        let mut ends = Ends::granting(TestMessage::lossless(1, bytes));
+        let mut cut = BTreeSet::new();
+        let (holes, took) = ends.run(|header| cut.insert(header.segment));
+        assert_eq!((holes.len(), took), (0, whole + WAY * 2), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_long_message_whose_packets_are_all_trimmed_arrives() {
+    for bytes in [140_000, 1_400_000] {
         let mut ends = Ends::granting(TestMessage::lossless(1, bytes));
         let mut cut = BTreeSet::new();
         let (holes, _) = ends.run(|header| cut.insert(header.segment));
