@@ -78,7 +78,8 @@ pub fn early_drop(fabric: &Fabric) -> EarlyDrop {
 /// The unscheduled start of messages to a peer is:
 /// - one packet where many ranks send to one (reductions to a root),
 /// - two packets where hosts send flows unannounced; three quarters of a bandwidth-delay product if
-///   switches trim, since repairs of trimmed packets wait for grants. Otherwise, where queues drop early, a whole product are speculative packets instead,
+///   switches trim, since repairs of trimmed packets wait for grants. Otherwise, where queues drop
+///   early, a whole product are speculative packets instead,
 /// - a whole bandwidth-delay product where ranks send in turns, as in the other collectives.
 ///
 /// A rank grants more than its link takes if its senders have several such receivers, as workers

@@ -261,9 +261,10 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     },
     Setting {
         name: "trim",
-        doc: "Whether switches cut data packets that they would drop to their headers, which go on \
-              in the highest queue (gradwire's switches; ndp, eqds, nscc and rccc have their own), \
-              unless the command line says; off by default.",
+        doc: "Whether switches cut data packets to their headers, which go on in the highest \
+              queue, where a queue is full or longer than 1.25 round trips at its rate \
+              (gradwire's switches; ndp, eqds, nscc and rccc have their own), unless the command \
+              line says; off by default.",
         allowed: "on, off",
         form: || ValueForm::Words(vec!["on", "off"]),
         set: |settings, text| {

@@ -146,7 +146,7 @@ pub struct Fabric {
     /// Depth, as a share of rate x round trip, above which data queues mark ECT and drop not-ECT
     /// packets; `None`: never, they only drop packets that do not fit.
     pub marks_above: Option<Share>,
-    /// Whether switches cut the data packets that they would drop.
+    /// Whether switches cut data packets to their headers where a queue is long.
     pub trimming: Trimming,
 }
 

@@ -10,9 +10,10 @@
 //!    flight on its path and its own, times the time that one takes there. That is the time of the
 //!    packet that came back last, or the age of the oldest one in flight if that is longer: nothing
 //!    comes back from a path whose queue grows. A time that is long past says nothing more.
-//! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, one where
-//!    a switch cut a packet for some, and one that lost a packet for many. For each turn of its rest it counts as so much slower, so it is
-//!    taken only where the others are slower still: where all are marked, the fast ones go on.
+//! 3. A path that returned CE, or dropped a packet early, *rests* for a turn of all paths, one
+//!    where a switch cut a packet for some, and one that lost a packet for many. For each turn of
+//!    its rest it counts as so much slower, so it is taken only where the others are slower still:
+//!    where all are marked, the fast ones go on.
 //! 4. Control packets take all paths in turn, most of them without those that rest.
 
 use std::collections::VecDeque;

@@ -83,8 +83,8 @@ pub struct Scenario {
     #[arg(long, value_name = "HOW")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
-    /// Whether gradwire's switches cut packets that they would drop to their headers: on or off; by
-    /// default as the fabric says, else off.
+    /// Whether gradwire's switches cut packets to their headers where a queue is long: on or off;
+    /// by default as the fabric says, else off.
     #[arg(long, value_name = "WHETHER")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trim: Option<String>,

@@ -3,8 +3,8 @@
 //! 1. The packet has used up a grant, and its segment needs another one, whether or not it may be
 //!    missing. The message waits for that in turn, and so does the repair ([`Flags::REGRANTED`]):
 //!    many senders whose packets were cut in one queue would fill it again.
-//! 2. It opens its message as a whole packet does: a switch may have cut all packets of a short one,
-//!    which would have no grant until its sender asks.
+//! 2. It opens its message as a whole packet does: a switch may have cut all packets of a short
+//!    one, which would have no grant until its sender asks.
 //! 3. Nothing else follows from such a header. It may have overtaken whole packets, so it says
 //!    nothing about the order of its path, and echoes no time.
 
