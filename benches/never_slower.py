@@ -58,13 +58,14 @@ class Cell:
         """The same without a tolerance."""
         return replace(self, tolerance="0")
 
-    def words(self, seed: int) -> list[str]:
-        """The command."""
+    def words(self, seed: int, settings: str) -> list[str]:
+        """The command, with these settings of the fabric, too."""
         kept = (1 - self.loss / 100) ** (1 / LINKS[self.fabric.split(":")[0]])
         lossy = f",loss={100 * (1 - kept):.4f}%" if self.loss else ""
         gap = ["--set", f"transport.gap={self.gap}"] if self.gap else []
         tolerance = ["--tolerance", self.tolerance, "--seed", str(seed)]
-        return ["sim", "run", self.fabric + lossy, self.workload, *tolerance, *gap, "--json"]
+        fabric = self.fabric + lossy + settings
+        return ["sim", "run", fabric, self.workload, *tolerance, *gap, "--json"]
 
     def __str__(self) -> str:
         """Write the cell as its row of the table names it."""
@@ -101,6 +102,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="runs of a cell (default: 3)")
     parser.add_argument("--most", type=float, default=1.01, help="allowed ratio (default: 1.01)")
     parser.add_argument("--only", default="", help="cells whose text has this regular expression")
+    parser.add_argument("--settings", default="", help="of all fabrics, too, such as ,trim=on")
     parser.add_argument("--worst", type=int, default=30, help="rows to print (default: 30)")
     given = parser.parse_args()
 
@@ -108,7 +110,8 @@ def main() -> int:
     needed = sorted({*chosen, *(cell.lossless() for cell in chosen)}, key=str)
     runs = list(itertools.product(needed, range(1, given.seeds + 1)))
     with ThreadPoolExecutor(cpu_count()) as pool:
-        found = pool.map(lambda run: simulated_us([given.gradwire, *run[0].words(run[1])]), runs)
+        commands = ([given.gradwire, *cell.words(seed, given.settings)] for cell, seed in runs)
+        found = pool.map(simulated_us, commands)
     times: dict[Cell, float] = dict.fromkeys(needed, 0.0)
     for (cell, _), took in zip(runs, found, strict=True):
         times[cell] += took / given.seeds

@@ -26,9 +26,10 @@ pub const FULL_CORE: f64 = 0.9;
 /// Packets that a bandwidth-delay product has where speculation pays, at least.
 const SPECULATIVE_PACKETS: u64 = 8;
 /// Switches trim what waits for longer than a round trip, above which they mark, and this part of
-/// one more. A port of a tenth of the rate then has a tenth of the queue, so no packet waits there
-/// for ten times as long as on other paths; but queues of average rate mark before they trim.
-const TRIM_PART: u64 = 4;
+/// one more; a quarter would not hold the bursts of direct all-reduces. A port of a tenth of the
+/// rate then has a tenth of the queue, so no packet waits there for ten times as long as on other
+/// paths; but queues of average rate mark before they trim.
+const TRIM_PART: u64 = 2;
 /// A port that marks before it drops holds this many times the depth above which it marks.
 const MARK_ROOM: u64 = 2;
 

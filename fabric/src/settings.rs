@@ -262,7 +262,7 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     Setting {
         name: "trim",
         doc: "Whether switches cut data packets to their headers, which go on in the highest \
-              queue, where a queue is full or longer than 1.25 round trips at its rate \
+              queue, where a queue is full or longer than 1.5 round trips at its rate \
               (gradwire's switches; ndp, eqds, nscc and rccc have their own), unless the command \
               line says; off by default.",
         allowed: "on, off",
