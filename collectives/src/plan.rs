@@ -225,11 +225,3 @@ impl MessagePlan {
         self.outbounds.binary_search_by_key(&(to, part), key).ok()
     }
 }
-
-/// The gate behind which a chunk starts, given the gates behind which earlier chunks are complete:
-/// that of the chunk [`CHUNKS_ON_THE_WAY`] before it.
-pub(crate) fn start_of(chunk: usize, complete: &[GateId]) -> GateId {
-    chunk
-        .checked_sub(CHUNKS_ON_THE_WAY)
-        .map_or(MessagePlan::START, |before| complete[before])
-}

@@ -203,8 +203,8 @@ pub struct QosPolicy {
     pub ramp: Option<MarkRamp>,
     /// PFC; `None`: off, so packets are dropped.
     pub pause: Option<Pause>,
-    /// Packets that a full data queue would drop are cut to this many bytes and sent in the
-    /// highest queue instead; `None`: they are dropped.
+    /// Packets above `trims_above`, and those that would be dropped, are cut to this many bytes and
+    /// sent in the highest queue; `None`: none is cut.
     pub trims_to: Option<ByteCount>,
     /// Data queue depth above which packets are trimmed, if switches trim, at least a 16th of the
     /// port's memory below its end.

@@ -107,7 +107,8 @@ pub struct HostSpells {
     pub receive: Option<SlowSpells>,
 }
 
-/// How switches treat data packets for which they have no room, or which they would drop early.
+/// How switches treat data packets that they would drop, and those that find a long queue
+/// ([`Policy::trims_above`](crate::policy::Policy::trims_above)).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trimming {
     /// They drop them.

@@ -9,9 +9,11 @@
 //!    has found it lost, or its message is complete.
 //! 2. While fewer segments are expected than the grant window has, the next message in turn is
 //!    granted another *quantum* ([`Grants::take`]).
-//! 3. Turns: older steps first, then front layers ([`GrantTurn`]). Messages of unknown urgency come
-//!    before all others. The most urgent go first because messages that share a link end together,
-//!    and late.
+//! 3. Turns: older steps first, then front layers, then older operations and of one operation what
+//!    others wait for ([`GrantTurn`]). Messages of unknown urgency come before all others. The most
+//!    urgent go first because messages that share a link end together, and late. So what is
+//!    expected of later turns of the same operation leaves the window free: unscheduled starts of
+//!    finished shards would hold up the contributions that are still missing.
 //! 4. Within a turn, peers are granted in rotation: serving one peer at a time would leave the
 //!    links of the others idle. The messages of one peer follow each other by number; those of
 //!    unknown urgency rotate, too.
@@ -23,7 +25,9 @@
 //! 6. If a message is a whole result ([`MessageRole::Whole`]), its peer is granted at most the
 //!    window divided by the peers that wait in any turn. A parameter server sends to all workers at
 //!    once, so each gets only a part of the server's link. If the most urgent servers filled a
-//!    worker's window, its own link would idle while other servers wait.
+//!    worker's window, its own link would idle while other servers wait. So it is where the
+//!    messages of an operation have an order ([`ReceiveOrder`]): the last peers of a turn, which
+//!    send to others, too, would fill the window and hold up the next turns.
 //! 7. If no packet has arrived from a peer for some gaps, its segments are *doubted* instead of
 //!    expected, until half of the window is free ([`Grants::doubt`]): others are granted as much,
 //!    since one peer's losses must not delay them. When doubted segments arrive late, they settle
@@ -31,8 +35,9 @@
 //!    by the window but by the segments that it leaves expected.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
-use crate::message::{MessageRole, ReceiveUrgency};
+use crate::message::{MessageRole, ReceiveOrder, ReceiveUrgency};
 use crate::units::{Instant, MessageSerial, Span, Step, StepClock, StepSerial};
 
 /// Quanta of a grant window. Fewer would save control packets and make bursts longer.
@@ -71,6 +76,8 @@ pub struct Grants {
     expected: u64,
     /// Segments of silent peers that are doubted instead of expected.
     doubted: u64,
+    /// Of both together those of each turn.
+    turns: BTreeMap<GrantTurn, u64>,
     /// By the peer's place.
     expected_of: Vec<PeerGrants>,
     /// The waiting messages of each peer, by turn, and within a turn by the number here.
@@ -114,14 +121,18 @@ impl PeerGrants {
         }
     }
 
-    fn remove(&mut self, turn: GrantTurn, segments: u64) {
-        if let Ok(at) = self.turns.binary_search_by_key(&turn, |&(of, _)| of) {
-            let left = &mut self.turns[at].1;
-            *left = left.saturating_sub(segments);
-            if *left == 0 {
-                self.turns.remove(at);
-            }
+    /// Returns how many there were to remove.
+    fn remove(&mut self, turn: GrantTurn, segments: u64) -> u64 {
+        let Ok(at) = self.turns.binary_search_by_key(&turn, |&(of, _)| of) else {
+            return 0;
+        };
+        let left = &mut self.turns[at].1;
+        let removed = segments.min(*left);
+        *left -= removed;
+        if *left == 0 {
+            self.turns.remove(at);
         }
+        removed
     }
 }
 
@@ -136,6 +147,7 @@ impl Grants {
             quantum: (window / QUANTA_PER_WINDOW).clamp(1, QUANTUM_MAX).min(each),
             expected: 0,
             doubted: 0,
+            turns: BTreeMap::new(),
             expected_of: Vec::new(),
             queues: BTreeMap::new(),
             rounds: BTreeMap::new(),
@@ -201,14 +213,17 @@ impl Grants {
         of_peer.add(turn, u64::from(segments));
         of_peer.since = now;
         self.expected += u64::from(segments);
+        *self.turns.entry(turn).or_default() += u64::from(segments);
     }
 
     /// The turn of these segments in flight is known from now on.
     pub fn turn_is_known(&mut self, place: u32, known: TurnSegments) {
         let of_peer = self.expected_of.get_mut(place as usize);
         if let Some(of_peer) = of_peer.filter(|_| known.segments > 0) {
-            of_peer.remove(None, u64::from(known.segments));
-            of_peer.add(known.turn, u64::from(known.segments));
+            let segments = of_peer.remove(None, u64::from(known.segments));
+            of_peer.add(known.turn, segments);
+            self.leave_turn(None, segments);
+            *self.turns.entry(known.turn).or_default() += segments;
         }
     }
 
@@ -217,10 +232,11 @@ impl Grants {
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
             self.expected -= of_peer.expected;
             self.doubted -= of_peer.doubted;
-            *of_peer = PeerGrants {
-                turns_awaited: of_peer.turns_awaited,
-                ..PeerGrants::default()
-            };
+            let forgotten = std::mem::take(of_peer);
+            of_peer.turns_awaited = forgotten.turns_awaited;
+            for (turn, segments) in forgotten.turns {
+                self.leave_turn(turn, segments);
+            }
         }
     }
 
@@ -230,7 +246,7 @@ impl Grants {
             return;
         }
         if let Some(of_peer) = self.expected_of.get_mut(place as usize) {
-            of_peer.remove(turn, u64::from(segments));
+            let removed = of_peer.remove(turn, u64::from(segments));
             // Doubted segments settle first: others were granted as many in their place.
             let late = u64::from(segments).min(of_peer.doubted);
             let less = (u64::from(segments) - late).min(of_peer.expected);
@@ -238,20 +254,34 @@ impl Grants {
             of_peer.doubted -= late;
             self.expected -= less;
             self.doubted -= late;
+            self.leave_turn(turn, removed);
+        }
+    }
+
+    /// So many segments of a turn are no longer in flight.
+    fn leave_turn(&mut self, turn: GrantTurn, segments: u64) {
+        if let Some(left) = self.turns.get_mut(&turn) {
+            *left -= segments;
+            if *left == 0 {
+                self.turns.remove(&turn);
+            }
         }
     }
 
     /// The turn of a message of a step, with this urgency if it is known.
     pub fn turn(&mut self, step: Step, urgency: Option<ReceiveUrgency>) -> GrantTurn {
-        urgency.map(|urgency| (self.steps.serial(step), urgency))
+        let urgency = urgency?;
+        let serial = self.steps.serial(step);
+        let step = urgency.operation.map(|_| serial);
+        Some((step.unwrap_or_default(), urgency))
     }
 
     /// A message of the peer at this place needs more than it was granted.
     pub fn wait(&mut self, turn: GrantTurn, place: u32, message: MessageSerial) {
         self.arrivals += 1;
         let number = match turn {
-            Some(_) => message.0,
-            None => self.arrivals,
+            Some((_, urgency)) if urgency.operation.is_some() => message.0,
+            _ => self.arrivals,
         };
         let queue = self.queues.entry((turn, place)).or_default();
         let is_first = queue.is_empty();
@@ -266,10 +296,6 @@ impl Grants {
 
     /// The next grant, if the window has room for a quantum.
     pub fn take(&mut self) -> Option<NextGrant> {
-        let room = self.window.saturating_sub(self.expected);
-        if room < self.quantum {
-            return None;
-        }
         let (turn, at) = self.next_with_room()?;
         let round = self.rounds.get_mut(&turn)?;
         let place = round.remove(at)?;
@@ -309,26 +335,57 @@ impl Grants {
     /// have in flight (rules 5 and 6). There is at least one.
     fn most_of(&self, turn: GrantTurn, peers: u64) -> u64 {
         let most = self.each.saturating_mul(peers);
-        match turn {
-            Some((_, urgency)) if urgency.role == MessageRole::Whole => {
-                most.min(self.quantum.max(self.window / self.waiting_peers))
-            }
-            _ => most,
+        let part = self.window / self.waiting_peers;
+        let is_divided = turn.is_some_and(|(_, urgency)| match urgency.role {
+            MessageRole::Whole => true,
+            // A quantum each must leave most of the window to the turn that is due.
+            MessageRole::Part => urgency.order.is_some() && 2 * part > self.quantum,
+        });
+        match is_divided {
+            true => most.min(self.quantum.max(part)),
+            false => most,
         }
+    }
+
+    /// Segments in flight of later turns of the same operation.
+    fn expected_behind(&self, turn: GrantTurn) -> u64 {
+        let Some((step, urgency)) = turn else {
+            return 0;
+        };
+        let Some(order) = urgency.order else {
+            return 0;
+        };
+        let order = Some(ReceiveOrder {
+            turn: u16::MAX,
+            ..order
+        });
+        let last = Some((step, ReceiveUrgency { order, ..urgency }));
+        if turn == last {
+            return 0;
+        }
+        let behind = (self.turns).range((Bound::Excluded(turn), Bound::Included(last)));
+        behind.map(|(_, segments)| segments).sum()
     }
 
     /// The first turn with a peer that may have another quantum in flight, and the peer's place in
     /// that rotation.
     fn next_with_room(&self) -> Option<(GrantTurn, usize)> {
-        self.rounds.iter().find_map(|(&turn, round)| {
+        for (&turn, round) in &self.rounds {
+            let expected = self.expected.saturating_sub(self.expected_behind(turn));
+            if expected + self.quantum > self.window {
+                return None;
+            }
             let most = self.most_of(turn, round.len() as u64);
             let has_room = |&place: &u32| {
                 let of_peer = self.expected_of.get(place as usize);
                 of_peer.is_none_or(|of_peer| of_peer.until(turn) + self.quantum <= most)
             };
             // Peers without room fill the window, or are in doubt: there are few of them.
-            Some((turn, round.iter().position(has_room)?))
-        })
+            if let Some(at) = round.iter().position(has_room) {
+                return Some((turn, at));
+            }
+        }
+        None
     }
 }
 
@@ -362,7 +419,11 @@ mod tests {
 
     fn urgency(layer: u16, role: MessageRole) -> ReceiveUrgency {
         let operation = Urgency::of(Layer(layer));
-        ReceiveUrgency { operation, role }
+        ReceiveUrgency {
+            operation: Some(operation),
+            role,
+            order: None,
+        }
     }
 
     fn turn(step: u32, layer: u16) -> GrantTurn {
@@ -446,6 +507,60 @@ mod tests {
         grants.wait(turn(0, 0), 1, MessageSerial(1));
         grants.wait(turn(0, 9), 2, MessageSerial(1));
         assert_eq!(granted_to(&mut grants), [1, 1, 1, 2]);
+    }
+
+    /// A turn of an operation of unknown urgency.
+    fn ordered(begun: u64, turn: u16) -> GrantTurn {
+        let order = Some(ReceiveOrder {
+            begun: Instant::START + Span::from_micros(begun),
+            turn,
+        });
+        let urgency = ReceiveUrgency {
+            operation: None,
+            role: MessageRole::Part,
+            order,
+        };
+        Some((StepSerial::default(), urgency))
+    }
+
+    /// The contributions of chunk 1 that are still missing, and the finished shards of chunk 0,
+    /// which come unasked.
+    #[test]
+    fn what_comes_unasked_later_holds_up_no_earlier_message_of_its_operation() {
+        let [contribution, shard, other] = [ordered(7, 2), ordered(7, 3), ordered(9, 0)];
+        let granted = |unasked: GrantTurn| {
+            let mut grants = Grants::new(Some(64), 24);
+            grants.expect(Instant::START, 1, some(unasked, 1_000));
+            grants.wait(shard, 3, MessageSerial(1));
+            grants.wait(contribution, 2, MessageSerial(1));
+            let granted = granted_to(&mut grants);
+            grants.settle(1, some(unasked, 1_000));
+            let after = granted_to(&mut grants);
+            (granted, after[0])
+        };
+        assert_eq!(granted(shard), (vec![2; 3], 3));
+        for unasked in [contribution, other] {
+            assert_eq!(granted(unasked).0, [], "{unasked:?}");
+        }
+    }
+
+    /// The last two contributions of a chunk come from peers that send to 14 others, too. Of many
+    /// peers, equal parts would be too short.
+    #[test]
+    fn the_last_peers_of_a_turn_leave_room_for_the_next_turns() {
+        let granted = |peers: u32| {
+            let mut grants = Grants::new(Some(96), 60);
+            for peer in 1..=2 {
+                grants.wait(ordered(7, 2), peer, MessageSerial(1));
+            }
+            for peer in 1..=peers {
+                grants.wait(ordered(7, 3), peer, MessageSerial(2));
+            }
+            granted_to(&mut grants)
+        };
+        let [few, many] = [15, 30].map(granted);
+        assert_eq!(few, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(many, [1, 2].repeat(6));
     }
 
     #[test]

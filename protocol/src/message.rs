@@ -61,10 +61,23 @@ pub struct ReceiveRequest {
 /// How urgent a message is to its receiver, the most urgent first.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ReceiveUrgency {
-    /// The urgency of its operation.
-    pub operation: Urgency,
+    /// The urgency of its operation; `None`, before all others, when that is not known.
+    pub operation: Option<Urgency>,
     /// Whether the operation needs the messages of other peers, too.
     pub role: MessageRole,
+    /// Its place among equally urgent ones; `None`, before all others, where whatever has arrived
+    /// is taken first.
+    pub order: Option<ReceiveOrder>,
+}
+
+/// The place of a message among equally urgent ones: of an older operation first, and of one
+/// operation what others wait for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct ReceiveOrder {
+    /// When its operation began at the receiver.
+    pub begun: Instant,
+    /// Its turn in the operation.
+    pub turn: u16,
 }
 
 /// Whether the result of a message's operation needs the messages of several peers.

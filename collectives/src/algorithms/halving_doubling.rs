@@ -32,7 +32,7 @@ use std::ops::Range;
 
 use crate::plan::{
     ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, SegmentLanding,
-    TensorCut, TensorRegion, start_of,
+    TensorCut, TensorRegion,
 };
 
 /// The maximum number of chunks whose messages can be numbered.
@@ -52,7 +52,7 @@ pub(crate) fn all_reduce(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
     for chunk in 0..cut.chunks {
         let first_part = chunk * chunk_parts(seat.world());
         let swaps = HalvingSwaps::new(seat, cut.chunk(chunk), first_part);
-        complete.push(swaps.add_to(&mut plan, start_of(chunk, &complete)));
+        complete.push(swaps.add_to(&mut plan, cut.start_of(chunk, &complete)));
     }
     plan.sealed()
 }

@@ -41,7 +41,6 @@ use crate::algorithms::halving_doubling::{self, HalvingSwaps};
 use crate::algorithms::ring::{self, RingLap};
 use crate::plan::{
     ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, TensorCut,
-    start_of,
 };
 
 /// Messages within a host that a chunk numbers: one to reduce and one to gather.
@@ -131,7 +130,7 @@ pub(crate) fn all_reduce(
             chunk: cut.chunk(chunk),
             first_part: chunk * parts,
         };
-        gathered.push(descent.add_to(&mut plan, start_of(chunk, &gathered)));
+        gathered.push(descent.add_to(&mut plan, cut.start_of(chunk, &gathered)));
     }
     plan.sealed()
 }

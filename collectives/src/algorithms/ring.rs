@@ -27,7 +27,7 @@ pub(crate) use self::computed::RingPlan;
 use crate::algorithms::operation_plan::OperationPlan;
 use crate::plan::{
     ElementRun, GateId, GroupSeat, MessagePlan, PARTS, PlannedReceive, PlannedSend, ScratchUse,
-    SegmentLanding, TensorCut, TensorRegion, start_of,
+    SegmentLanding, TensorCut, TensorRegion,
 };
 
 /// The maximum number of chunks whose messages can be numbered; 0 when the ring is too long for one
@@ -56,7 +56,7 @@ fn all_reduce_of_steps(seat: GroupSeat<'_>, cut: &TensorCut) -> MessagePlan {
         let lap = RingLap {
             seat,
             first_part: chunk * chunk_parts(seat.world()),
-            gate: start_of(chunk, &gathered),
+            gate: cut.start_of(chunk, &gathered),
             ready: MessagePlan::START,
         };
         gathered.push(lap.add_twice(&mut plan, cut.chunk(chunk)));
@@ -79,7 +79,7 @@ pub(crate) fn reduce_scatter(seat: GroupSeat<'_>, cut: &TensorCut, block: usize)
         let mut lap = RingLap {
             seat,
             first_part: chunk * (seat.world() - 1),
-            gate: start_of(chunk, &reduced),
+            gate: cut.start_of(chunk, &reduced),
             ready: MessagePlan::START,
         };
         lap.add_reduction(&mut plan, |shard| {

@@ -201,7 +201,9 @@ impl Preference {
             }
             ReductionWay::Direct => {
                 let chunks_max = self.direct_chunks_max(operation, bytes / seat.world());
-                direct::all_reduce(seat, &cut(chunks_max)).into()
+                let at_once = direct::chunks_at_once(seat.world(), self.apart(operation));
+                let cut = cut(chunks_max).at_once(at_once);
+                direct::all_reduce(seat, &cut).into()
             }
             ReductionWay::Ring => ring::all_reduce(seat, &cut(ring::chunks_max(seat.world()))),
             ReductionWay::HalvingDoubling => {
@@ -210,6 +212,12 @@ impl Preference {
             }
             ReductionWay::Hierarchical(hosts) => self.hierarchical(operation, seat, &hosts).into(),
         }
+    }
+
+    /// The longest round trip between two ranks of an operation; zero if they are near.
+    fn apart(&self, operation: &Operation) -> Span {
+        let known = || apart(&operation.group.ranks, &self.round_trips);
+        self.round_trip.unwrap_or_else(known)
     }
 
     fn takes_one_step(&self, operation: &Operation, world: usize) -> bool {
@@ -365,8 +373,7 @@ impl Preference {
         let shard = bytes.min(chunk) / world;
         let reach = GroupReach {
             world,
-            round_trip: (self.round_trip)
-                .unwrap_or_else(|| apart(&operation.group.ranks, &self.round_trips)),
+            round_trip: self.apart(operation),
             core: self.core,
         };
         let is_direct = reach.is_direct(bytes, chunk);

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use gradwire_protocol::units::ByteCount;
 
-use crate::plan::message::PARTS;
+use crate::plan::message::{GateId, PARTS};
 use crate::plan::region::TensorRegion;
+use crate::plan::{CHUNKS_ON_THE_WAY, MessagePlan};
 
 /// Messages of algorithms without chunks are cut to at most this.
 const PIECE_BYTES: usize = 64 << 20;
@@ -19,6 +20,8 @@ pub(crate) struct TensorCut {
     elements: usize,
     element_bytes: usize,
     pub(crate) chunks: usize,
+    /// How many chunks may be on their way at once.
+    pub(crate) on_the_way: usize,
 }
 
 impl TensorCut {
@@ -35,7 +38,20 @@ impl TensorCut {
             elements: bytes / element_bytes,
             element_bytes,
             chunks,
+            on_the_way: CHUNKS_ON_THE_WAY,
         }
+    }
+
+    /// The same chunks, no more than this many on their way at once.
+    pub(crate) fn at_once(self, on_the_way: usize) -> Self {
+        Self { on_the_way, ..self }
+    }
+
+    /// The gate behind which a chunk starts, given the gates behind which earlier chunks are
+    /// complete.
+    pub(crate) fn start_of(&self, chunk: usize, complete: &[GateId]) -> GateId {
+        let before = chunk.checked_sub(self.on_the_way);
+        before.map_or(MessagePlan::START, |before| complete[before])
     }
 
     /// One of the chunks.

@@ -59,6 +59,9 @@ pub(crate) struct PlannedReceive {
     pub(crate) form: MessageForm,
     /// The gate that waits for it.
     pub(crate) gate: GateId,
+    /// Of the messages of the operation those with the least turn come first, if this rank can
+    /// choose.
+    pub(crate) turn: u16,
 }
 
 impl PlannedReceive {
@@ -73,6 +76,7 @@ impl PlannedReceive {
             contributors: 1,
             form: MessageForm::Plain,
             gate,
+            turn: 0,
         }
     }
 
@@ -81,6 +85,14 @@ impl PlannedReceive {
         Self {
             landing: SegmentLanding::Copy,
             ..Self::contribution(from, part, region, gate).lossless()
+        }
+    }
+
+    /// The same message in the turn of its part.
+    pub(crate) fn in_turn(self) -> Self {
+        Self {
+            turn: self.part,
+            ..self
         }
     }
 

@@ -3,7 +3,7 @@
 
 use gradwire_fabric::policy::Balance;
 use gradwire_fabric::policy::SwitchBuffer;
-use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay, SlowSpells};
+use gradwire_fabric::topology::{Fabric, LinkChange, LinkState, LinkWay, SlowSpells, Trimming};
 use gradwire_netsim::results::outcome::Outcome;
 use gradwire_netsim::results::statistics::digest;
 use gradwire_netsim::setup::{Division, Setup, Transport};
@@ -33,13 +33,15 @@ enum Trouble {
     Adaptive,
     /// Switches choose by load while one link fails and comes back; that link is of one region.
     AdaptiveFlap,
+    /// Switches cut packets, and receivers grant them again.
+    Trims,
     /// Some links are shorter than others.
     ShortLinks,
     /// Hosts send slowly now and then.
     SlowHosts,
 }
 
-const TROUBLES: [Trouble; 11] = [
+const TROUBLES: [Trouble; 12] = [
     Trouble::Nothing,
     Trouble::GrayLinks,
     Trouble::SharedBuffers,
@@ -49,6 +51,7 @@ const TROUBLES: [Trouble; 11] = [
     Trouble::Random,
     Trouble::Adaptive,
     Trouble::AdaptiveFlap,
+    Trouble::Trims,
     Trouble::ShortLinks,
     Trouble::SlowHosts,
 ];
@@ -94,6 +97,7 @@ fn with(trouble: Trouble, mut setup: Setup) -> Setup {
             fabric.balance = Some(Balance::Adaptive);
             flapping(fabric, 1_000);
         }
+        Trouble::Trims => fabric.trimming = Trimming::On,
         Trouble::ShortLinks => {
             for link in fabric.links.iter_mut().step_by(5) {
                 link.latency = Span::from_nanos(600);

@@ -5,11 +5,13 @@
 //!    many senders whose packets were cut in one queue would fill it again.
 //! 2. It opens its message as a whole packet does: a switch may have cut all packets of a short
 //!    one, which would have no grant until its sender asks.
-//! 3. Nothing else follows from such a header. It may have overtaken whole packets, so it says
-//!    nothing about the order of its path, and echoes no time.
+//! 3. Nothing else follows from such a header. It may have overtaken whole packets of its class, so
+//!    it says nothing about the order of its path. Until a whole packet arrives, reports of a
+//!    message that it has opened echo it as a control packet, which proves no loss of data.
 
 use super::message::ReceiveStage;
 use super::{RankResources, Receiver};
+use crate::priority::CONTROL;
 use crate::wire::{Flags, Header, PacketKind};
 
 /// Headers whose senders wait to be told, at most. Others are found lost by time.
@@ -18,7 +20,11 @@ const UNTOLD_MAX: usize = 4096;
 impl Receiver {
     /// Processes the header of a DATA packet that has lost its payload.
     pub(crate) fn handle_trimmed(&mut self, header: &Header, lent: &mut RankResources<'_>) {
-        let Some(at) = self.message_of(header, lent) else {
+        let first = Header {
+            class: CONTROL,
+            ..*header
+        };
+        let Some(at) = self.message_of(&first, lent) else {
             return;
         };
         let receiving = &self.messages[at];

@@ -5,8 +5,8 @@
 //!    then: many senders whose packets were cut in one queue would fill it again. Such a repair
 //!    takes no more time than a hole, which the receiver would have to be told of.
 //! 2. A long queue has cut the packet, and no bad link. It tells of its path, which rests: half of
-//!    the paths may be slow, and the window need not heed that. Queues of all paths mark packets
-//!    before they cut them.
+//!    the paths may be slow, and the window need not heed that where queues are known to mark
+//!    packets before they cut them ([`QueueSignal::Marks`]). Elsewhere it counts as a mark.
 //! 3. Where grants have no limit, the segment is repaired at once, or becomes a hole, as after any
 //!    loss (rules 5 and 6 of [`crate::sender`]), and the packet counts as a mark.
 
@@ -14,6 +14,7 @@ use super::Sender;
 use super::flight::{FlightRun, SegmentFlight};
 use super::message::SendMessage;
 use crate::congestion::Feedback;
+use crate::job::QueueSignal;
 use crate::rtt::Rtt;
 use crate::settings::EndpointSettings;
 use crate::units::{ByteCount, Instant, Stamp};
@@ -35,21 +36,27 @@ impl Sender {
         self.counters.trimmed_segments += 1;
         self.spray.on_trimmed(flight.entropy);
         self.history.on_marks(1);
-        if header.flags.has(Flags::REGRANTED) {
-            self.land_lost(now, at, &flight, SendMessage::wait_for_grant_of);
-            self.wait_for_grant(now, at, rtt, settings);
+        let in_flight = ByteCount::new(self.in_flight);
+        let share = self.losses.share();
+        let is_regranted = header.flags.has(Flags::REGRANTED);
+        match is_regranted {
+            true => {
+                self.land_lost(now, at, &flight, SendMessage::wait_for_grant_of);
+                self.wait_for_grant(now, at, rtt, settings);
+            }
+            false => self.land_lost(now, at, &flight, |sending, segment| {
+                sending.on_lost(segment, share);
+            }),
+        }
+        if is_regranted && settings.queues == QueueSignal::Marks {
             return;
         }
         let feedback = Feedback {
             segments: 1,
             marks: 1,
-            in_flight: ByteCount::new(self.in_flight),
+            in_flight,
             ..Feedback::default()
         };
-        let share = self.losses.share();
-        self.land_lost(now, at, &flight, |sending, segment| {
-            sending.on_lost(segment, share);
-        });
         self.window.on_feedback(now, feedback, rtt);
     }
 

@@ -4,8 +4,8 @@
 //! They are asked once per message.
 
 use gradwire_protocol::job::{GradientTransform, ToleranceUse};
-use gradwire_protocol::message::ReceiveUrgency;
-use gradwire_protocol::priority::{Policy, Urgency};
+use gradwire_protocol::message::{MessageRole, ReceiveOrder, ReceiveUrgency};
+use gradwire_protocol::priority::{Policy, Urgency, UrgencyUnit};
 use gradwire_protocol::units::{Layer, MessageKey, Share};
 
 use crate::algorithms::operation_plan::OperationPlan;
@@ -100,10 +100,19 @@ impl LossRules {
         &self,
         operation: &Operation,
         policy: &Policy,
+        order: ReceiveOrder,
     ) -> Option<ReceiveUrgency> {
-        Some(ReceiveUrgency {
-            operation: self.urgency(operation, policy)?,
-            role: operation.collective.message_role(),
+        let urgency = self.urgency(operation, policy);
+        let role = operation.collective.message_role();
+        let order = match operation.collective.urgency_unit() {
+            UrgencyUnit::Layer => Some(order),
+            // A root takes what has arrived: some workers send late.
+            UrgencyUnit::Class => None,
+        };
+        (urgency.is_some() || role == MessageRole::Part).then_some(ReceiveUrgency {
+            operation: urgency,
+            role,
+            order,
         })
     }
 

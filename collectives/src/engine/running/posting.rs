@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gradwire_protocol::message::{LengthRule, ReceiveRequest};
+use gradwire_protocol::message::{LengthRule, ReceiveOrder, ReceiveRequest};
 use gradwire_protocol::units::Instant;
 
 use super::coding::MessageCut;
@@ -86,7 +86,14 @@ impl RunningOperation {
             bytes: cut.bytes(),
             length: LengthRule::Exact,
             tolerance: cut.usable(tolerance),
-            urgency: rules.grant_urgency(operation, policy),
+            urgency: rules.grant_urgency(
+                operation,
+                policy,
+                ReceiveOrder {
+                    begun: self.begun,
+                    turn: inbound.turn,
+                },
+            ),
             patience_ends: self
                 .patience
                 .ends
