@@ -108,7 +108,7 @@ pub struct HostSpells {
 }
 
 /// How switches treat data packets that they would drop, and those that find a long queue
-/// ([`Policy::trims_above`](crate::policy::Policy::trims_above)).
+/// ([`QosPolicy::trims_above`](crate::policy::QosPolicy::trims_above)).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trimming {
     /// They drop them.
